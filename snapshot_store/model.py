@@ -1,0 +1,160 @@
+"""Schemas as plain frozen values: what a table is, and nothing about how it came to be.
+
+Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not `integer`;
+`double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always resolved
+(never "inherited"), so two tables compare by value. Values travel to executors, so nothing here holds a handle.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column's type with everything that decides its bytes in a row image.
+
+    `length` is characters for char/varchar/text, bytes for binary/varbinary/blob, bits for bit, entries for vector.
+    For the blob and text family `length` is left None; the name (tinyblob … longtext) says it all.
+    """
+
+    name: str
+    length: int | None = None
+    decimals: int | None = None
+    fsp: int = 0
+    unsigned: bool = False
+    zerofill: bool = False
+    charset: str | None = None
+    collation: str | None = None
+    members: tuple[str, ...] = ()
+    srid: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A column's DEFAULT: a literal, NULL, CURRENT_TIMESTAMP, or an expression.
+
+    `text` is the literal's value without quotes (`b'1'` and `0x41` literals are kept as written, with kind "literal" and their prefix),
+    or the expression's source text.
+    """
+
+    kind: Literal["literal", "null", "now", "expression"]
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generated column: its expression's source text, and whether it is stored."""
+
+    expression: str
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, in the order it stands in the table."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    default: Default | None = None
+    on_update_now: bool = False
+    auto_increment: bool = False
+    generated: Generated | None = None
+    invisible: bool = False
+    comment: str = ""
+
+    def same_name(self, name: str) -> bool:
+        """Compare names as MySQL does: case-insensitively."""
+        return self.name.lower() == name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """One key part: a column with optional prefix length, or an expression."""
+
+    column: str | None
+    length: int | None = None
+    descending: bool = False
+    expression: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index; the primary key is the index named PRIMARY."""
+
+    name: str
+    parts: tuple[IndexPart, ...]
+    unique: bool = False
+    kind: Literal["btree", "hash", "fulltext", "spatial"] = "btree"
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table's shape at one moment."""
+
+    schema: str
+    name: str
+    columns: tuple[Column, ...]
+    indexes: tuple[Index, ...] = ()
+    charset: str = "utf8mb4"
+    collation: str = "utf8mb4_0900_ai_ci"
+    engine: str = "InnoDB"
+    comment: str = ""
+    checks: tuple[tuple[str, str], ...] = ()
+    foreign_keys: tuple[str, ...] = ()
+
+    def index_of(self, column: str) -> int | None:
+        """Return the ordinal of a column by name, or None."""
+        wanted = column.lower()
+        return next((i for i, c in enumerate(self.columns) if c.name.lower() == wanted), None)
+
+    @property
+    def primary_key(self) -> Index | None:
+        """Return the primary key, or None."""
+        return next((i for i in self.indexes if i.name == "PRIMARY"), None)
+
+    def renamed(self, schema: str, name: str) -> "Table":
+        """Return the same table under another name."""
+        return replace(self, schema=schema, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A database and its defaults."""
+
+    name: str
+    charset: str = "utf8mb4"
+    collation: str = "utf8mb4_0900_ai_ci"
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """All schemas and tables of one server (or of the cluster's logical view) at one moment."""
+
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    tables: Mapping[tuple[str, str], Table] = field(default_factory=dict)
+
+    def get(self, schema: str, name: str) -> Table | None:
+        """Return a table, or None."""
+        return self.tables.get((schema, name))
+
+    def with_table(self, table: Table) -> "Catalog":
+        """Return a catalog that has this table, replacing one of the same name."""
+        return Catalog(self.schemas, {**self.tables, (table.schema, table.name): table})
+
+    def without_table(self, schema: str, name: str) -> "Catalog":
+        """Return a catalog without this table."""
+        return Catalog(self.schemas, {k: v for k, v in self.tables.items() if k != (schema, name)})
+
+    def with_schema(self, schema: Schema) -> "Catalog":
+        """Return a catalog that has this schema."""
+        return Catalog({**self.schemas, schema.name: schema}, self.tables)
+
+    def without_schema(self, name: str) -> "Catalog":
+        """Return a catalog without this schema and its tables."""
+        return Catalog(
+            {k: v for k, v in self.schemas.items() if k != name},
+            {k: v for k, v in self.tables.items() if k[0] != name},
+        )
