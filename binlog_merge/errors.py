@@ -1,0 +1,318 @@
+"""Every way a merge can stop, one class each, with its own exit code.
+
+An error says what happened, where (node, file, position, order key) and what to do. The values are plain, so an error travels
+from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints and nothing here decides to go on.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+from snapshot_store.tso import OrderKey
+
+
+class MergeError(Exception):
+    """Something was not understood, so the merge stopped before it.
+
+    `result` is set by the job when files were published before the stop; it stays on the driver's side.
+    """
+
+    code: ClassVar[str] = "internal"
+    exit_code: ClassVar[int] = 70
+    default_remedy: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str | None = None,
+        file: str | None = None,
+        position: int | None = None,
+        order_key: OrderKey | str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(message)  # args stay (message,): that is what pickle calls the class with
+        self.message = message
+        self.node = node
+        self.file = file
+        self.position = position
+        self.order_key = order_key.text() if isinstance(order_key, OrderKey) else order_key
+        self.remedy = self.default_remedy if remedy is None else remedy
+        self.result: Any = None
+
+    def where(self) -> str:
+        """Return the place as one line, or "" when no place is known."""
+        parts = (
+            ("node", self.node),
+            ("file", self.file),
+            ("position", self.position),
+            ("order key", self.order_key),
+        )
+        return ", ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+    def __str__(self) -> str:
+        lines = [f"{self.code}: {self.message}"]
+        if where := self.where():
+            lines.append(f"  where:      {where}")
+        if self.remedy:
+            lines.append(f"  what to do: {self.remedy}")
+        return "\n".join(lines)
+
+    def located(
+        self,
+        *,
+        node: str | None = None,
+        file: str | None = None,
+        position: int | None = None,
+        order_key: OrderKey | str | None = None,
+    ) -> Self:
+        """Fill in the parts of the place that are still unknown, and return self: `raise error.located(node=...)`."""
+        self.node = node if self.node is None else self.node
+        self.file = file if self.file is None else self.file
+        self.position = position if self.position is None else self.position
+        if self.order_key is None:
+            self.order_key = order_key.text() if isinstance(order_key, OrderKey) else order_key
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `-o json` prints them and executors return them."""
+        return {
+            "code": self.code,
+            "exit_code": self.exit_code,
+            "message": self.message,
+            "node": self.node,
+            "file": self.file,
+            "position": self.position,
+            "order_key": self.order_key,
+            "remedy": self.remedy,
+        }
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "MergeError":
+        """Return the error of the class that `to_dict` came from; an unknown code becomes InternalError."""
+        return ERRORS.get(values["code"], InternalError)(
+            values["message"],
+            node=values.get("node"),
+            file=values.get("file"),
+            position=values.get("position"),
+            order_key=values.get("order_key"),
+            remedy=values.get("remedy"),
+        )
+
+
+class ConfigError(MergeError):
+    """The command line or the configuration file is wrong."""
+
+    code, exit_code = "config", 2
+
+
+class NoFiles(MergeError):
+    """A node has no binlog files."""
+
+    code, exit_code = "no-files", 10
+    default_remedy = "check the node's `files` pattern in the configuration; it must match the node's mysql-bin.NNNNNN files"
+
+
+class TruncatedEvent(MergeError):
+    """An event ends beyond its file, in a file that is not the node's last."""
+
+    code, exit_code = "truncated-event", 11
+    default_remedy = "copy the file from the node again; it must be complete, as a later file of this node exists"
+
+
+class ChecksumMismatch(MergeError):
+    """An event's header, body or checksum is damaged."""
+
+    code, exit_code = "checksum-mismatch", 12
+    default_remedy = "copy the file from the node again and compare it with `mysqlbinlog --verify-binlog-checksum`"
+
+
+class MissingFile(MergeError):
+    """A file is missing between two files of a node."""
+
+    code, exit_code = "missing-file", 13
+    default_remedy = "put the missing files back; a gap is never skipped"
+
+
+class DuplicateFile(MergeError):
+    """The same binlog file is there twice."""
+
+    code, exit_code = "duplicate-file", 14
+    default_remedy = "remove one of the two, or narrow the node's `files` pattern"
+
+
+class WrongNode(MergeError):
+    """A file belongs to another node than the one it is configured for."""
+
+    code, exit_code = "wrong-node", 15
+    default_remedy = "give each node its own files; see the server id in `binlog-merge inspect FILE`"
+
+
+class EncryptedBinlog(MergeError):
+    """A file is encrypted on disk."""
+
+    code, exit_code = "encrypted-binlog", 16
+    default_remedy = (
+        "read the binlog through the server, which decrypts it: "
+        "mysqlbinlog --read-from-remote-server --raw; or set binlog_encryption=OFF on the node"
+    )
+
+
+class StatementDml(MergeError):
+    """A change is logged as a statement, not as rows."""
+
+    code, exit_code = "statement-dml", 17
+    default_remedy = "the nodes must write binlog_format=ROW; a statement cannot be merged without changing its meaning"
+
+
+class RowsWithoutTableMap(MergeError):
+    """A rows event names a table id that no table map introduced."""
+
+    code, exit_code = "rows-without-table-map", 18
+    default_remedy = "the file is damaged or was cut; copy it from the node again"
+
+
+class UnknownEvent(MergeError):
+    """An event type is not known and is not marked ignorable."""
+
+    code, exit_code = "unknown-event", 19
+    default_remedy = "report the event type and the server version; nothing is skipped in silence"
+
+
+class UnknownTableSchema(MergeError):
+    """Rows of a table arrive whose schema at that moment is not known."""
+
+    code, exit_code = "unknown-table-schema", 20
+    default_remedy = "add the table to `base.logical` (and `base.physical` of the node), as it was before the first file"
+
+
+class SchemaMismatch(MergeError):
+    """A table map disagrees with the schema history in column count or types."""
+
+    code, exit_code = "schema-mismatch", 21
+    default_remedy = "`base.physical` of the node must describe its tables as they were before the first file"
+
+
+class MarkerIncomplete(MergeError):
+    """A marker is missing on some of the nodes."""
+
+    code, exit_code = "marker-incomplete", 22
+    default_remedy = "give the binlogs of every node of the cluster, up to and beyond the marker"
+
+
+class MarkerDisagreement(MergeError):
+    """The copies of one marker differ between nodes."""
+
+    code, exit_code = "marker-disagreement", 23
+    default_remedy = "the marker row must be the same on every node; find out which node was written to by hand"
+
+
+class LateTransaction(MergeError):
+    """A transaction arrives below a watermark that is already published."""
+
+    code, exit_code = "late-transaction", 24
+    default_remedy = "merge again from the start into an empty directory, with every node's files complete"
+
+
+class OutputBusy(MergeError):
+    """Another merge is writing to this output directory."""
+
+    code, exit_code = "output-busy", 25
+    default_remedy = "wait for it to end, or choose another --out"
+
+
+class DdlNotUnderstoodError(MergeError):
+    """A DDL statement was not understood."""
+
+    code, exit_code = "ddl-not-understood", 26
+    default_remedy = "report the statement; the merged binlog is complete up to just before it"
+
+
+class MissingCommitTso(MergeError):
+    """A distributed transaction has no commit TSO."""
+
+    code, exit_code = "missing-commit-tso", 27
+    default_remedy = "check `commit-tso.carrier` against what the cluster writes; see `binlog-merge inspect`"
+
+
+class ManifestError(MergeError):
+    """The manifest of the output directory is damaged, or belongs to another cluster or configuration."""
+
+    code, exit_code = "manifest", 28
+    default_remedy = "choose another --out, or continue with the configuration the directory was made with"
+
+
+class UnsupportedInput(MergeError):
+    """The input is of a kind that is not supported."""
+
+    code, exit_code = "unsupported-input", 29
+
+
+class CommitTsoConflict(MergeError):
+    """The branches of one transaction carry different commit TSOs."""
+
+    code, exit_code = "commit-tso-conflict", 30
+    default_remedy = "find out which node was written to by hand; the order of this transaction cannot be known"
+
+
+class IoError(MergeError):
+    """Reading or writing a file failed."""
+
+    code, exit_code = "io", 31
+    default_remedy = "check permissions and free space; what was published before stays valid, run the merge again"
+
+
+class InternalError(MergeError):
+    """The program itself is at fault."""
+
+    code, exit_code = "internal", 70
+    default_remedy = "report it with the output of --debug; what was published before stays valid"
+
+
+# The order is the order of exit codes.
+ERROR_CLASSES: tuple[type[MergeError], ...] = (
+    ConfigError,
+    NoFiles,
+    TruncatedEvent,
+    ChecksumMismatch,
+    MissingFile,
+    DuplicateFile,
+    WrongNode,
+    EncryptedBinlog,
+    StatementDml,
+    RowsWithoutTableMap,
+    UnknownEvent,
+    UnknownTableSchema,
+    SchemaMismatch,
+    MarkerIncomplete,
+    MarkerDisagreement,
+    LateTransaction,
+    OutputBusy,
+    DdlNotUnderstoodError,
+    MissingCommitTso,
+    ManifestError,
+    UnsupportedInput,
+    CommitTsoConflict,
+    IoError,
+    InternalError,
+)
+
+ERRORS: dict[str, type[MergeError]] = {error.code: error for error in ERROR_CLASSES}
+
+EXIT_INTERRUPTED = 130  # 128 + SIGINT
+EXIT_TERMINATED = 143  # 128 + SIGTERM
+
+
+class ExitCode(NamedTuple):
+    """One row of the table that `--help`, the README and the tests share."""
+
+    exit_code: int
+    code: str
+    meaning: str
+
+
+EXIT_CODES: tuple[ExitCode, ...] = (
+    ExitCode(0, "ok", "The merge did what was asked."),
+    *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),
+    ExitCode(EXIT_INTERRUPTED, "interrupted", "Stopped with Ctrl-C; what was published stays valid."),
+    ExitCode(EXIT_TERMINATED, "terminated", "Stopped with SIGTERM; what was published stays valid."),
+)
