@@ -1,8 +1,10 @@
 """Every way a merge can stop, one class each, with its own exit code.
 
-An error says what happened, where (node, file, position, order key) and what to do. The values are plain, so an error travels
-from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints and nothing here decides to go on.
+An error says what happened, where (node, file, position, order key) and what to do. The values are plain, so an error
+travels from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints, nothing here decides to go on.
 """
+
+# ruff: noqa: N818 (a fault's name says what was found: MissingFile, not MissingFileError)
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
@@ -109,7 +111,7 @@ class NoFiles(MergeError):
     """A node has no binlog files."""
 
     code, exit_code = "no-files", 10
-    default_remedy = "check the node's `files` pattern in the configuration; it must match the node's mysql-bin.NNNNNN files"
+    default_remedy = "check the node's `files` pattern in the configuration; it must match its mysql-bin.NNNNNN files"
 
 
 class TruncatedEvent(MergeError):
@@ -182,7 +184,7 @@ class UnknownTableSchema(MergeError):
     """Rows of a table arrive whose schema at that moment is not known."""
 
     code, exit_code = "unknown-table-schema", 20
-    default_remedy = "add the table to `base.logical` (and `base.physical` of the node), as it was before the first file"
+    default_remedy = "add the table to `base.logical` (and the node's `base.physical`), as it was before the first file"
 
 
 class SchemaMismatch(MergeError):
