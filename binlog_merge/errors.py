@@ -1,7 +1,7 @@
 """Every way a merge can stop, one class each, with its own exit code.
 
 An error says what happened, where (node, file, position, order key) and what to do. The values are plain, so an error
-travels from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints, nothing here decides to go on.
+travels from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints or decides to go on.
 """
 
 # ruff: noqa: N818 (a fault's name says what was found: MissingFile, not MissingFileError)
