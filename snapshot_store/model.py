@@ -1,7 +1,7 @@
 """Schemas as plain frozen values: what a table is, and nothing about how it came to be.
 
-Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not `integer`;
-`double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always resolved
+Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not
+`integer`; `double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always resolved
 (never "inherited"), so two tables compare by value. Values travel to executors, so nothing here holds a handle.
 """
 
@@ -34,8 +34,8 @@ class ColumnType:
 class Default:
     """A column's DEFAULT: a literal, NULL, CURRENT_TIMESTAMP, or an expression.
 
-    `text` is the literal's value without quotes (`b'1'` and `0x41` literals are kept as written, with kind "literal" and their prefix),
-    or the expression's source text.
+    `text` is the literal's value without quotes (`b'1'` and `0x41` literals are kept as written, with kind "literal" and
+    their prefix), or the expression's source text.
     """
 
     kind: Literal["literal", "null", "now", "expression"]

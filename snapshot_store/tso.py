@@ -1,7 +1,8 @@
 """Commit TSO and order key: the total order of everything that happens in the cluster.
 
-A commit TSO is 64 bits: physical milliseconds << 22 | logical counter (PolarDB-X `TimestampUtils`, BITS_LOGICAL_TIME = 22).
-An order key adds what makes the order total. Its 54-digit text sorts as the key does, so files, SQL and people compare alike.
+A commit TSO is 64 bits: physical milliseconds << 22 | logical counter (PolarDB-X `TimestampUtils`,
+BITS_LOGICAL_TIME = 22). An order key adds what makes the order total. Its 54-digit text sorts as the key does, so
+files, SQL and people compare alike.
 """
 
 from typing import NamedTuple, NewType

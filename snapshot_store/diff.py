@@ -1,0 +1,270 @@
+"""What differs between two tables: for row images (`column_map`), for people (`diff_tables`), and whether it matters.
+
+Columns are matched by name, as MySQL matches them: case-insensitively. A column that was *renamed* on one side only
+cannot be matched by name: it shows up as one column trimmed and one padded. Whoever knows of a rename in flight has to
+hold those transactions back until both sides agree; nothing here can tell a rename from a drop and an add.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from snapshot_store.model import Column, ColumnType, Index, Table
+
+# Their row image does not depend on the display width or on (M,D).
+_WIDTH_IS_COSMETIC = {"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "year"}
+
+
+@dataclass(frozen=True, slots=True)
+class MappedColumn:
+    """One logical column and the physical column that feeds it; None where the physical table lacks it."""
+
+    logical_index: int
+    physical_index: int | None
+    same_type: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMap:
+    """How a physical row image becomes a logical one: an entry for each logical column, in logical order.
+
+    `trimmed` are the physical columns that the logical table lacks. `identity`: rows can pass as they are.
+    """
+
+    entries: tuple[MappedColumn, ...]
+    trimmed: tuple[int, ...]
+    identity: bool
+
+
+def column_map(physical: Table, logical: Table) -> ColumnMap:
+    """Return the map from a physical table's columns to a logical table's, by name."""
+    places = {column.name.lower(): i for i, column in enumerate(physical.columns)}
+    entries = []
+    for i, column in enumerate(logical.columns):
+        place = places.pop(column.name.lower(), None)
+        same = place is not None and same_type(physical.columns[place].type, column.type)
+        entries.append(MappedColumn(i, place, same))
+    trimmed = tuple(sorted(places.values()))
+    identity = not trimmed and all(e.same_type and e.physical_index == e.logical_index for e in entries)
+    return ColumnMap(tuple(entries), trimmed, identity)
+
+
+def same_type(a: ColumnType, b: ColumnType) -> bool:
+    """Tell whether cells of one type are, byte for byte, cells of the other.
+
+    Collation and ZEROFILL do not count, nor does the display width of a number.
+    """
+    return _stored(a) == _stored(b)
+
+
+def _stored(type: ColumnType) -> ColumnType:
+    if type.name in _WIDTH_IS_COSMETIC:
+        type = replace(type, length=None, decimals=None)
+    return replace(type, collation=None, zerofill=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnAdded:
+    """A column that only the second table has."""
+
+    column: Column
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDropped:
+    """A column that only the first table has."""
+
+    column: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChanged:
+    """A column with another definition."""
+
+    before: Column
+    after: Column
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMoved:
+    """A column that stands behind another neighbour, counting only the columns that both tables have."""
+
+    name: str
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexAdded:
+    """An index that only the second table has."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDropped:
+    """An index that only the first table has."""
+
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class IndexChanged:
+    """An index of the same name with another definition."""
+
+    before: Index
+    after: Index
+
+
+@dataclass(frozen=True, slots=True)
+class OptionChanged:
+    """A property of the table itself: its name, character set, engine, comment, checks or foreign keys."""
+
+    option: str
+    before: Any
+    after: Any
+
+
+TableChange = (
+    ColumnAdded | ColumnDropped | ColumnChanged | ColumnMoved | IndexAdded | IndexDropped | IndexChanged | OptionChanged
+)
+
+_OPTIONS = ("schema", "name", "charset", "collation", "engine", "comment", "checks", "foreign_keys")
+
+
+def diff_tables(a: Table, b: Table) -> tuple[TableChange, ...]:
+    """Return what turns `a` into `b`: options, then columns in order, then indexes. Empty exactly when `equals(a, b)`.
+
+    Two tables that list the same indexes in another order yield an OptionChanged "index_order".
+    """
+    changes: list[TableChange] = [
+        OptionChanged(option, getattr(a, option), getattr(b, option))
+        for option in _OPTIONS
+        if getattr(a, option) != getattr(b, option)
+    ]
+    changes += _column_changes(a, b)
+    changes += _index_changes(a, b)
+    return tuple(changes)
+
+
+def _column_changes(a: Table, b: Table) -> list[TableChange]:
+    before = {c.name.lower(): c for c in a.columns}
+    after = {c.name.lower(): c for c in b.columns}
+    changes: list[TableChange] = [ColumnDropped(c) for name, c in before.items() if name not in after]
+    shared_before = _neighbours([c for c in a.columns if c.name.lower() in after])
+    shared_after = _neighbours([c for c in b.columns if c.name.lower() in before])
+    previous: str | None = None
+    for name, column in after.items():
+        if name not in before:
+            changes.append(ColumnAdded(column, previous))
+        else:
+            if before[name] != column:
+                changes.append(ColumnChanged(before[name], column))
+            if shared_before[name] != shared_after[name]:
+                changes.append(ColumnMoved(column.name, previous))
+        previous = column.name
+    return changes
+
+
+def _neighbours(columns: list[Column]) -> dict[str, str | None]:
+    names = [c.name.lower() for c in columns]
+    return dict(zip(names, [None, *names], strict=False))
+
+
+def _index_changes(a: Table, b: Table) -> list[TableChange]:
+    before = {i.name.lower(): i for i in a.indexes}
+    after = {i.name.lower(): i for i in b.indexes}
+    changes: list[TableChange] = [IndexDropped(i) for name, i in before.items() if name not in after]
+    for name, index in after.items():
+        if name not in before:
+            changes.append(IndexAdded(index))
+        elif before[name] != index:
+            changes.append(IndexChanged(before[name], index))
+    if not changes and list(before) != list(after):
+        changes.append(OptionChanged("index_order", tuple(before), tuple(after)))
+    return changes
+
+
+def equals(a: Table, b: Table) -> bool:
+    """Tell whether two tables are identical, names and comments included."""
+    return a == b
+
+
+def equivalent(a: Table, b: Table) -> bool:
+    """Tell whether two tables hold the same rows under the same rules, whatever they are called.
+
+    Ignored: the table's name, comments, the case of names, the order of indexes, checks and foreign keys and the
+    names of the latter two, display widths, engine, and how expressions are spelt (case, blanks, backticks, outer parentheses).
+    """
+    return _plain(a) == _plain(b)
+
+
+def _plain(table: Table) -> object:
+    return (
+        table.charset,
+        table.collation,
+        tuple(_plain_column(c) for c in table.columns),
+        frozenset(_plain_index(i) for i in table.indexes),
+        frozenset(_plain_text(expression) for _, expression in table.checks),
+        frozenset(_plain_text(key[key.upper().find("FOREIGN KEY") :]) for key in table.foreign_keys),
+    )
+
+
+def _plain_column(column: Column) -> Column:
+    type = column.type
+    if type.name in _WIDTH_IS_COSMETIC and not type.zerofill:
+        type = replace(type, length=None if type.decimals is None else type.length)
+    default = column.default
+    if default is not None and default.kind == "expression":
+        default = replace(default, text=_plain_text(default.text))
+    if default is not None and default.kind == "null":
+        default = None
+    generated = column.generated
+    if generated is not None:
+        generated = replace(generated, expression=_plain_text(generated.expression))
+    return replace(column, name=column.name.lower(), type=type, default=default, generated=generated, comment="")
+
+
+def _plain_index(index: Index) -> Index:
+    parts = tuple(
+        replace(
+            part,
+            column=None if part.column is None else part.column.lower(),
+            expression=None if part.expression is None else _plain_text(part.expression),
+        )
+        for part in index.parts
+    )
+    return replace(index, name=index.name.lower(), parts=parts)
+
+
+def _plain_text(text: str) -> str:
+    """Return an expression without blanks, backticks, case and outer parentheses; string literals keep theirs."""
+    plain = "".join(
+        piece if i % 2 else "".join(piece.replace("`", "").lower().split()) for i, piece in enumerate(_split(text))
+    )
+    while plain.startswith("(") and plain.endswith(")") and _closes_at(plain) == len(plain) - 1:
+        plain = plain[1:-1]
+    return plain
+
+
+def _split(text: str) -> list[str]:
+    """Split into pieces outside and inside string literals, alternating."""
+    pieces, start, i = [], 0, 0
+    while i < len(text):
+        if text[i] in "'\"":
+            end = i + 1
+            while end < len(text) and text[end] != text[i]:
+                end += 2 if text[end] == "\\" else 1
+            pieces += [text[start:i], text[i : end + 1]]
+            start = i = end + 1
+        else:
+            i += 1
+    return [*pieces, text[start:]]
+
+
+def _closes_at(text: str) -> int:
+    depth = 0
+    for i, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return i
+    return -1

@@ -1,0 +1,190 @@
+"""Schema history: every version of every table, as one immutable value that travels to executors.
+
+A version takes effect *after* its key: a row whose transaction key is less than or equal to it still sees what was
+before. (No row shares a logical DDL's key, so "strictly less" is the whole rule.) Lookup is a binary search.
+
+Logical versions and each node's physical versions are separate lines of history: `node=None` means the logical one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from snapshot_store.errors import HistoryConflict
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One table's definition from `key` on; `table` is None where the table was dropped or renamed away.
+
+    `version_id` is given by the history (0 before): logical versions count 1, 2, 3… in (key, schema, name) order, and
+    the number is the table id of the output. It never changes when versions are added at greater keys.
+    `origin` is "base", "ddl", "marker" or "operator"; `node`, `file` and `position` say where the DDL was read.
+    """
+
+    key: OrderKey
+    version_id: int
+    schema: str
+    name: str
+    table: Table | None
+    ddl: str = ""
+    node: str | None = None
+    file: str = ""
+    position: int = 0
+    origin: str = "ddl"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaVersion:
+    """One database's defaults from `key` on; `value` is None where the database was dropped."""
+
+    key: OrderKey
+    name: str
+    value: Schema | None
+    ddl: str = ""
+    node: str | None = None
+    file: str = ""
+    position: int = 0
+    origin: str = "ddl"
+
+
+_Version = TypeVar("_Version", TableVersion, SchemaVersion)
+_Line = tuple[str | None, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaHistory:
+    """All versions, sorted by (node, key, schema, name) with the logical line first.
+
+    Build one with `with_versions`, which sorts, numbers and checks; the constructor is for values that went through it.
+    """
+
+    versions: tuple[TableVersion, ...] = ()
+    schema_versions: tuple[SchemaVersion, ...] = ()
+    _tables: dict[_Line, tuple[list[OrderKey], list[TableVersion]]] = field(
+        init=False, repr=False, compare=False, hash=False
+    )
+    _schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = field(
+        init=False, repr=False, compare=False, hash=False
+    )
+
+    def __post_init__(self) -> None:
+        tables: dict[_Line, tuple[list[OrderKey], list[TableVersion]]] = {}
+        for version in self.versions:
+            keys, line = tables.setdefault((version.node, version.schema, version.name), ([], []))
+            keys.append(version.key)
+            line.append(version)
+        schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = {}
+        for change in self.schema_versions:
+            keys, changes = schemas.setdefault((change.node, change.name), ([], []))
+            keys.append(change.key)
+            changes.append(change)
+        object.__setattr__(self, "_tables", tables)
+        object.__setattr__(self, "_schemas", schemas)
+
+    def __reduce__(self) -> tuple[type["SchemaHistory"], tuple[object, ...]]:
+        # The indexes are rebuilt where the value arrives: they are larger than the versions they point at.
+        return (SchemaHistory, (self.versions, self.schema_versions))
+
+    def at(self, schema: str, name: str, key: OrderKey, node: str | None = None) -> TableVersion | None:
+        """Return the latest version with a key strictly less than `key`, or None if the table was never heard of.
+
+        The version found may be one whose `table` is None: dropped by then.
+        """
+        found = self._tables.get((node, schema, name))
+        if found is None:
+            return None
+        keys, versions = found
+        place = bisect_left(keys, key)
+        return versions[place - 1] if place else None
+
+    def schema_at(self, name: str, key: OrderKey, node: str | None = None) -> SchemaVersion | None:
+        """Return the latest version of a database's defaults with a key strictly less than `key`, or None."""
+        found = self._schemas.get((node, name))
+        if found is None:
+            return None
+        keys, versions = found
+        place = bisect_left(keys, key)
+        return versions[place - 1] if place else None
+
+    def between(self, a: OrderKey, b: OrderKey, node: str | None = None) -> tuple[TableVersion, ...]:
+        """Return the versions with `a` <= key < `b` of one line of history, in (key, schema, name) order."""
+        return tuple(v for v in self.versions if v.node == node and a <= v.key < b)
+
+    def boundaries(self, *nodes: str | None) -> tuple[OrderKey, ...]:
+        """Return the distinct keys, after the origin, at which tables change; of the given lines only, if any are given."""
+        return tuple(sorted({v.key for v in self.versions if v.key > ORIGIN and (not nodes or v.node in nodes)}))
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that have a physical history, sorted."""
+        return tuple(sorted({v.node for v in self.versions if v.node is not None}))
+
+    def names(self, node: str | None = None) -> tuple[tuple[str, str], ...]:
+        """Return every (schema, table) that ever existed in one line of history, sorted."""
+        return tuple(sorted((schema, name) for line, schema, name in self._tables if line == node))
+
+    def tables(self, key: OrderKey, node: str | None = None) -> list[tuple[str, str]]:
+        """Return the (schema, table) names a transaction with this key sees, sorted."""
+        return [(t.schema, t.name) for t in self._alive(key, node)]
+
+    def catalog(self, key: OrderKey, node: str | None = None) -> Catalog:
+        """Return everything a transaction with this key sees."""
+        schemas = {}
+        for line, name in self._schemas:
+            change = self.schema_at(name, key, node) if line == node else None
+            if change is not None and change.value is not None:
+                schemas[name] = change.value
+        tables = {(t.schema, t.name): t for t in self._alive(key, node)}
+        return Catalog(schemas, tables)
+
+    def _alive(self, key: OrderKey, node: str | None) -> Iterator[Table]:
+        for schema, name in self.names(node):
+            version = self.at(schema, name, key, node)
+            if version is not None and version.table is not None:
+                yield version.table
+
+    def with_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> "SchemaHistory":
+        """Return a history that has these versions too, numbered anew.
+
+        A version that is there already, with the same content, is ignored; with another, HistoryConflict is raised.
+        """
+        tables = _merge([*self.versions, *versions])
+        return SchemaHistory(_numbered(tables), tuple(_merge([*self.schema_versions, *schemas])))
+
+
+def _order(version: TableVersion | SchemaVersion) -> tuple[str, OrderKey, str, str]:
+    schema = version.schema if isinstance(version, TableVersion) else ""
+    # A node is never called "", so the logical line sorts first and apart.
+    return (version.node or "", version.key, schema, version.name)
+
+
+def _merge(versions: list[_Version]) -> list[_Version]:
+    merged: dict[tuple[str, OrderKey, str, str], _Version] = {}
+    for version in versions:
+        place = _order(version)
+        known = merged.setdefault(place, version)
+        if _content(known) != _content(version):
+            where = f"node {version.node}" if version.node else "the logical history"
+            what = ".".join(part for part in place[2:] if part)
+            raise HistoryConflict(
+                f"two definitions of {what} at order key {version.key.text()} in {where}: {known.ddl!r} "
+                f"(from {known.file}:{known.position}) and {version.ddl!r} (from {version.file}:{version.position}); "
+                "remove the wrong one, or start a new store"
+            )
+    return [merged[place] for place in sorted(merged)]
+
+
+def _content(version: TableVersion | SchemaVersion) -> object:
+    return version.table if isinstance(version, TableVersion) else version.value
+
+
+def _numbered(versions: list[TableVersion]) -> tuple[TableVersion, ...]:
+    counts: dict[str | None, int] = {}
+    numbered = []
+    for version in versions:
+        number = counts[version.node] = counts.get(version.node, 0) + 1
+        numbered.append(version if version.version_id == number else replace(version, version_id=number))
+    return tuple(numbered)

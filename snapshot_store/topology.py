@@ -1,0 +1,145 @@
+"""Topology: which physical tables make a logical table, on which nodes.
+
+Routes are written as DM's table router writes them (pingcap/tiflow `pkg/router`): `*` stands for any run of characters,
+`?` for one, `[a-z]` and `[!a-z]` for one of a set; a route without a table pattern is a schema route and renames the
+schema only. Names are compared as given, case included.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from snapshot_store.errors import AmbiguousRoute
+
+SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+"""Never part of the output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Sends the physical tables that match both patterns to one logical table.
+
+    `target_table` "" keeps the table's own name; `node` limits the route to nodes that match it.
+    """
+
+    schema_pattern: str
+    table_pattern: str = ""
+    target_schema: str = ""
+    target_table: str = ""
+    node: str = "*"
+
+    def matches_schema(self, node: str, schema: str) -> bool:
+        """Tell whether the route speaks of this schema at all."""
+        return _matches(self.node, node) and _matches(self.schema_pattern, schema)
+
+    def matches(self, node: str, schema: str, table: str) -> bool:
+        """Tell whether the route takes this table."""
+        return self.matches_schema(node, schema) and (not self.table_pattern or _matches(self.table_pattern, table))
+
+    @property
+    def rank(self) -> tuple[bool, bool]:
+        """Return how specific the route is: a table route beats a schema route, and plain names beat wildcards."""
+        return (bool(self.table_pattern), not _WILD.search(self.schema_pattern + self.table_pattern))
+
+
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The routes of a cluster, and the schemas that never come out.
+
+    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one.
+    """
+
+    routes: tuple[Route, ...] = ()
+    ignored: frozenset[str] = SYSTEM_SCHEMAS
+
+    def is_ignored(self, schema: str) -> bool:
+        """Tell whether a schema's tables never come out."""
+        return any(_matches(pattern, schema) for pattern in self.ignored)
+
+    def logical_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
+        """Return the logical (schema, table) of a physical one, or None if it never comes out.
+
+        The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
+        rank disagree.
+        """
+        if self.is_ignored(schema):
+            return None
+        route = self._route(node, schema, table)
+        if route is None:
+            return (schema, table)
+        return (route.target_schema or schema, route.target_table or table)
+
+    def logical_schema(self, node: str, schema: str) -> str | None:
+        """Return the logical schema of a physical one, or None if it never comes out.
+
+        Schema routes decide; without one, table routes do when all that match the schema agree on the target.
+        Raises AmbiguousRoute otherwise.
+        """
+        if self.is_ignored(schema):
+            return None
+        matching = [r for r in self.routes if r.matches_schema(node, schema)]
+        chosen = [r for r in matching if not r.table_pattern] or matching
+        best = max((r.rank for r in chosen), default=None)
+        targets = {r.target_schema or schema for r in chosen if r.rank == best}
+        if len(targets) > 1:
+            raise AmbiguousRoute(f"schema {schema} of node {node} is sent to {_listed(targets)}: add one schema route")
+        return targets.pop() if targets else schema
+
+    def physical_tables(
+        self, tables: Mapping[str, Iterable[tuple[str, str]]]
+    ) -> dict[tuple[str, str], tuple[tuple[str, str, str], ...]]:
+        """Group each node's physical (schema, table) names by the logical table they make, all sorted."""
+        groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+        for node, names in tables.items():
+            for schema, table in names:
+                logical = self.logical_name(node, schema, table)
+                if logical is not None:
+                    groups.setdefault(logical, []).append((node, schema, table))
+        return {logical: tuple(sorted(groups[logical])) for logical in sorted(groups)}
+
+    def _route(self, node: str, schema: str, table: str) -> Route | None:
+        matching = [r for r in self.routes if r.matches(node, schema, table)]
+        if not matching:
+            return None
+        best = max(r.rank for r in matching)
+        chosen = [r for r in matching if r.rank == best]
+        targets = {f"{r.target_schema or schema}.{r.target_table or table}" for r in chosen}
+        if len(targets) > 1:
+            raise AmbiguousRoute(
+                f"table {schema}.{table} of node {node} matches {len(chosen)} routes that send it to "
+                f"{_listed(targets)}: make one of their patterns narrower"
+            )
+        return chosen[0]
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return _compiled(pattern).fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    out, i = [], 0
+    while i < len(pattern):
+        char = pattern[i]
+        close = pattern.find("]", i + 2) if char == "[" else -1
+        if close > 0:
+            body = pattern[i + 1 : close]
+            negated = body.startswith("!")
+            members = re.sub(r"([\\\[\]^&~|])", r"\\\1", body[negated:])
+            out.append(f"[{'^' if negated else ''}{members}]")
+            i = close + 1
+            continue
+        out.append({"*": ".*", "?": "."}.get(char, re.escape(char)))
+        i += 1
+    try:
+        return re.compile("".join(out), re.DOTALL)
+    except re.error:
+        raise ValueError(f"{pattern!r} is not a pattern: use *, ?, [a-z] or [!a-z]") from None
