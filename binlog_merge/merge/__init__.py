@@ -1,0 +1,1 @@
+"""What binlog events mean: order, schemas, reshaping. Pure: no files, no Spark."""
