@@ -1,0 +1,73 @@
+"""The small value types of the configuration: sizes, paths and table names."""
+
+import glob
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+_UNITS = {
+    "": 1, "b": 1,
+    "k": 1024, "kib": 1024, "kb": 1000,
+    "m": 1024**2, "mib": 1024**2, "mb": 1000**2,
+    "g": 1024**3, "gib": 1024**3, "gb": 1000**3,
+    "t": 1024**4, "tib": 1024**4, "tb": 1000**4,
+}  # fmt: skip
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def parse_size(value: Any) -> int:
+    """Return bytes for 4096, "512MiB", "500 MB" or "1G" (K, M, G alone are binary, as in MySQL options)."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("a size is a number of bytes or text such as 512MiB")
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r"\s*(\d+)\s*([A-Za-z]*)\s*", value)
+    if match is None or match[2].lower() not in _UNITS:
+        raise ValueError(f"{value!r} is not a size; write it as 512MiB, 500MB, 1GiB or a number of bytes")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def is_uri(path: str) -> bool:
+    """Tell whether `path` names a remote file system (s3://, hdfs://, file://…) rather than a local path."""
+    return _URI.match(path) is not None
+
+
+def resolve_path(path: str, folder: Path) -> str:
+    """Return `path` absolute, seen from `folder`; a URI stays as it is."""
+    return path if is_uri(path) else os.path.normpath(folder / path)
+
+
+def resolve_glob(pattern: str, folder: Path) -> str:
+    """Return a glob pattern absolute, seen from `folder`, whose own name is taken literally."""
+    if is_uri(pattern) or Path(pattern).is_absolute():
+        return pattern
+    return os.path.normpath(Path(glob.escape(str(folder))) / pattern)
+
+
+def plain_name(value: str) -> str:
+    """Return `value` if it can stand in messages and file contents: not empty, no control characters."""
+    if not value.strip() or len(value) > 255 or not value.isprintable():
+        raise ValueError("must be 1 to 255 printable characters")
+    return value
+
+
+def qualified_name(value: str) -> str:
+    """Return `value` if it is schema.table."""
+    parts = value.split(".")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(f"{value!r} is not a table name of the form schema.table")
+    return value
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+PlainName = Annotated[str, AfterValidator(plain_name)]
+QualifiedName = Annotated[str, AfterValidator(qualified_name)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), PlainSerializer(list)]
