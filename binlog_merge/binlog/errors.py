@@ -1,0 +1,38 @@
+"""What goes wrong in a binlog's bytes: one error class that says where, what, and what to do.
+
+Parsers raise with what they know; whoever knows the file and the offset adds them with `at`.
+"""
+
+
+class BinlogFormatError(Exception):
+    """Bytes that are not what the binlog format says they must be.
+
+    `offset` is the position of the event in its file, -1 while unknown; inside a transaction payload it is the position
+    of the payload event.
+    """
+
+    def __init__(self, reason: str, file: str = "", offset: int = -1) -> None:
+        super().__init__(reason, file, offset)  # args as given: the error pickles on its way from an executor
+        self.reason = reason
+        self.file = file
+        self.offset = offset
+
+    def __str__(self) -> str:
+        place = ":".join(part for part in (self.file, str(self.offset) if self.offset >= 0 else "") if part)
+        return f"{place}: {self.reason}" if place else self.reason
+
+    def at(self, file: str, offset: int) -> "BinlogFormatError":
+        """Return the same error with its place filled in where it has none yet."""
+        return type(self)(self.reason, self.file or file, self.offset if self.offset >= 0 else offset)
+
+
+class TruncatedEvent(BinlogFormatError):  # noqa: N818
+    """The bytes end inside an event: the live tail of a file, a crash, or a cut copy."""
+
+
+class ChecksumMismatch(BinlogFormatError):  # noqa: N818
+    """The CRC32 of an event does not match its bytes."""
+
+
+class EncryptedBinlog(BinlogFormatError):  # noqa: N818
+    """The file is encrypted, so its events cannot be read here."""

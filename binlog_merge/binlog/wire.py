@@ -1,0 +1,127 @@
+"""Bounded reading of little-endian bytes, and its mirror, packing.
+
+Every read is checked against the end before it happens, so that whatever the bytes say a parser ends in a value or in
+BinlogFormatError. Length-encoded integers must be minimal, as every server writes them: so parse and pack are each
+other's inverse.
+"""
+
+from binlog_merge.binlog.errors import BinlogFormatError
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Reader:
+    """A cursor over one event body. `what` names the body in errors."""
+
+    __slots__ = ("data", "end", "pos", "what")
+
+    def __init__(self, data: Buffer, what: str) -> None:
+        self.data = memoryview(data)
+        self.pos = 0
+        self.end = len(self.data)
+        self.what = what
+
+    def left(self) -> int:
+        """Return how many bytes are still unread."""
+        return self.end - self.pos
+
+    def fail(self, reason: str) -> BinlogFormatError:
+        """Return the error to raise for what was just read."""
+        return BinlogFormatError(f"{self.what}: {reason} (byte {self.pos} of {self.end})")
+
+    def take(self, size: int, field: str = "bytes") -> memoryview:
+        """Return the next `size` bytes without copying them."""
+        if size > self.end - self.pos:
+            raise self.fail(f"{field} needs {size} bytes, {self.left()} are left")
+        start = self.pos
+        self.pos = start + size
+        return self.data[start : self.pos]
+
+    def uint(self, size: int, field: str) -> int:
+        """Return a little-endian unsigned integer of `size` bytes."""
+        return int.from_bytes(self.take(size, field), "little")
+
+    def u8(self, field: str) -> int:
+        return self.uint(1, field)
+
+    def u16(self, field: str) -> int:
+        return self.uint(2, field)
+
+    def u32(self, field: str) -> int:
+        return self.uint(4, field)
+
+    def u48(self, field: str) -> int:
+        return self.uint(6, field)
+
+    def u64(self, field: str) -> int:
+        return self.uint(8, field)
+
+    def i64(self, field: str) -> int:
+        return int.from_bytes(self.take(8, field), "little", signed=True)
+
+    def packed(self, field: str) -> int:
+        """Return a length-encoded integer (`net_field_length_ll`), which must be of minimal length."""
+        value, self.pos = read_packed(self.data, self.pos, f"{self.what}: {field}")
+        return value
+
+    def packed_bytes(self, field: str) -> bytes:
+        """Return a string preceded by its length-encoded length."""
+        return bytes(self.take(self.packed(f"length of {field}"), field))
+
+    def rest(self) -> bytes:
+        """Return everything that is left."""
+        return bytes(self.take(self.left()))
+
+    def done(self) -> None:
+        """Raise unless everything was read."""
+        if self.pos != self.end:
+            raise self.fail(f"{self.left()} bytes too many")
+
+
+# net_field_length_ll: first byte < 251 is the value; 252, 253, 254: 2, 3, 8 bytes follow; 251 means NULL, 255 nothing.
+_PACKED = {252: (2, 251), 253: (3, 1 << 16), 254: (8, 1 << 24)}
+
+
+def read_packed(data: memoryview, pos: int, what: str) -> tuple[int, int]:
+    """Return the length-encoded integer at `pos`, and the position after it."""
+    if pos >= len(data):
+        raise BinlogFormatError(f"{what}: the bytes end before a packed integer")
+    first = data[pos]
+    if first < 251:
+        return first, pos + 1
+    size, least = _PACKED.get(first, (0, 0))
+    if not size:
+        raise BinlogFormatError(f"{what}: byte {first} starts no packed integer")
+    end = pos + 1 + size
+    if end > len(data):
+        raise BinlogFormatError(f"{what}: a packed integer needs {size} more bytes, {len(data) - pos - 1} are left")
+    value = int.from_bytes(data[pos + 1 : end], "little")
+    if value < least:
+        raise BinlogFormatError(f"{what}: packed integer {value} takes {size + 1} bytes, which no server writes")
+    return value, end
+
+
+def pack_uint(value: int, size: int) -> bytes:
+    """Return `value` as `size` little-endian bytes."""
+    return value.to_bytes(size, "little")
+
+
+def pack_packed(value: int) -> bytes:
+    """Return `value` as a minimal length-encoded integer (`net_store_length`)."""
+    if value < 251:
+        return bytes([value])
+    if value < 1 << 16:
+        return b"\xfc" + value.to_bytes(2, "little")
+    if value < 1 << 24:
+        return b"\xfd" + value.to_bytes(3, "little")
+    return b"\xfe" + value.to_bytes(8, "little")
+
+
+def pack_packed_bytes(value: bytes) -> bytes:
+    """Return `value` preceded by its length-encoded length."""
+    return pack_packed(len(value)) + value
+
+
+def packed_length(value: int) -> int:
+    """Return how many bytes `pack_packed` gives for `value`."""
+    return 1 if value < 251 else 3 if value < 1 << 16 else 4 if value < 1 << 24 else 9
