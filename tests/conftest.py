@@ -1,0 +1,53 @@
+"""Fixtures and markers that every test may use: a real MySQL, a real Spark session."""
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
+
+
+def _need_mysql() -> None:
+    """Skip the test where there is no MySQL; fail it where the run promised one."""
+    if mysql_available():
+        return
+    if os.environ.get("CI") and os.environ.get("BINLOG_MERGE_REQUIRE_MYSQL") == "1":
+        pytest.fail(f"BINLOG_MERGE_REQUIRE_MYSQL=1, but {MYSQL_MISSING}", pytrace=False)
+    pytest.skip(MYSQL_MISSING)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("mysql"):
+        _need_mysql()
+    if item.get_closest_marker("soak") and "soak" not in str(item.config.option.markexpr):
+        pytest.skip("a long random run; select it with -m soak")
+
+
+@pytest.fixture(scope="session")
+def _shared_mysql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySqlServer]:
+    _need_mysql()
+    with MySqlServer(tmp_path_factory.mktemp("mysql"), server_id=101) as server:
+        yield server
+
+
+@pytest.fixture
+def mysql_server(_shared_mysql_server: MySqlServer) -> MySqlServer:
+    """One server for the whole run, handed out without databases, prepared branches, or binlog history."""
+    _shared_mysql_server.drop_databases()
+    _shared_mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    return _shared_mysql_server
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local Spark session made as the product makes its own."""
+    try:
+        session = importlib.import_module("binlog_merge.spark.session")
+    except ModuleNotFoundError as error:
+        pytest.skip(f"no Spark session to be had: {error}")
+    started = session.create_session()
+    yield started
+    started.stop()
