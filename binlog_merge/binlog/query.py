@@ -1,0 +1,184 @@
+"""The query event and its status variables.
+
+    | thread_id 4 | exec_time 4 | schema length 1 | error_code 2 | status length 2 | status variables | schema NUL |
+    statement |
+
+A status variable is a code and a value whose length the code alone tells, so everything behind an unknown code is
+unreadable; codes are written in growing order for that reason. The raw bytes are what is packed; the parsed dict is
+for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (Query_event); PolarDB-X codes 200
+and 201.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, Self
+
+from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
+
+_OVER_MAX_DBS: Final = 254
+
+
+class StatusVar(IntEnum):
+    """`Query_event_status_vars`, and what forks added."""
+
+    Q_FLAGS2_CODE = 0
+    Q_SQL_MODE_CODE = 1
+    Q_CATALOG_CODE = 2
+    Q_AUTO_INCREMENT = 3
+    Q_CHARSET_CODE = 4
+    Q_TIME_ZONE_CODE = 5
+    Q_CATALOG_NZ_CODE = 6
+    Q_LC_TIME_NAMES_CODE = 7
+    Q_CHARSET_DATABASE_CODE = 8
+    Q_TABLE_MAP_FOR_UPDATE_CODE = 9
+    Q_MASTER_DATA_WRITTEN_CODE = 10
+    Q_INVOKER = 11
+    Q_UPDATED_DB_NAMES = 12
+    Q_MICROSECONDS = 13
+    Q_COMMIT_TS = 14
+    Q_COMMIT_TS2 = 15
+    Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP = 16
+    Q_DDL_LOGGED_WITH_XID = 17
+    Q_DEFAULT_COLLATION_FOR_UTF8MB4 = 18
+    Q_SQL_REQUIRE_PRIMARY_KEY = 19
+    Q_DEFAULT_TABLE_ENCRYPTION = 20
+    Q_ENABLE_CASCADE_TRIGGERS = 21
+    # MariaDB
+    Q_HRNOW = 128
+    Q_XID = 129
+    # PolarDB-X
+    Q_LIZARD_COMMIT_GCN = 200
+    Q_LIZARD_PREPARE_GCN = 201
+
+
+def _number(size: int) -> Callable[[Reader], int]:
+    return lambda r: r.uint(size, "status variable")
+
+
+def _string(r: Reader) -> bytes:
+    return bytes(r.take(r.u8("length of a status variable"), "status variable"))
+
+
+def _catalog(r: Reader) -> bytes:
+    # 5.0.0..5.0.3 wrote a NUL behind a catalog that is not empty.
+    name = _string(r)
+    if name:
+        r.take(1, "end of the catalog")
+    return name
+
+
+def _charset(r: Reader) -> tuple[int, int, int]:
+    return r.u16("character_set_client"), r.u16("collation_connection"), r.u16("collation_server")
+
+
+def _db_names(r: Reader) -> tuple[bytes, ...] | None:
+    count = r.u8("number of schemas")
+    if count >= _OVER_MAX_DBS:
+        return None  # more than the server lists
+    names: list[bytes] = []
+    for _ in range(count):
+        end = bytes(r.data[r.pos : r.end]).find(b"\0")
+        if end < 0:
+            raise r.fail("a schema name does not end with NUL")
+        names.append(bytes(r.take(end + 1)[:-1]))
+    return tuple(names)
+
+
+_READ: Final[dict[int, Callable[[Reader], Any]]] = {
+    StatusVar.Q_FLAGS2_CODE: _number(4),
+    StatusVar.Q_SQL_MODE_CODE: _number(8),
+    StatusVar.Q_CATALOG_CODE: _catalog,
+    StatusVar.Q_AUTO_INCREMENT: lambda r: (r.u16("auto_increment_increment"), r.u16("auto_increment_offset")),
+    StatusVar.Q_CHARSET_CODE: _charset,
+    StatusVar.Q_TIME_ZONE_CODE: _string,
+    StatusVar.Q_CATALOG_NZ_CODE: _string,
+    StatusVar.Q_LC_TIME_NAMES_CODE: _number(2),
+    StatusVar.Q_CHARSET_DATABASE_CODE: _number(2),
+    StatusVar.Q_TABLE_MAP_FOR_UPDATE_CODE: _number(8),
+    StatusVar.Q_MASTER_DATA_WRITTEN_CODE: _number(4),
+    StatusVar.Q_INVOKER: lambda r: (_string(r), _string(r)),
+    StatusVar.Q_UPDATED_DB_NAMES: _db_names,
+    StatusVar.Q_MICROSECONDS: _number(3),
+    StatusVar.Q_COMMIT_TS: _number(8),
+    StatusVar.Q_COMMIT_TS2: lambda r: (r.u64("last_committed"), r.u64("sequence_number")),
+    StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: _number(1),
+    StatusVar.Q_DDL_LOGGED_WITH_XID: _number(8),
+    StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4: _number(2),
+    StatusVar.Q_SQL_REQUIRE_PRIMARY_KEY: _number(1),
+    StatusVar.Q_DEFAULT_TABLE_ENCRYPTION: _number(1),
+    StatusVar.Q_ENABLE_CASCADE_TRIGGERS: _number(1),
+    StatusVar.Q_HRNOW: _number(3),
+    StatusVar.Q_XID: _number(8),
+    StatusVar.Q_LIZARD_COMMIT_GCN: _number(8),
+    StatusVar.Q_LIZARD_PREPARE_GCN: _number(8),
+}
+
+
+def parse_status_vars(raw: Buffer) -> tuple[dict[StatusVar, Any], bytes]:
+    """Return the variables by code, and the bytes from the first unknown code on (empty when all were understood)."""
+    r = Reader(raw, "status variables")
+    found: dict[StatusVar, Any] = {}
+    while r.left():
+        code = r.data[r.pos]
+        if code not in _READ:
+            return found, r.rest()
+        r.u8("code")
+        found[StatusVar(code)] = _READ[code](r)
+    return found, b""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """QUERY_EVENT. `schema` and `query` are bytes: their character set is the session's (Q_CHARSET_CODE).
+
+    `status_vars` is read from `status_raw`, which is what is packed; `status_unknown` is its tail from an unknown
+    code on.
+    """
+
+    thread_id: int
+    exec_time: int
+    error_code: int
+    schema: bytes
+    query: bytes
+    status_raw: bytes = b""
+    status_vars: Mapping[StatusVar, Any] = field(default_factory=dict, compare=False)
+    status_unknown: bytes = field(default=b"", compare=False)
+
+    @classmethod
+    def parse(cls, body: Buffer) -> Self:
+        """Read the body of a QUERY_EVENT whose post-header has 13 bytes (every server since 5.0)."""
+        r = Reader(body, "query event")
+        thread_id, exec_time = r.u32("thread_id"), r.u32("exec_time")
+        schema_length, error_code, status_length = r.u8("schema length"), r.u16("error_code"), r.u16("status length")
+        status = bytes(r.take(status_length, "status variables"))
+        schema = bytes(r.take(schema_length, "schema"))
+        if r.u8("end of schema") != 0:
+            raise r.fail("the schema name does not end with NUL")
+        found, unknown = parse_status_vars(status)
+        return cls(thread_id, exec_time, error_code, schema, r.rest(), status, found, unknown)
+
+    def pack(self) -> bytes:
+        """Return the body."""
+        return b"".join(
+            (
+                pack_uint(self.thread_id, 4),
+                pack_uint(self.exec_time, 4),
+                pack_uint(len(self.schema), 1),
+                pack_uint(self.error_code, 2),
+                pack_uint(len(self.status_raw), 2),
+                self.status_raw,
+                self.schema,
+                b"\0",
+                self.query,
+            )
+        )
+
+    @property
+    def text(self) -> str:
+        """Return the statement as text; bytes that are not utf8 come out as surrogates, and go back as they were."""
+        return self.query.decode("utf-8", "surrogateescape")
+
+    @property
+    def schema_text(self) -> str:
+        return self.schema.decode("utf-8", "surrogateescape")
