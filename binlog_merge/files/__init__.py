@@ -1,0 +1,1 @@
+"""Binlog directories in, published files out. Durability lives here; what events mean does not."""

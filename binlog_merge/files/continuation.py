@@ -1,0 +1,25 @@
+"""May this configuration continue that output? Only if it would have made the same bytes so far."""
+
+from binlog_merge.config import MergeConfig, differences
+from binlog_merge.errors import ManifestError
+from binlog_merge.files.manifest import Header
+
+
+def check_continuation(header: Header, config: MergeConfig) -> None:
+    """Raise ManifestError, naming the differences, unless `config` can continue the output that `header` began.
+
+    A node that is new is no difference (it gets the next node number), a node that is gone is.
+    """
+    if header.name != config.name:
+        raise ManifestError(f"the directory holds the output of cluster '{header.name}', not of '{config.name}'")
+    found = []
+    if config.output.cluster_uuid not in (None, header.cluster_uuid):
+        found.append(f"output.cluster-uuid was {header.cluster_uuid!r}, is now {config.output.cluster_uuid!r}")
+    if header.carrier is not None and config.commit_tso.carrier not in ("auto", header.carrier):
+        found.append(f"commit-tso.carrier was {header.carrier!r}, is now {config.commit_tso.carrier!r}")
+    if gone := sorted(set(header.node_numbers) - {node.source_id for node in config.nodes}):
+        found.append(f"node {', '.join(gone)} is gone from the configuration")
+    if header.fingerprint != config.fingerprint():
+        found += differences(header.settings, config.settings())
+    if found:
+        raise ManifestError("the output was begun with another configuration: " + "; ".join(found))

@@ -1,0 +1,269 @@
+"""The input: which binlog files each node has, in order, and whether they can be the whole of what it wrote.
+
+What is refused here would otherwise be a wrong merge: a file missing in the middle, a file twice, one node's file under
+another node's name. Files that are left out (an index, a file only just created) are listed, never dropped in silence.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations, groupby, pairwise
+from pathlib import PurePosixPath
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
+from binlog_merge.config import MergeConfig, Node
+from binlog_merge.errors import (
+    ConfigError,
+    DuplicateFile,
+    MissingFile,
+    NoFiles,
+    TruncatedEvent,
+    UnsupportedInput,
+    WrongNode,
+)
+from binlog_merge.files.globs import check_readable, expand
+from binlog_merge.files.head import Head, read_head
+from binlog_merge.files.source import open_source
+
+_NUMBERED = re.compile(r"(.+)\.(\d{6,18})")  # a server writes six digits, and more when it needs them
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """One binlog file of a node. `path` is a local path or a URI, `number` its numeric suffix.
+
+    `identity` tells this file from another one of the same name (after RESET BINARY LOGS, say); it stays while the file
+    grows.
+    """
+
+    node: str
+    path: str
+    name: str
+    number: int
+    size: int
+    in_use: bool
+    server_version: str
+    server_id: int
+    checksum_alg: int
+    created: int
+    first_timestamp: int
+    previous_gtids: bytes | None
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredFile:
+    """A file that a pattern matched but that is not read, and why."""
+
+    node: str
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The files of every node, in order of their numbers; nodes in the order of the configuration."""
+
+    nodes: Mapping[str, tuple[NodeFile, ...]]
+    ignored: tuple[IgnoredFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    node: str
+    path: str
+    name: str
+    series: str
+    number: int
+    size: int
+    head: Head | None
+
+
+def discover(config: MergeConfig) -> Discovery:
+    """Find and check the binlog files of all nodes. Raises the MergeError that names what is wrong with them."""
+    ignored: list[IgnoredFile] = []
+    found: list[_Found] = []
+    with ThreadPoolExecutor(_READERS) as readers:
+        for node in config.nodes:
+            names = _numbered_paths(node, ignored)
+            found += readers.map(lambda path, id=node.source_id: _read(id, path), names)
+    by_node = {n.source_id: sorted((f for f in found if f.node == n.source_id), key=_order) for n in config.nodes}
+    for files in by_node.values():
+        _check_numbers(files)
+    by_node = {node: _without_unborn(files, ignored) for node, files in by_node.items()}
+    for node in config.nodes:
+        if not by_node[node.source_id]:
+            raise NoFiles(f"no binlog file matches {', '.join(node.files)}", node=node.source_id)
+    _check_copies([file for files in by_node.values() for file in files])
+    _check_server_ids(config, by_node)
+    return Discovery({node: tuple(map(_node_file, files)) for node, files in by_node.items()}, tuple(ignored))
+
+
+def _order(file: _Found) -> tuple[int, str]:
+    return file.number, file.path
+
+
+def _numbered_paths(node: Node, ignored: list[IgnoredFile]) -> list[str]:
+    paths: dict[str, None] = {}
+    for pattern in node.files:
+        check_readable(pattern)
+        paths.update(dict.fromkeys(expand(pattern)))
+    numbered = []
+    for path in paths:
+        name = PurePosixPath(path).name
+        if _NUMBERED.fullmatch(name):
+            numbered.append(path)
+        else:
+            ignored.append(IgnoredFile(node.source_id, path, _reason_to_ignore(node.source_id, path, name)))
+    return numbered
+
+
+def _reason_to_ignore(node: str, path: str, name: str) -> str:
+    """Say why a file without a number is left out; raise where it may hold transactions."""
+    if name.endswith(".index"):
+        return "the server's list of files"
+    if name.endswith("~"):
+        return "a backup copy (its name ends in ~)"
+    if name.endswith(_COMPRESSED):
+        raise UnsupportedInput(
+            "the file is compressed", node=node, file=path, remedy="decompress it, or narrow the node's `files` pattern"
+        )
+    with open_source(path) as source:
+        head = bytearray(4)
+        source.read_into(memoryview(head), 0)
+    if bytes(head) in (BINLOG_MAGIC, ENCRYPTED_MAGIC):
+        raise UnsupportedInput(
+            "the file is a binlog, but its name has no number, so its place is not known",
+            node=node,
+            file=path,
+            remedy="give it its name back (mysql-bin.NNNNNN), or narrow the node's `files` pattern",
+        )
+    return "not a binlog (its name has no number)"
+
+
+def _read(node: str, path: str) -> _Found:
+    name = PurePosixPath(path).name
+    match = _NUMBERED.fullmatch(name)
+    assert match is not None
+    with open_source(path) as source:
+        return _Found(node, path, name, match[1], int(match[2]), source.size, read_head(source, node, path))
+
+
+def _check_numbers(files: list[_Found]) -> None:
+    """Refuse a number twice, two series in one node, and a gap."""
+    for before, after in pairwise(files):
+        if before.number == after.number and before.series == after.series:
+            alike = "identical beginnings" if _same_beginning(before, after) else "different contents"
+            raise DuplicateFile(
+                f"two files have the number of {after.name}: {before.path} and {after.path} ({alike})",
+                node=after.node,
+                file=after.path,
+            )
+    series = {file.series: file for file in files}
+    if len(series) > 1:
+        names = ", ".join(f"{name}.*" for name in sorted(series))
+        raise ConfigError(
+            f"the node's files belong to {len(series)} series: {names}",
+            node=files[0].node,
+            remedy="a node has one series of binlog files; narrow its `files` pattern",
+        )
+    for before, after in pairwise(files):
+        if after.number - before.number > 1:
+            digits = len(before.name) - len(before.series) - 1
+            first, last = (f"{before.series}.{n:0{digits}d}" for n in (before.number + 1, after.number - 1))
+            missing = f"{first} is" if first == last else f"{first} to {last} are"
+            raise MissingFile(
+                f"{missing} missing between {before.name} and {after.name}", node=after.node, file=after.path
+            )
+
+
+def _without_unborn(files: list[_Found], ignored: list[IgnoredFile]) -> list[_Found]:
+    """Leave out a last file that does not yet have its first event; anywhere else that is damage."""
+    for file in files[:-1]:
+        if file.head is None:
+            raise TruncatedEvent(
+                "the file ends inside its first event, and a later file exists",
+                node=file.node,
+                file=file.path,
+                position=file.size,
+            )
+    if files and files[-1].head is None:
+        ignored.append(IgnoredFile(files[-1].node, files[-1].path, "the last file, and it has no complete event yet"))
+        return files[:-1]
+    return files
+
+
+def _same_beginning(a: _Found, b: _Found) -> bool:
+    """Tell whether two files are copies of one. A shorter one may be an older copy, so only what both have is compared.
+
+    Two files that hold no event behind their head are not called copies: nothing in them could come out twice.
+    """
+    if a.head is None or b.head is None:
+        return False
+    if (a.head.identity, a.head.previous_gtids) != (b.head.identity, b.head.previous_gtids):
+        return False
+    shorter, longer = sorted((a.head.first_events, b.head.first_events), key=len)
+    return bool(shorter) and longer.startswith(shorter)
+
+
+def _check_copies(files: list[_Found]) -> None:
+    """Refuse the same content under two names, in one node or in two."""
+    by_identity = sorted(files, key=lambda f: "" if f.head is None else f.head.identity)
+    for _, alike in groupby(by_identity, key=lambda f: "" if f.head is None else f.head.identity):
+        for a, b in combinations(alike, 2):
+            if _same_beginning(a, b):
+                of = f" of node {a.node}" if a.node != b.node else ""
+                raise DuplicateFile(f"the file begins exactly as {a.path}{of}", node=b.node, file=b.path)
+
+
+def _check_server_ids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) -> None:
+    owners: dict[int, _Found] = {}
+    for node in config.nodes:
+        first = by_node[node.source_id][0]
+        for file, server_id in _server_ids(by_node[node.source_id]):
+            if node.server_id is not None and server_id != node.server_id:
+                raise WrongNode(
+                    f"the file was written by server id {server_id}, the configuration expects {node.server_id}",
+                    node=file.node,
+                    file=file.path,
+                )
+            owner = owners.setdefault(server_id, file)
+            if owner.node != file.node:
+                raise WrongNode(
+                    f"server id {server_id} also wrote {owner.path} of node {owner.node}",
+                    node=file.node,
+                    file=file.path,
+                )
+            if first.head is not None and server_id != first.head.server_id:
+                raise WrongNode(
+                    f"the file was written by server id {server_id}, but {first.name} by {first.head.server_id}",
+                    node=file.node,
+                    file=file.path,
+                )
+
+
+def _server_ids(files: Iterable[_Found]) -> Iterable[tuple[_Found, int]]:
+    return ((file, file.head.server_id) for file in files if file.head is not None)
+
+
+def _node_file(file: _Found) -> NodeFile:
+    head = file.head
+    assert head is not None
+    return NodeFile(
+        node=file.node,
+        path=file.path,
+        name=file.name,
+        number=file.number,
+        size=file.size,
+        in_use=head.in_use,
+        server_version=head.server_version,
+        server_id=head.server_id,
+        checksum_alg=head.checksum_alg,
+        created=head.created,
+        first_timestamp=head.first_timestamp,
+        previous_gtids=head.previous_gtids,
+        identity=head.identity,
+    )

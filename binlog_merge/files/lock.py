@@ -1,0 +1,52 @@
+"""One merge per output directory at a time.
+
+A lock of the operating system (flock), so it ends with the process, however that ends. The lock file itself stays.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from binlog_merge.errors import OutputBusy
+from binlog_merge.files.source import io_error
+
+LOCK_NAME = ".lock"
+
+
+class OutputLock:
+    """Hold an output directory, which is made if need be: `with OutputLock(out): …`. Raises OutputBusy."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = Path(directory)
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        path = self._directory / LOCK_NAME
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise io_error(error, str(self._directory)) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            os.close(fd)
+            who = f" (process {holder})" if holder else ""
+            raise OutputBusy(f"another merge{who} is writing to this directory", file=str(self._directory)) from None
+        except OSError as error:
+            os.close(fd)
+            raise io_error(error, str(path)) from error
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)  # for people; the flock is what counts
+        self._fd = fd
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -1,0 +1,181 @@
+"""Publishing: from rendered temporary files to files that exist.
+
+The order is the guarantee. Whatever the moment of a crash, the manifest names only files whose bytes and names are on
+disk:
+
+    0  the header is in the manifest                  (before any file has its final name)
+    1  fsync every temporary file
+    2  rename them, in order of their numbers
+    3  fsync the directory
+    4  replace binlog.index                           (whole, by rename)
+    5  append the publish record to the manifest      <- from here on they exist
+
+A crash before 5 leaves names and bytes that no record names; `recover` takes them away at the start of the next run,
+which makes them again, byte for byte. What is published is never touched.
+"""
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from binlog_merge.errors import InternalError, ManifestError
+from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
+from binlog_merge.files.source import io_error
+
+FAILPOINTS = (
+    "publish-before-rename",
+    "publish-after-rename",  # once per file: `publish-after-rename:kill:2`
+    "publish-before-index",
+    "publish-before-manifest",
+    "manifest-torn",
+    "publish-after-manifest",
+)
+
+
+def file_name(basename: str, number: int) -> str:
+    """Return the name of an output file: binlog.000001."""
+    return f"{basename}.{number:06d}"
+
+
+def part_path(directory: Path, name: str) -> Path:
+    """Return a temporary path for a file to be published as `name`; a new one at each call, so attempts never meet."""
+    return directory / f".{name}.{uuid.uuid4().hex}.part"
+
+
+def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path]) -> ManifestState:
+    """Make `record` true: give its files, rendered at temporary paths by name, their names, then append it.
+
+    Raises IoError, after which nothing of this run is published.
+    """
+    header = manifest.state.header
+    if header is None or set(rendered) != {file.name for file in record.files}:
+        raise InternalError("publish was called without a header, or with other files than the record names")
+    for file in record.files:
+        _check_rendered(rendered[file.name], file)
+        sync_file(rendered[file.name])
+    failpoint("publish-before-rename")
+    for file in record.files:
+        try:
+            rendered[file.name].replace(directory / file.name)
+        except OSError as error:
+            raise io_error(error, str(directory / file.name)) from error
+        failpoint("publish-after-rename")
+    sync_directory(directory)
+    failpoint("publish-before-index")
+    names = [file.name for file in manifest.state.after(record).files if (directory / file.name).exists()]
+    _write_index(directory, basename_of(manifest.state), names)
+    failpoint("publish-before-manifest")
+    state = manifest.append(record)
+    failpoint("publish-after-manifest")
+    return state
+
+
+def recover(directory: Path, manifest: Manifest, basename: str) -> None:
+    """Bring a directory back to what its manifest says, after a crash; changes nothing after a clean end.
+
+    Removes temporary files, and numbered files and bytes beyond the manifest. Raises ManifestError where published
+    bytes are missing or changed, and where there are files of that name but no manifest, for then they are not ours.
+    Closed files may have been removed by the user.
+    """
+    state = manifest.state
+    if state.header is None:
+        _check_unclaimed(directory, basename)
+        return
+    basename = basename_of(state)
+    try:
+        for path in directory.glob(".*.part"):
+            path.unlink()
+        published = {file.name for file in state.files}
+        for path in _numbered(directory, basename):
+            if path.name not in published:
+                path.unlink()
+    except OSError as error:
+        raise io_error(error, str(directory)) from error
+    for file in state.files:
+        _recover_file(directory / file.name, file)
+    names = [file.name for file in state.files if (directory / file.name).exists()]
+    index = directory / f"{basename}.index"
+    if names and (not index.exists() or index.read_bytes() != _index(names)):
+        replace_file(index, _index(names))
+    elif not names and index.exists():
+        index.unlink()
+    sync_directory(directory)
+
+
+def _check_unclaimed(directory: Path, basename: str) -> None:
+    """Raise ManifestError if a directory without a manifest holds files of our names: they are someone else's."""
+    names = sorted(path.name for path in _numbered(directory, basename))
+    if names:
+        raise ManifestError(
+            f"the directory holds {names[0]}, but no {MANIFEST_NAME}, so it is not an output of binlog-merge",
+            file=str(directory),
+            remedy="choose another --out",
+        )
+
+
+def basename_of(state: ManifestState) -> str:
+    """Return the basename that an output was begun with."""
+    if state.header is None:
+        raise InternalError("the manifest has no header")
+    return str(state.header.settings["output.basename"])
+
+
+def _numbered(directory: Path, basename: str) -> list[Path]:
+    pattern = re.compile(re.escape(basename) + r"\.\d{6,}")
+    return [path for path in directory.iterdir() if pattern.fullmatch(path.name)] if directory.exists() else []
+
+
+def _check_rendered(path: Path, file: OutputFile) -> None:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+    if size != file.size:
+        raise InternalError(f"{file.name} was rendered with {size} bytes, not {file.size}", file=str(path))
+
+
+def _recover_file(path: Path, file: OutputFile) -> None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        if file.closed:
+            return
+        raise ManifestError(f"{file.name} is missing, and the output goes on in it", file=str(path)) from None
+    if size < file.size or (file.closed and size > file.size):
+        raise ManifestError(f"{file.name} has {size} bytes, the manifest says {file.size}", file=str(path))
+    if size == file.size:
+        return
+    if file.sha256 is not None and _sha256(path, file.size) != file.sha256:
+        raise ManifestError(f"{file.name} differs from what was published", file=str(path))
+    truncate_file(path, file.size)
+
+
+def _sha256(path: Path, length: int) -> str:
+    digest, step = hashlib.sha256(), 1 << 20
+    with path.open("rb") as file:
+        for start in range(0, length, step):
+            digest.update(file.read(min(step, length - start)))
+    return digest.hexdigest()
+
+
+def _index(names: list[str]) -> bytes:
+    return "".join(f"./{name}\n" for name in names).encode()
+
+
+def _write_index(directory: Path, basename: str, names: list[str]) -> None:
+    replace_file(directory / f"{basename}.index", _index(names))
+
+
+def output_directory(path: str | os.PathLike[str]) -> Path:
+    """Return the output directory, made if need be."""
+    directory = Path(path)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise io_error(error, str(directory)) from error
+    return directory

@@ -1,0 +1,148 @@
+"""Reading byte ranges of a file, local or remote, into buffers that are used again.
+
+Local files are read with `pread`: no seek, no mmap (its pages would count as our memory), no extra copy. Remote ones
+(s3://, hdfs://, …) through pyarrow's file systems, credentials from the environment as those define it.
+"""
+
+import os
+from types import TracebackType
+from typing import Any, Protocol, Self
+from urllib.parse import unquote, urlsplit
+
+from binlog_merge.config_values import is_uri
+from binlog_merge.errors import IoError
+
+READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
+
+
+class Source(Protocol):
+    """An open file. Not thread-safe; every task opens its own."""
+
+    @property
+    def size(self) -> int:
+        """Return the size in bytes at the time of opening."""
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on and return how many bytes were read; fewer only at the end of the file."""
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+
+    def __enter__(self) -> Self:
+        """Return self."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the file."""
+
+
+class _Closing:
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class LocalSource(_Closing):
+    """A local file, read with preadv."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.size = os.fstat(self._fd).st_size
+        except OSError as error:
+            raise io_error(error, path) from error
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on; see Source."""
+        done = 0
+        while done < len(buffer):
+            try:
+                count = os.preadv(self._fd, [buffer[done : done + READ_STEP]], offset + done)
+            except OSError as error:
+                raise io_error(error, self._path, offset + done) from error
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def close(self) -> None:
+        """Close the file."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RemoteSource(_Closing):
+    """A file of a pyarrow file system."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        try:
+            filesystem, path = filesystem_of(uri)
+            self._file = filesystem.open_input_file(path)
+            self.size = int(self._file.size())
+        except OSError as error:
+            raise io_error(error, uri) from error
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on; see Source."""
+        done = 0
+        try:
+            self._file.seek(min(offset, self.size))
+            while done < len(buffer):
+                count = int(self._file.readinto(buffer[done : done + READ_STEP]))
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise io_error(error, self._uri, offset + done) from error
+        return done
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def open_source(path: str) -> Source:
+    """Open a local path or a URI for reading. Raises IoError."""
+    local = local_path(path)
+    return RemoteSource(path) if local is None else LocalSource(local)
+
+
+def local_path(path: str) -> str | None:
+    """Return the local path of `path` (file:// included), or None if it is remote."""
+    if not is_uri(path):
+        return path
+    parts = urlsplit(path)
+    return unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
+
+
+def filesystem_of(uri: str) -> tuple[Any, str]:
+    """Return pyarrow's file system and the path in it. Hadoop's `s3a://` is the same store as `s3://`."""
+    from pyarrow.fs import FileSystem
+
+    scheme, rest = uri.split("://", 1)
+    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme)
+    try:
+        filesystem, path = FileSystem.from_uri(f"{scheme}://{rest}")
+    except (ValueError, OSError) as error:
+        raise IoError(f"cannot open the file system: {error}", file=uri) from error
+    return filesystem, path
+
+
+def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
+    """Return an IoError that says what the system said, and where."""
+    return IoError(error.strerror or str(error), file=path, position=position)

@@ -1,0 +1,291 @@
+"""Which files a node has, and every way in which they cannot be the whole of what it wrote."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.config import MergeConfig, Node
+from binlog_merge.errors import (
+    ChecksumMismatch,
+    ConfigError,
+    DuplicateFile,
+    EncryptedBinlog,
+    IoError,
+    MergeError,
+    MissingFile,
+    NoFiles,
+    TruncatedEvent,
+    UnsupportedInput,
+    WrongNode,
+)
+from binlog_merge.files.directory import Discovery, discover
+from tests.files.binlogs import binlog, event, series
+
+
+def config(folder: Path, *nodes: str, server_id: int | None = None) -> MergeConfig:
+    return MergeConfig(
+        version=1,
+        name="n",
+        nodes=tuple(Node(source_id=n, files=(f"{folder}/{n}/*",), server_id=server_id) for n in nodes),
+    )
+
+
+def found(folder: Path, *nodes: str) -> Discovery:
+    return discover(config(folder, *nodes))
+
+
+def refused(kind: type[MergeError], folder: Path, *nodes: str) -> MergeError:
+    with pytest.raises(kind) as caught:
+        found(folder, *nodes)
+    assert caught.value.node is not None
+    assert caught.value.remedy
+    return caught.value
+
+
+def test_files_come_in_order_of_their_numbers(tmp_path: Path) -> None:
+    series(tmp_path / "a", 999_999, 1_000_000, 1_000_001, server_id=1)
+    series(tmp_path / "b", 7, server_id=2)
+    nodes = found(tmp_path, "b", "a").nodes
+    assert [f.name for f in nodes["a"]] == ["mysql-bin.999999", "mysql-bin.1000000", "mysql-bin.1000001"]
+    assert list(nodes) == ["b", "a"]
+
+
+def test_what_the_head_says(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    gtids = struct.pack("<Q", 1) + bytes(16) + struct.pack("<QQQ", 1, 1, 6)
+    data = binlog(b"x", version="8.0.36-log", timestamp=1_700_000_000, server_id=11, in_use=True, previous=gtids)
+    (tmp_path / "a" / "bin.000003").write_bytes(data)
+    file = found(tmp_path, "a").nodes["a"][0]
+    assert (file.number, file.size, file.in_use) == (3, len(data), True)
+    assert (file.server_version, file.server_id, file.checksum_alg) == ("8.0.36-log", 11, 1)
+    assert (file.created, file.first_timestamp, file.previous_gtids) == (1_700_000_000, 1_700_000_000, gtids)
+
+
+def test_identity_stays_while_a_file_grows_and_is_closed(tmp_path: Path) -> None:
+    path = series(tmp_path / "a", 1)[0]
+    path.write_bytes(binlog(b"x", in_use=True))
+    before = found(tmp_path, "a").nodes["a"][0]
+    path.write_bytes(binlog(b"x", b"y", in_use=False))
+    after = found(tmp_path, "a").nodes["a"][0]
+    assert before.identity == after.identity
+    path.write_bytes(binlog(b"x", timestamp=1_795_000_009))
+    assert found(tmp_path, "a").nodes["a"][0].identity != before.identity
+
+
+def test_without_checksums_and_without_previous_gtids(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "bin.000001").write_bytes(binlog(b"x", alg=0, previous=None))
+    file = found(tmp_path, "a").nodes["a"][0]
+    assert (file.checksum_alg, file.previous_gtids) == (0, None)
+
+
+def test_previous_gtids_longer_than_the_first_read(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    long = bytes(200_000)
+    (tmp_path / "a" / "bin.000001").write_bytes(binlog(b"x", previous=long))
+    assert found(tmp_path, "a").nodes["a"][0].previous_gtids == long
+
+
+def test_index_and_other_files_are_left_out_and_listed(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1)
+    for name, text in {"mysql-bin.index": "x", "README": "hello", "mysql-bin.000001~": "x", "tiny.txt": ""}.items():
+        (tmp_path / "a" / name).write_text(text)
+    discovery = found(tmp_path, "a")
+    assert [f.name for f in discovery.nodes["a"]] == ["mysql-bin.000001"]
+    assert sorted(Path(f.path).name for f in discovery.ignored) == [
+        "README",
+        "mysql-bin.000001~",
+        "mysql-bin.index",
+        "tiny.txt",
+    ]
+
+
+@pytest.mark.parametrize("name", ["mysql-bin.000002.gz", "mysql-bin.000002.zst"])
+def test_a_compressed_file_is_not_left_out(tmp_path: Path, name: str) -> None:
+    series(tmp_path / "a", 1)
+    (tmp_path / "a" / name).write_bytes(b"\x1f\x8b")
+    assert "decompress" in refused(UnsupportedInput, tmp_path, "a").remedy
+
+
+@pytest.mark.parametrize("name", ["mysql-bin.000002.bak", "mysql-bin.2", "binlog"])
+def test_a_binlog_without_a_number_is_not_left_out(tmp_path: Path, name: str) -> None:
+    series(tmp_path / "a", 1)
+    (tmp_path / "a" / name).write_bytes(binlog(b"y"))
+    refused(UnsupportedInput, tmp_path, "a")
+
+
+def test_no_files(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1)
+    assert refused(NoFiles, tmp_path, "a", "b").node == "b"
+
+
+def test_a_folder_for_files(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1)
+    bad = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=(str(tmp_path / "a"),)),))
+    with pytest.raises(IoError, match="is a folder"):
+        discover(bad)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ((1, 3), "mysql-bin.000002 is missing between mysql-bin.000001 and mysql-bin.000003"),
+        ((1, 2, 9), "mysql-bin.000003 to mysql-bin.000008 are missing between mysql-bin.000002 and mysql-bin.000009"),
+    ],
+)
+def test_a_gap_names_both_neighbours(tmp_path: Path, numbers: tuple[int, ...], says: str) -> None:
+    series(tmp_path / "a", *numbers)
+    assert refused(MissingFile, tmp_path, "a").message == says
+
+
+def test_the_same_number_twice(tmp_path: Path) -> None:
+    first = series(tmp_path / "a", 1)[0]
+    series(tmp_path / "a" / "old", 1)
+    both = MergeConfig(
+        version=1, name="n", nodes=(Node(source_id="a", files=(f"{tmp_path}/a/*.000*", f"{tmp_path}/a/old/*")),)
+    )
+    with pytest.raises(DuplicateFile, match="identical beginnings"):
+        discover(both)
+    first.write_bytes(binlog(b"other"))
+    with pytest.raises(DuplicateFile, match="different contents"):
+        discover(both)
+
+
+def test_one_path_matched_by_two_patterns_is_one_file(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1, 2)
+    patterns = (f"{tmp_path}/a/*", f"{tmp_path}/a/mysql-bin.000001")
+    both = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=patterns),))
+    assert len(discover(both).nodes["a"]) == 2
+
+
+def test_a_copy_under_the_next_number(tmp_path: Path) -> None:
+    path = series(tmp_path / "a", 1)[0]
+    shutil.copy(path, tmp_path / "a" / "mysql-bin.000002")
+    assert "begins exactly as" in refused(DuplicateFile, tmp_path, "a").message
+
+
+def test_an_older_shorter_copy_still_in_use(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "bin.000001").write_bytes(binlog(b"x" * 3000, b"y" * 9000, b"z"))
+    (tmp_path / "a" / "bin.000002").write_bytes(binlog(b"x" * 3000, in_use=True))
+    refused(DuplicateFile, tmp_path, "a")
+
+
+def test_one_file_given_to_two_nodes(tmp_path: Path) -> None:
+    path = series(tmp_path / "a", 1)[0]
+    (tmp_path / "b").mkdir()
+    shutil.copy(path, tmp_path / "b" / "mysql-bin.000001")
+    error = refused(DuplicateFile, tmp_path, "a", "b")
+    assert error.node == "b"
+    assert "of node a" in error.message
+
+
+def test_two_empty_files_of_one_second_are_not_copies(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "bin.000001").write_bytes(binlog())
+    (tmp_path / "a" / "bin.000002").write_bytes(binlog())
+    assert len(found(tmp_path, "a").nodes["a"]) == 2
+
+
+def test_two_series_in_one_node(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1, name="mysql-bin")
+    series(tmp_path / "a", 2, name="binlog")
+    assert "binlog.*, mysql-bin.*" in refused(ConfigError, tmp_path, "a").message
+
+
+def test_another_server_inside_a_node(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1, server_id=1)
+    series(tmp_path / "a", 2, server_id=2)
+    assert "written by server id 2, but mysql-bin.000001 by 1" in refused(WrongNode, tmp_path, "a").message
+
+
+def test_one_server_under_two_nodes(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1, server_id=1)
+    series(tmp_path / "b", 2, server_id=1)
+    error = refused(WrongNode, tmp_path, "a", "b")
+    assert error.node == "b"
+    assert "of node a" in error.message
+
+
+def test_the_configured_server_id(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1, server_id=5)
+    discover(config(tmp_path, "a", server_id=5))
+    with pytest.raises(WrongNode, match="the configuration expects 6"):
+        discover(config(tmp_path, "a", server_id=6))
+
+
+def write(folder: Path, data: bytes, *, later: bool = False) -> None:
+    (folder / "a").mkdir()
+    (folder / "a" / "mysql-bin.000001").write_bytes(data)
+    if later:
+        series(folder / "a", 2)
+
+
+def test_encrypted(tmp_path: Path) -> None:
+    write(tmp_path, b"\xfdbin" + bytes(600))
+    assert refused(EncryptedBinlog, tmp_path, "a").position == 0
+
+
+def test_mariadb(tmp_path: Path) -> None:
+    write(tmp_path, binlog(version="10.11.18-MariaDB-log"))
+    refused(UnsupportedInput, tmp_path, "a")
+
+
+def test_mysql_5_5(tmp_path: Path) -> None:
+    write(tmp_path, binlog(version="5.5.62-log"))
+    refused(UnsupportedInput, tmp_path, "a")
+
+
+def test_before_mysql_5_0(tmp_path: Path) -> None:
+    write(tmp_path, b"\xfebin" + event(1, bytes(56), at=4))
+    refused(UnsupportedInput, tmp_path, "a")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xfe", b"\xfebin", binlog()[:20], binlog()[:100]])
+def test_a_last_file_without_its_first_event_is_left_out(tmp_path: Path, data: bytes) -> None:
+    series(tmp_path / "a", 1)
+    (tmp_path / "a" / "mysql-bin.000002").write_bytes(data)
+    discovery = found(tmp_path, "a")
+    assert [f.name for f in discovery.nodes["a"]] == ["mysql-bin.000001"]
+    assert "no complete event yet" in discovery.ignored[0].reason
+
+
+def test_an_earlier_file_without_its_first_event_is_damage(tmp_path: Path) -> None:
+    write(tmp_path, binlog()[:20], later=True)
+    refused(TruncatedEvent, tmp_path, "a")
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("at", [*range(4), 8, *range(13, 24), *range(25, 70), *range(70, 124, 7)])
+def test_any_damage_of_the_first_event_is_refused(tmp_path: Path, at: int) -> None:
+    write(tmp_path, flipped(binlog(b"x"), at), later=True)
+    with pytest.raises((ChecksumMismatch, UnsupportedInput, TruncatedEvent)):
+        found(tmp_path, "a")
+
+
+def test_zeros_and_text_are_not_binlogs(tmp_path: Path) -> None:
+    for i, data in enumerate((bytes(1000), b"hello world, this is not a binlog")):
+        (tmp_path / str(i)).mkdir()
+        write(tmp_path / str(i), data)
+        refused(ChecksumMismatch, tmp_path / str(i), "a")
+
+
+def test_uris_are_read_through_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URI of a local file system, kept from the local shortcut, stands for s3:// here."""
+    paths = series(tmp_path / "a", 1, 2)
+    series(tmp_path / "a" / "deep", 1)
+    monkeypatch.setattr("binlog_merge.files.globs.local_path", lambda path: None)
+    monkeypatch.setattr("binlog_merge.files.source.local_path", lambda path: None)
+    for pattern in ("a/mysql-bin.*", "a/mysql-bin.00000[12]", "?/mysql-bin.*"):
+        remote = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=(f"file://{tmp_path}/{pattern}",)),))
+        assert [f.path for f in discover(remote).nodes["a"]] == [f"file://{path}" for path in paths]
+    one = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=(f"file://{paths[0]}",)),))
+    assert len(discover(one).nodes["a"]) == 1
+    none = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=(f"file://{tmp_path}/zz/*",)),))
+    with pytest.raises(NoFiles):
+        discover(none)
