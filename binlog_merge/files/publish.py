@@ -15,7 +15,6 @@ which makes them again, byte for byte. What is published is never touched.
 """
 
 import hashlib
-import os
 import re
 import uuid
 from collections.abc import Mapping
@@ -169,13 +168,3 @@ def _index(names: list[str]) -> bytes:
 
 def _write_index(directory: Path, basename: str, names: list[str]) -> None:
     replace_file(directory / f"{basename}.index", _index(names))
-
-
-def output_directory(path: str | os.PathLike[str]) -> Path:
-    """Return the output directory, made if need be."""
-    directory = Path(path)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise io_error(error, str(directory)) from error
-    return directory
