@@ -1,0 +1,250 @@
+"""The merge itself: order all transactions, reshape their rows, pack the output files byte by byte."""
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from tests.oracle import binlog
+from tests.oracle.binlog import OracleError, pack
+from tests.oracle.config import Cluster, load
+from tests.oracle.order import (
+    Branch,
+    Key,
+    Marker,
+    NodeOrder,
+    choose_carrier,
+    key_text,
+    order_node,
+    read_marker,
+    read_node,
+)
+from tests.oracle.reshape import Change, Reshape, parse_table_map
+from tests.oracle.schemas import History, PhysicalSchemas, logical_history, physical_schemas
+
+POST_HEADER_LENGTHS = bytes.fromhex(
+    "000d0008000000000400040000006300041a08000000000000020000000a0a0a2a2a001234000a280000"
+)  # of MySQL 9.7, types 1 to 42
+Packed = tuple[int, int, bytes | bytearray]  # type, header flags, body
+
+
+@dataclass
+class Unit:
+    """One output transaction: rows, or a DDL."""
+
+    key: Key
+    commit_us: int
+    input_bytes: int
+    gtid_flags: int
+    events: list[Packed]
+    kind: str = "rows"
+    counts: dict[str, int] = field(default_factory=dict)  # rows per logical table
+    changes: list[Change] = field(default_factory=list)
+    reshaped: bool = False
+
+
+@dataclass(frozen=True)
+class OracleResult:
+    """What a merge has to come to. Keys are 54 digits of text; `watermark` is None where nothing may come out yet."""
+
+    files: dict[str, bytes]
+    transactions: list[tuple[str, str, dict[str, int]]]
+    watermark: str | None
+    nodes: dict[str, str | None]
+    in_doubt: dict[str, list[bytes]]  # source-id -> gtrids
+    held: list[str]
+    held_by: str | None
+    decoded: list[Change]
+    reshaped: set[str]  # logical tables with at least one table map that is not the identity
+    carrier: str
+
+    @property
+    def index(self) -> bytes:
+        """Return the text of the index file."""
+        return b"".join(b"./" + name.encode() + b"\n" for name in self.files)
+
+
+def merge_case(
+    cluster_yaml: Path, end_of_input: bool = True, start_tso: int | None = None, stop_tso: int | None = None
+) -> OracleResult:
+    """Merge a case's inputs. With a range, only keys with start_tso <= commit TSO < stop_tso come out."""
+    cluster = load(Path(cluster_yaml))
+    inputs = [(node, *read_node(node)) for node in cluster.nodes]
+    carrier = choose_carrier(cluster, [g for _, _, groups in inputs for g in groups])
+    orders = [order_node(cluster, node, version, groups, carrier) for node, version, groups in inputs]
+
+    marks = {o.node.source_id: o.watermark() for o in orders}
+    known = [m for m in marks.values() if m is not None]
+    watermark = min(known) if len(known) == len(orders) else None
+    holder = next((s for s, m in marks.items() if m == watermark), None)
+
+    branches = sorted((b for o in orders for b in o.branches), key=lambda b: (b.key, b.place()))
+    transactions = [(key, list(group)) for key, group in groupby(branches, key=lambda b: b.key)]
+    ready = [(k, t) for k, t in transactions if end_of_input or (watermark is not None and k < watermark)]
+    markers = {k: m for k, t in ready if (m := read_marker(cluster, t, len(orders))) is not None}
+
+    base = dict(cluster.logical.tables)
+    logical = logical_history(cluster, list(markers.values()))
+    physical = {o.node.source_id: physical_schemas(cluster, o, base) for o in orders}
+    units: list[Unit] = []
+    for key, group in ready:
+        if (start_tso is not None and key[0] < start_tso) or (stop_tso is not None and key[0] >= stop_tso):
+            continue
+        if key in markers:
+            if markers[key].visible:
+                units.append(_ddl_unit(markers[key]))
+        elif (unit := _rows_unit(cluster, key, group, logical, physical)) is not None:
+            units.append(unit)
+    return OracleResult(
+        files=_Writer(cluster, _newest(orders)).write(units),
+        transactions=[(key_text(u.key), u.kind, u.counts) for u in units],
+        watermark=key_text(watermark) if watermark else None,
+        nodes={s: key_text(m) if m else None for s, m in marks.items()},
+        in_doubt={o.node.source_id: [xid.gtrid for xid, _ in o.in_doubt] for o in orders},
+        held=[key_text(k) for k, _ in transactions[len(ready) :]],
+        held_by=holder if len(ready) < len(transactions) else None,
+        decoded=[c for u in units for c in u.changes],
+        reshaped={c.table for u in units if u.reshaped for c in u.changes},
+        carrier=carrier,
+    )
+
+
+def _newest(orders: list[NodeOrder]) -> str:
+    """Return the greatest server version by its numbers; the first node's of several alike."""
+    return max((o.version for o in orders), key=_numbers)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("-")[0].split(".")[:3])
+
+
+def commit_us(key: Key, source_us: int) -> int:
+    """Return the commit TSO's time where it carries one, else the source's."""
+    millis = key[0] >> 22
+    return millis * 1000 if 10**12 <= millis < 4_294_967_296_000 else source_us
+
+
+def _ddl_unit(marker: Marker) -> Unit:
+    schema, sql = marker.schema.encode(), marker.sql.encode()
+    head = struct.pack("<IIBHH", 0, 0, len(schema), 0, len(marker.status))
+    body = head + marker.status + schema + b"\0" + sql
+    us = commit_us(marker.key, marker.commit_us)
+    return Unit(marker.key, us, marker.size, 1, [(binlog.QUERY, 0, body)], kind="ddl")
+
+
+def _rows_unit(
+    cluster: Cluster, key: Key, group: list[Branch], logical: History, physical: dict[str, PhysicalSchemas]
+) -> Unit | None:
+    """Return the output of a transaction; None if it touches no logical table."""
+    cts = f"# CTS::{key_text(key)}".encode()
+    us = commit_us(key, max(b.commit_us for b in group))
+    begin = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0BEGIN"
+    unit = Unit(key, us, sum(b.rows.size for b in group), 0, [(binlog.QUERY, 8, begin)])
+    unit.events.append((binlog.ROWS_QUERY, 0x80, bytes([len(cts)]) + cts))
+    maps = 0
+    for branch in group:
+        maps += _branch(cluster, unit, branch, logical, physical[branch.node.source_id])
+    return unit if maps else None
+
+
+def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, physical: PhysicalSchemas) -> int:
+    """Append one branch's table maps and rows to the unit; return how many table maps came out."""
+    reshapes: dict[int, tuple[Reshape, int, str] | None] = {}
+    last: bytearray | None = None  # the last kept rows event of the statement
+    maps = 0
+    for event in branch.rows.events:
+        if event.type == binlog.TABLE_MAP:
+            tmap = parse_table_map(event)
+            target = cluster.logical_name((tmap.schema, tmap.table))
+            reshapes[tmap.table_id] = None
+            if target is None:
+                continue
+            where = f"{branch.node.source_id}: {branch.rows.where()}: key {key_text(branch.key)}"
+            version = logical.at(target, branch.key)
+            if version is None or version.table is None:
+                raise OracleError(f"{where}: there is no logical table {target}")
+            reshape = Reshape(tmap, physical.at(tmap, branch.key, where), version.table, unit.commit_us)
+            unit.reshaped |= not reshape.identity
+            reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
+            unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))
+            maps += 1
+        elif event.type in binlog.ROWS:
+            found = reshapes[int.from_bytes(event.body[:6], "little")]
+            if found is not None:
+                reshape, number, name = found
+                last, changes = reshape.rows(event, number, key_text(branch.key), name)
+                unit.events.append((event.type, 0, last))  # a dropped event may still set a flag in it
+                unit.changes += changes
+                unit.counts[name] = unit.counts.get(name, 0) + len(changes)
+            if event.body[6] & 1:  # STMT_END_F
+                if last is not None:
+                    last[6] |= 1
+                last = None
+    return maps
+
+
+class _Writer:
+    """Packs units into files."""
+
+    def __init__(self, cluster: Cluster, version: str) -> None:
+        self.cluster = cluster
+        numbers = _numbers(version)
+        self.version = numbers[0] * 10000 + numbers[1] * 100 + numbers[2]
+        self.version_text = (version + "-binlog-merge").encode()[:49]
+        self.files: dict[str, bytes] = {}
+        self.out = b""
+
+    def write(self, units: list[Unit]) -> dict[str, bytes]:
+        """Return all files. No unit, no file."""
+        files: list[list[tuple[int, Unit]]] = []
+        full = True
+        for rank, unit in enumerate(units, 1):
+            if full:
+                files.append([])
+            files[-1].append((rank, unit))
+            full = sum(u.input_bytes for _, u in files[-1]) >= self.cluster.max_size
+        names = [f"{self.cluster.basename}.{i + 1:06d}" for i in range(len(files))]
+        for i, content in enumerate(files):
+            self._file(content, names[i + 1] if i + 1 < len(files) else None)
+            self.files[names[i]] = self.out
+        return self.files
+
+    def _file(self, units: list[tuple[int, Unit]], following: str | None) -> None:
+        self.out = b"\xfebin"
+        first, last = (unit.commit_us // 1_000_000 for unit in (units[0][1], units[-1][1]))
+        body = struct.pack("<H50sIB", 4, self.version_text, 0, 19) + POST_HEADER_LENGTHS + b"\x01"
+        self._event(first, binlog.FORMAT_DESCRIPTION, 0, body)
+        rank = units[0][0]
+        executed = struct.pack("<Q", 0)
+        if rank > 1 and not self.cluster.anonymous:
+            executed = struct.pack("<Q16sQQQ", 1, self.cluster.cluster_uuid, 1, 1, rank)
+        self._event(first, binlog.PREVIOUS_GTIDS, 0x80, executed)
+        for sequence, (rank, unit) in enumerate(units, 1):
+            self._unit(rank, sequence, unit)
+        if following is not None:
+            self._event(last, binlog.ROTATE, 0, struct.pack("<Q", 4) + following.encode())
+
+    def _unit(self, rank: int, sequence: int, unit: Unit) -> None:
+        events = list(unit.events)
+        if unit.kind == "rows":
+            events.append((binlog.XID, 0, struct.pack("<Q", rank)))
+        rest = sum(19 + len(body) + 4 for _, _, body in events)
+        anonymous = self.cluster.anonymous
+        sid, gno = (bytes(16), 0) if anonymous else (self.cluster.cluster_uuid, rank)
+        head = struct.pack("<B16sQBQQ", unit.gtid_flags, sid, gno, 2, sequence - 1, sequence)
+        head += unit.commit_us.to_bytes(7, "little")
+        length = next(
+            pack(total) for width in (1, 3, 4, 9) if len(pack(total := rest + 19 + len(head) + width + 4 + 4)) == width
+        )
+        gtid = head + length + struct.pack("<I", self.version)
+        seconds = unit.commit_us // 1_000_000
+        self._event(seconds, binlog.ANONYMOUS_GTID if anonymous else binlog.GTID, 0, gtid)
+        for kind, flags, body in events:
+            self._event(seconds, kind, flags, bytes(body))
+
+    def _event(self, timestamp: int, kind: int, flags: int, body: bytes) -> None:
+        size = 19 + len(body) + 4
+        position = (len(self.out) + size) % 2**32
+        raw = struct.pack("<IBIIIH", timestamp, kind, self.cluster.server_id, size, position, flags) + body
+        self.out += raw + struct.pack("<I", zlib.crc32(raw))

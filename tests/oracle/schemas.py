@@ -1,0 +1,90 @@
+"""Schemas through time: a list of versions per table, looked up by order key."""
+
+from dataclasses import dataclass, field
+
+from tests.oracle.binlog import QUERY, OracleError, parse_query
+from tests.oracle.config import Cluster
+from tests.oracle.ddl import Catalog, Name, Table, UnknownTableError, apply, tokenize
+from tests.oracle.order import ORIGIN, Key, Marker, NodeOrder
+from tests.oracle.reshape import TableMap, check_witness, table_of_map
+
+
+@dataclass(frozen=True)
+class Version:
+    key: Key
+    name: Name
+    table: Table | None  # None where the table is dropped
+    number: int = 0
+
+
+@dataclass
+class History:
+    versions: list[Version] = field(default_factory=list)
+
+    def record(self, key: Key, catalog: Catalog, names: list[Name]) -> None:
+        """Add what tables look like after a statement, numbered on in name order."""
+        for name in sorted(set(names)):
+            self.versions.append(Version(key, name, catalog.tables.get(name), len(self.versions) + 1))
+
+    def at(self, name: Name, key: Key) -> Version | None:
+        """Return the latest version with a key less than `key`."""
+        found = [v for v in self.versions if v.name == name and v.key < key]
+        return max(found, key=lambda v: (v.key, v.number), default=None)
+
+
+def logical_history(cluster: Cluster, markers: list[Marker]) -> History:
+    """Apply the visible markers, in key order, to the logical base."""
+    history, catalog = History(), cluster.logical
+    history.record(ORIGIN, catalog, list(catalog.tables))
+    for marker in sorted(markers, key=lambda m: m.key):
+        if marker.visible:
+            names = [n for tokens in tokenize(marker.sql) for n in apply(catalog, tokens, marker.schema)]
+            history.record(marker.key, catalog, names)
+    return history
+
+
+@dataclass
+class PhysicalSchemas:
+    """One node's tables: its dump, its DDL, else what the table map or the logical base says."""
+
+    cluster: Cluster
+    history: History
+    base: dict[Name, Table]  # the logical tables before any marker
+
+    def at(self, tmap: TableMap, key: Key, where: str) -> Table:
+        """Return the shape of a row's physical table; raises where the table map contradicts it."""
+        name = (tmap.schema, tmap.table)
+        version = self.history.at(name, key)
+        if version is None and tmap.named:
+            return table_of_map(tmap)
+        table = version.table if version is not None else derived(self.cluster, self.base, name)
+        if table is None:
+            raise OracleError(f"{where}: nothing is known of table {name}")
+        check_witness(tmap, table, where)
+        return table
+
+
+def derived(cluster: Cluster, base: dict[Name, Table], name: Name) -> Table | None:
+    """Return the logical base table a physical table belongs to."""
+    target = cluster.logical_name(name)
+    return base.get(target) if target is not None else None
+
+
+def physical_schemas(cluster: Cluster, order: NodeOrder, base: dict[Name, Table]) -> PhysicalSchemas:
+    """Apply a node's own DDL to its dump, or, where it has none, to tables derived from the logical base."""
+    dump = order.node.physical
+    catalog = dump or Catalog(fallback=lambda name: derived(cluster, base, name))
+    history = History()
+    history.record(ORIGIN, catalog, list(catalog.tables))
+    for ddl in order.ddl:
+        for event in ddl.rows.events:
+            if event.type != QUERY:
+                continue
+            query = parse_query(event)
+            for tokens in tokenize(query.text):
+                try:
+                    names = apply(catalog, tokens, query.schema)
+                except UnknownTableError:
+                    continue  # such a table is known by its table maps, or an error when a row comes
+                history.record(ddl.key, catalog, names)
+    return PhysicalSchemas(cluster, history, {} if dump else base)
