@@ -36,3 +36,7 @@ class ChecksumMismatch(BinlogFormatError):  # noqa: N818
 
 class EncryptedBinlog(BinlogFormatError):  # noqa: N818
     """The file is encrypted, so its events cannot be read here."""
+
+
+class CellValueError(ValueError):
+    """A value that a column of this type cannot hold, or a cell that the asked-for form cannot show."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.cell_length import real_type
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import MetadataType as M
 from binlog_merge.binlog.errors import BinlogFormatError

@@ -84,6 +84,21 @@ class TransactionPayload:
         except BinlogFormatError as error:
             raise error.at("", offset) from None
 
+    def chunks(self, size: int = 1 << 20, max_size: int = MAX_UNCOMPRESSED) -> Iterator[bytes]:
+        """Yield the unpacked bytes in pieces of about `size`, which cut events anywhere; raises as `events` does."""
+        if self.uncompressed_size is None:
+            yield from (event.header.pack() + bytes(event.body) for event in self.events(max_size))
+            return
+        source, left = _Unpacked(self, max_size), self.uncompressed_size
+        while left:
+            part = source.read(min(size, left))
+            if not part:
+                raise BinlogFormatError(f"transaction payload: ends {left} bytes before the announced length")
+            left -= len(part)
+            yield part
+        if source.stream.read(1):
+            raise BinlogFormatError(f"transaction payload: more than the announced {self.uncompressed_size} bytes")
+
 
 class _Unpacked:
     """Hands out the unpacked bytes event by event, counting them."""

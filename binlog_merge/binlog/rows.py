@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, Literal, Self
 
-from binlog_merge.binlog.cells import cell_length
+from binlog_merge.binlog.cell_length import cell_length
 from binlog_merge.binlog.constants import (
     DELETE_TYPES,
     ROWS_TYPES,

@@ -10,7 +10,7 @@ parsed form, so that what is not changed is written back byte for byte.
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from binlog_merge.binlog.cells import METADATA_LEN, real_type, type_name
+from binlog_merge.binlog.cell_length import METADATA_LEN, real_type, type_name
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.optional_metadata import OptionalMetadata

@@ -1,0 +1,174 @@
+"""Row images as Arrow record batches.
+
+| column | Arrow type |
+|---|---|
+| TINY..LONGLONG, YEAR | int8..int64 or uint8..uint64; MEDIUMINT int32; YEAR int16 |
+| NEWDECIMAL | decimal128, beyond 38 digits decimal256 |
+| FLOAT, DOUBLE | float32, float64 |
+| text | string: bytes that are not valid in their character set come out as `0x...`; with the binary character set:
+binary |
+| DATE, DATETIME, TIMESTAMP, TIME | date32, timestamp[us], timestamp[us, UTC], duration[us] |
+| ENUM, SET | string where the members are known, else the index or the bits as uint64 |
+| BIT | uint64 | JSON | string (JSON text) | VECTOR | list<float32> | GEOMETRY | binary (SRID, then WKB) |
+
+Both NULL and absent columns become null: whoever must tell them apart looks at the images.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from binlog_merge.binlog.cell_length import real_type
+from binlog_merge.binlog.charsets import charset_of, decode_text
+from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.json_binary import json_text
+from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.temporal import fraction_text, time_text
+
+_FIXED: Final[dict[int, Any]] = {
+    T.FLOAT: pa.float32(),
+    T.DOUBLE: pa.float64(),
+    T.YEAR: pa.int16(),
+    T.DATE: pa.date32(),
+    T.NEWDATE: pa.date32(),
+    T.TIME: pa.duration("us"),
+    T.TIME2: pa.duration("us"),
+    T.DATETIME: pa.timestamp("us"),
+    T.DATETIME2: pa.timestamp("us"),
+    T.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    T.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
+    T.BIT: pa.uint64(),
+    T.JSON: pa.string(),
+    T.VECTOR: pa.list_(pa.float32()),
+    T.GEOMETRY: pa.binary(),
+    T.NULL: pa.null(),
+}
+_INTEGERS: Final = {
+    T.TINY: (pa.int8(), pa.uint8()),
+    T.SHORT: (pa.int16(), pa.uint16()),
+    T.INT24: (pa.int32(), pa.uint32()),
+    T.LONG: (pa.int32(), pa.uint32()),
+    T.LONGLONG: (pa.int64(), pa.uint64()),
+}
+_TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
+
+
+def column_names(table_map: TableMap) -> tuple[str, ...]:
+    """Return the names the table map carries, else `@1`, `@2`... as mysqlbinlog prints them."""
+    if table_map.optional is not None and table_map.optional.column_names is not None:
+        return table_map.optional.column_names
+    return tuple(f"@{i + 1}" for i in range(len(table_map.types)))
+
+
+def column_charsets(table_map: TableMap, default: str = "utf8mb4") -> tuple[str, ...]:
+    """Return the character set of each column, by its collation id; `default` where the table map says nothing
+    (5.7)."""
+    return tuple(
+        default if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
+    )
+
+
+def arrow_type(kind: int, meta: int, unsigned: bool, charset: str, members: bool, temporal_text: bool = False) -> Any:
+    """Return the Arrow type of a column; `kind` is its real type."""
+    if kind in _INTEGERS:
+        return _INTEGERS[T(kind)][unsigned]
+    if kind == T.NEWDECIMAL:
+        precision, scale = meta & 0xFF, meta >> 8
+        return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if kind in (T.ENUM, T.SET):
+        return pa.string() if members else pa.uint64()
+    if temporal_text and kind in _TEMPORAL:
+        return pa.string()
+    return _FIXED.get(kind) or (pa.binary() if charset == "binary" else pa.string())
+
+
+def rows_to_batch(
+    images: Sequence[RowImage],
+    table_map: TableMap,
+    names: Sequence[str] | None = None,
+    charsets: Sequence[str] | None = None,
+    temporal_text: bool = False,
+) -> pa.RecordBatch:
+    """Return row images (all before, or all after) as a batch with one column per table column.
+
+    Names and character sets come from the table map unless given. Dates that Arrow cannot hold raise CellValueError;
+    `temporal_text` gives all dates and times as MySQL's text instead.
+    """
+    names = column_names(table_map) if names is None else names
+    charsets = column_charsets(table_map) if charsets is None else charsets
+    unsigned, members = table_map.unsigned(), table_map.members()
+    arrays, fields = [], []
+    for i, kind in enumerate(table_map.real_types()):
+        meta, texts = table_map.metas[i], _member_texts(members[i], charsets[i])
+        kind_of = arrow_type(kind, meta, unsigned[i], charsets[i], texts is not None, temporal_text)
+        values = [
+            _value(image[i], table_map.types[i], meta, unsigned[i], charsets[i], texts, kind, temporal_text)
+            for image in images
+        ]
+        try:
+            arrays.append(pa.array(values, kind_of))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+            raise CellValueError(f"column {names[i]}: {error}; temporal_text=True shows every date") from None
+        fields.append(pa.field(names[i], kind_of))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, ...] | None:
+    if members is None:
+        return None
+    texts = (decode_text(member, charset) for member in members)
+    return tuple(text if isinstance(text, str) else text.decode("latin-1") for text in texts)
+
+
+def _value(
+    cell: Any,
+    type_code: int,
+    meta: int,
+    unsigned: bool,
+    charset: str,
+    members: tuple[str, ...] | None,
+    kind: int,
+    temporal_text: bool,
+) -> Any:
+    if cell is None or cell is ABSENT:
+        return None
+    if isinstance(cell, PartialJson):
+        raise CellValueError("JSON differences have no value of their own: apply them first (json_diff.apply_to_cell)")
+    value = decode_cell(type_code, meta, cell, unsigned, charset)
+    if kind == T.JSON:
+        return json_text(value)
+    if kind in (T.ENUM, T.SET):
+        return value if members is None else member_text(kind, value, members)
+    if kind in _TEMPORAL:
+        fsp = meta if kind in (T.TIME2, T.DATETIME2, T.TIMESTAMP2) else 0
+        return temporal_as_text(value, fsp) if temporal_text else value
+    if isinstance(value, bytes) and charset != "binary" and kind != T.GEOMETRY:
+        return "0x" + value.hex()
+    return value
+
+
+def member_text(kind: int, value: int, members: Sequence[str]) -> str:
+    """Return the text of an ENUM index or of SET bits; index 0 is the empty text of an invalid value."""
+    if kind == T.ENUM:
+        if value > len(members):
+            raise BinlogFormatError(f"ENUM index {value} of {len(members)} members")
+        return members[value - 1] if value else ""
+    if value >> len(members):
+        raise BinlogFormatError(f"SET bits {value:#x} of {len(members)} members")
+    return ",".join(name for i, name in enumerate(members) if value >> i & 1)
+
+
+def temporal_as_text(value: date | datetime | timedelta | str, fsp: int) -> str:
+    """Return MySQL's text of a decoded date or time, with `fsp` fraction digits."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, timedelta):
+        return time_text(value, fsp)
+    if isinstance(value, datetime):
+        return f"{value.year:04d}-{value:%m-%d %H:%M:%S}" + fraction_text(value.microsecond, fsp)
+    return value.isoformat()
