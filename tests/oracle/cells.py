@@ -240,7 +240,8 @@ def encode(c: Column, value: Value) -> bytes:
     """Write a value as a cell of this column; raises OracleError where it does not fit. Integers are clamped."""
     if c.type in _INT_TYPES:
         size = _INT_TYPES[c.type][1]
-        low, high = (0, 256**size - 1) if c.unsigned else (-(256**size // 2), 256**size // 2 - 1)
+        half = 1 << (8 * size - 1)
+        low, high = (0, 2 * half - 1) if c.unsigned else (-half, half - 1)
         return max(low, min(high, _integer(c, value))).to_bytes(size, "little", signed=not c.unsigned)
     if c.type in _BLOBS or c.type in ("char", "varchar", "binary", "varbinary"):
         return _encode_string(c, value)
@@ -389,6 +390,7 @@ def _literal(c: Column, text: str) -> Value:
     if c.type in ("binary", "varbinary"):
         return text.encode()
     if c.type in ("date", "datetime", "timestamp"):
+        text = "0-0-0" if text == "0" else text
         match = re.fullmatch(r"(\d+)-(\d+)-(\d+)(?:[ T](\d+):(\d+):(\d+)(?:\.(\d+))?)?", text)
         if match is None:
             raise OracleError(f"{c.name}: default {text!r} is not understood")
