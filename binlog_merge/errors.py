@@ -237,7 +237,7 @@ class MissingCommitTso(MergeError):
 
 
 class ManifestError(MergeError):
-    """The manifest of the output directory is damaged, or belongs to another cluster or configuration."""
+    """The manifest of the output is damaged, or of another cluster or configuration."""
 
     code, exit_code = "manifest", 28
     default_remedy = "choose another --out, or continue with the configuration the directory was made with"

@@ -1,0 +1,65 @@
+# `make demo` and `make test` are enough: each sets up what it needs first.
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv/bin
+SETUP := build/setup.stamp
+RUN := . build/env.sh &&
+SOAK_SECONDS ?= 600
+BENCH_ARGS ?=
+TEST_ARGS ?=
+
+export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
+
+# A stamp without its environment is stale.
+$(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
+
+.PHONY: help setup demo test mysql lint check bench soak clean distclean
+
+help:
+	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
+	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make check   lint, demo, test: what .ci/run does"
+	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
+	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS)"
+	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
+	@echo "make clean   remove what was made, but for .venv and build/mysql; distclean removes these too"
+
+setup: $(SETUP)
+
+$(SETUP): pyproject.toml uv.lock tools/setup.sh
+	@PYTHON="$(PYTHON)" tools/setup.sh
+	@touch $@
+
+demo: $(SETUP)
+	@$(RUN) $(VENV)/binlog-merge demo --out build/demo
+
+test: $(SETUP) mysql
+	@$(RUN) $(VENV)/python -m pytest $(TEST_ARGS)
+
+# Without a MySQL the tests that need one are skipped; where the run promises one, that is a failure.
+mysql:
+	@tools/get-mysql.sh build/mysql || { \
+	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MySQL, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
+	  echo "no MySQL could be fetched: the tests that need one will be skipped" >&2; }
+
+lint: $(SETUP)
+	@$(VENV)/ruff check .
+	@$(VENV)/mypy
+
+check: lint demo test
+
+bench: $(SETUP) mysql
+	@$(RUN) $(VENV)/python -m benchmarks $(BENCH_ARGS)
+
+soak: $(SETUP) mysql
+	@$(RUN) SOAK_SECONDS=$(SOAK_SECONDS) $(VENV)/python -m pytest -m soak $(TEST_ARGS)
+
+clean:
+	rm -rf build/demo build/numba-cache build/bench dist spark-warehouse artifacts
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -path ./.venv -prune -o -path ./build -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv build

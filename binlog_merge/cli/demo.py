@@ -1,0 +1,90 @@
+"""`binlog-merge demo`: merge the three-node cluster in `fixtures/` and say what to look at."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.merge import run
+from binlog_merge.cli.output import OutputFormat, printable
+from binlog_merge.errors import ConfigError, ManifestError
+
+if TYPE_CHECKING:
+    from binlog_merge.config import MergeConfig
+
+CASE = "three-nodes-online-ddl"
+
+HELP = """Merge the binlogs of a small cluster that come with the source, and say what to look at.
+
+Three MySQL nodes hold the shards of one table; while transactions run across them, a column is added online, on one
+node
+after the other. In the merged binlog there is one table, and one ALTER TABLE, at exactly the right place."""
+
+Out = Annotated[Path, typer.Option("--out", help="The output directory; an earlier demo in it is made anew.")]
+Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
+
+
+def demo(out: Out = Path("build/demo"), output: Format = OutputFormat.text) -> None:
+    """Merge the binlogs of a small cluster that come with the source, and say what to look at."""
+    from binlog_merge.config import MergeConfig
+
+    config = MergeConfig.load(_fixture())
+    _clear(out, config)
+    result = run(config, out, output, end_of_input=True)
+    if output is OutputFormat.text:
+        names = [str(file["name"]) for file in result.to_dict()["files"]]
+        print("\n".join(_what_to_look_at(out, names)), flush=True)
+
+
+def _fixture() -> Path:
+    path = Path(__file__).resolve().parents[2] / "fixtures" / CASE / "cluster.yaml"
+    if not path.exists():
+        raise ConfigError(
+            "the demo's binlogs come with the source repository; they are not part of the installed package",
+            file=str(path),
+            remedy="run `make demo` in a clone of the repository, or merge your own: binlog-merge merge --help",
+        )
+    return path
+
+
+def _clear(out: Path, config: "MergeConfig") -> None:
+    """Remove an earlier demo; anything else is not ours to remove."""
+    from binlog_merge.files.lock import OutputLock
+    from binlog_merge.files.manifest import Manifest
+
+    if not out.exists() or not any(out.iterdir()):
+        return
+    try:
+        header = Manifest.load(out).state.header
+    except ManifestError:
+        header = None
+    if header is None or header.name != config.name:
+        raise ConfigError(
+            "the directory is not empty, and does not hold an earlier demo",
+            file=str(out),
+            remedy="give another --out, or remove it yourself",
+        )
+    with OutputLock(out):
+        shutil.rmtree(out)
+
+
+def _what_to_look_at(out: Path, names: list[str]) -> list[str]:
+    if not names:
+        return []
+    first = out / names[0]
+    return [
+        "",
+        "The merged binlog begins:",
+        *(f"  {printable(line)}" for line in _first_lines(first)),
+        "",
+        "Look at it:",
+        f"  binlog-merge inspect {first}",
+        f"  mysqlbinlog -v --base64-output=decode-rows {first}",
+        "Replay it into any MySQL:",
+        f"  mysqlbinlog {out / names[0].rsplit('.', 1)[0]}.0* | mysql -h HOST -u USER -p",
+    ]
+
+
+def _first_lines(path: Path, count: int = 12) -> list[str]:
+    raise NotImplementedError

@@ -1,0 +1,136 @@
+"""The command `binlog-merge`: its verbs, its exit codes, and what becomes of errors."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
+from itertools import pairwise
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from binlog_merge.cli import demo, merge
+from binlog_merge.cli.output import document_of, print_error, print_json
+from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
+
+HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one MySQL-compatible binlog out.
+
+\b
+Start here:
+  binlog-merge demo                                         merge a small cluster and look at the result
+  binlog-merge merge --config cluster.yaml --out merged/    merge your own
+  binlog-merge inspect merged/binlog.000001                 look into any binlog file
+
+Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
+
+EPILOG = "\b\nExit codes:\n" + "\n".join(f"  {row.exit_code:>3}  {row.code:<24}{row.meaning}" for row in EXIT_CODES)
+
+app = typer.Typer(
+    name="binlog-merge",
+    help=HELP,
+    epilog=EPILOG,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
+if find_spec("binlog_merge.cli.inspect"):
+    from binlog_merge.cli.inspect import inspect
+
+    app.command("inspect")(inspect)
+app.command("demo", help=demo.HELP)(demo.demo)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"binlog-merge {version('binlog-merge')}")
+        except PackageNotFoundError:
+            print("binlog-merge (not installed)")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Print a traceback with every error; may stand anywhere.")
+    ] = False,
+) -> None:
+    pass
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; like KeyboardInterrupt, it passes every `except Exception`."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with a code of the table."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Errors are printed here and nowhere else."""
+    debug = "--debug" in arguments
+    arguments = [a for a in arguments if a != "--debug"] or ["--help"]
+    command = typer.main.get_command(app)
+    try:
+        code = command(args=arguments, prog_name="binlog-merge", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has seen enough; keep the interpreter's last flush quiet too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (Exception, KeyboardInterrupt, Terminated) as error:
+        if debug:
+            traceback.print_exc()
+        failure = _merge_error(error)
+        print_error(failure)
+        if _wants_json(arguments):
+            print_json(document_of(result=failure.result, error=failure))
+        return failure.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    apart = any(a in ("-o", "--output") and b == "json" for a, b in pairwise(arguments))
+    return apart or any(a in ("-ojson", "-o=json", "--output=json") for a in arguments)
+
+
+class _Interrupted(MergeError):  # noqa: N818
+    code, exit_code = "interrupted", EXIT_INTERRUPTED
+
+
+class _Terminated(MergeError):  # noqa: N818
+    code, exit_code = "terminated", EXIT_TERMINATED
+
+
+def _merge_error(error: BaseException) -> MergeError:
+    if isinstance(error, MergeError):
+        return error
+    if isinstance(error, KeyboardInterrupt | typer.Abort):
+        return _Interrupted("stopped by Ctrl-C", remedy="what was published stays valid; run it again to go on")
+    if isinstance(error, Terminated):
+        return _Terminated("stopped by SIGTERM", remedy="what was published stays valid; run it again to go on")
+    # typer's own errors (a wrong option, a missing argument) know how to say what is wrong.
+    format_message = getattr(error, "format_message", None)
+    if callable(format_message):
+        return ConfigError(str(format_message()), remedy="see binlog-merge --help")
+    return InternalError(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

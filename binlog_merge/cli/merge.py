@@ -1,0 +1,154 @@
+"""`binlog-merge merge`: many nodes' binlogs in, one binlog out."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
+from binlog_merge.cli.progress import progress
+from binlog_merge.errors import ConfigError, MergeError
+
+if TYPE_CHECKING:
+    from binlog_merge.config import MergeConfig
+    from binlog_merge.spark.job import MergeResult
+
+HELP = """Merge the binlogs of all nodes of a cluster into one.
+
+The output directory gets binlog.000001 and so on, binlog.index, and a manifest. Run it again when the nodes have
+written more: it goes on where it stopped, and the files are the same, byte for byte, as if everything had been merged
+at once.
+
+\b
+  binlog-merge merge --config cluster.yaml --out merged/
+  mysqlbinlog -v merged/binlog.000001 | less
+  mysqlbinlog merged/binlog.0* | mysql -h target
+
+Only what no node can add to any more comes out; the rest is held back and counted. When the nodes have stopped for
+good, --end-of-input lets it out."""
+
+Config = Annotated[
+    Path, typer.Option("--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+]
+StartTso = Annotated[int | None, typer.Option("--start-tso", min=0, help="Leave out what committed before this TSO.")]
+StopTso = Annotated[int | None, typer.Option("--stop-tso", min=0, help="Stop before this commit TSO.")]
+EndOfInput = Annotated[
+    bool,
+    typer.Option("--end-of-input", help="The nodes will write no more: hold nothing back, report what is in doubt."),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", help="The Spark master; default: spark.master, else local[*].", metavar="URL")
+]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A Spark option, K=V; may be given again.", metavar="K=V")
+]
+Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
+
+
+def merge(
+    config: Config,
+    out: Out = None,
+    start_tso: StartTso = None,
+    stop_tso: StopTso = None,
+    end_of_input: EndOfInput = False,
+    master: Master = None,
+    conf: Conf = None,
+    output: Format = OutputFormat.text,
+) -> None:
+    """Merge the binlogs of all nodes of a cluster into one."""
+    from binlog_merge.config import MergeConfig
+
+    if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
+        raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
+    options = spark_options(conf)
+    cluster = MergeConfig.load(config)
+    directory = output_directory(cluster, out)
+    run(
+        cluster,
+        directory,
+        output,
+        start_tso=start_tso,
+        stop_tso=stop_tso,
+        end_of_input=end_of_input,
+        master=master,
+        options=options,
+    )
+
+
+def run(
+    config: "MergeConfig",
+    out: Path,
+    output: OutputFormat,
+    *,
+    start_tso: int | None = None,
+    stop_tso: int | None = None,
+    end_of_input: bool = False,
+    master: str | None = None,
+    options: dict[str, str] | None = None,
+) -> "MergeResult":
+    """Merge and print the result, also what was published before an error. Stops the Spark session it made."""
+    check_java()
+    conf = {**config.spark, **(options or {})}
+    master = master or conf.pop("spark.master", "local[*]")
+    from binlog_merge.spark.job import merge as merge_job
+    from binlog_merge.spark.session import create_session
+
+    spark = create_session(master, conf)
+    try:
+        with progress() as report:
+            result = merge_job(
+                spark,
+                config,
+                out,
+                start_tso=start_tso,
+                stop_tso=stop_tso,
+                end_of_input=end_of_input,
+                progress=report,
+            )
+    except MergeError as error:
+        if error.result is not None and output is OutputFormat.text:
+            print_result(error.result, str(out))
+        raise
+    finally:
+        spark.stop()
+    if output is OutputFormat.json:
+        print_json(document_of(out=str(out), result=result))
+    else:
+        print_result(result, str(out))
+    return result
+
+
+def output_directory(config: "MergeConfig", out: Path | None) -> Path:
+    """Return --out, else output.dir of the configuration."""
+    if out is not None:
+        return out
+    if config.output.dir is None:
+        raise ConfigError("no output directory", remedy="give --out DIR, or set output.dir in the configuration")
+    return Path(config.output.dir)
+
+
+def spark_options(conf: list[str] | None) -> dict[str, str]:
+    """Return --conf K=V options as a dict; the last one of a key counts."""
+    options = {}
+    for option in conf or []:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"--conf {option}", remedy="write it as --conf spark.driver.memory=4g")
+        options[key] = value
+    return options
+
+
+def check_java() -> None:
+    """Raise ConfigError where there is no Java, before Spark says so in fifty lines."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else "java"
+    if shutil.which(java) is None:
+        raise ConfigError(
+            f"no Java at {java}" if home else "no Java on the PATH",
+            remedy="Spark needs Java 17 or newer: apt-get install openjdk-17-jre-headless, or set JAVA_HOME",
+        )

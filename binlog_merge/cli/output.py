@@ -1,0 +1,115 @@
+"""What the verbs print: a result or an error, as text for people or as one JSON object for machines."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from binlog_merge.errors import MergeError
+
+SCHEMA_VERSION = 1
+
+
+class OutputFormat(StrEnum):
+    """The choices of -o."""
+
+    text = "text"
+    json = "json"
+
+
+def printable(text: object) -> str:
+    r"""Return text that cannot steer a terminal: control characters become \xNN. Names come from foreign bytes."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(text))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line of stdout."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **document}, default=str), flush=True)
+
+
+def document_of(*, out: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
+    """Return the JSON document of a run: what was published, and the error that stopped it, either may be null."""
+    return {
+        "out": out,
+        "error": None if error is None else error.to_dict(),
+        "result": None if result is None else result.to_dict(),
+    }
+
+
+def print_error(error: MergeError) -> None:
+    """Print an error for people."""
+    print(f"binlog-merge: {printable(error)}", file=sys.stderr, flush=True)
+
+
+def print_result(result: Any, out: str) -> None:
+    """Print what a merge published, for people."""
+    print("\n".join(printable(line) for line in summary(result.to_dict(), out)), flush=True)
+
+
+def summary(result: Mapping[str, Any], out: str) -> list[str]:
+    """Return the lines of a result. `result` is MergeResult.to_dict()."""
+    nodes: Mapping[str, Any] = result.get("nodes") or {}
+    lines = [
+        f"{_count(result.get('transactions'), 'transaction')} and {_number(result.get('ddl'))} DDL of "
+        f"{_count(nodes, 'node')} merged into {out}",
+    ]
+    lines += _rows("files", [_file(file) for file in _items(result.get("files"))] or ["none (nothing new)"])
+    counted = [f"{_number(result[key])} {word}" for key, word in _COUNTS if result.get(key) is not None]
+    lines += _rows("contents", [", ".join(counted)] if counted else [])
+    lines += _rows("watermark", [result.get("watermark") or "none yet"])
+    lines += _rows("nodes", [_node(node, state) for node, state in sorted(nodes.items())])
+    if _number(result.get("held")):
+        lines += _rows("held back", [f"{_count(result['held'], 'transaction')} not below the watermark"])
+    for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):
+        value = result.get(key)
+        lines += _rows(title, [str(value)] if isinstance(value, int) and value else [_plain(v) for v in _items(value)])
+    stages: Mapping[str, Any] = result.get("stages") or {}
+    took = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items())
+    lines += _rows("seconds", [took] if took else [])
+    return lines
+
+
+_COUNTS = (
+    ("branches", "branches"),
+    ("events", "events"),
+    ("rows", "rows"),
+    ("rows_reshaped", "of them reshaped"),
+)
+
+
+def _rows(title: str, values: Iterable[str]) -> list[str]:
+    return [f"  {title if i == 0 else '':<10} {value}" for i, value in enumerate(values)]
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [f"{key}: {item}" for key, item in value.items()]
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else len(value) if isinstance(value, list | tuple | Mapping) else 0
+
+
+def _count(value: Any, noun: str) -> str:
+    number = _number(value)
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _file(file: Any) -> str:
+    if not isinstance(file, Mapping):
+        return str(file)
+    size = f"  {file['size']:,} bytes" if "size" in file else ""
+    return f"{file.get('name')}{size}"
+
+
+def _node(node: str, state: Any) -> str:
+    if not isinstance(state, Mapping):
+        return f"{node}  {state}"
+    held = "  <- holds the others back" if state.get("holds_back") else ""
+    return f"{node}  watermark {state.get('watermark') or 'none yet'}{held}"
