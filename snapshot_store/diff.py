@@ -193,7 +193,8 @@ def equivalent(a: Table, b: Table) -> bool:
     """Tell whether two tables hold the same rows under the same rules, whatever they are called.
 
     Ignored: the table's name, comments, the case of names, the order of indexes, checks and foreign keys and the
-    names of the latter two, display widths, engine, and how expressions are spelt (case, blanks, backticks, outer parentheses).
+    names of the latter two, display widths, engine, and how expressions are spelt (case, blanks, backticks, outer
+    parentheses).
     """
     return _plain(a) == _plain(b)
 

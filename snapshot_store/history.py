@@ -115,7 +115,7 @@ class SchemaHistory:
         return tuple(v for v in self.versions if v.node == node and a <= v.key < b)
 
     def boundaries(self, *nodes: str | None) -> tuple[OrderKey, ...]:
-        """Return the distinct keys, after the origin, at which tables change; of the given lines only, if any are given."""
+        """Return the distinct keys after the origin at which tables change, in all lines or only in those given."""
         return tuple(sorted({v.key for v in self.versions if v.key > ORIGIN and (not nodes or v.node in nodes)}))
 
     def nodes(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Schemas as plain frozen values: what a table is, and nothing about how it came to be.
 
 Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not
-`integer`; `double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always resolved
-(never "inherited"), so two tables compare by value. Values travel to executors, so nothing here holds a handle.
+`integer`; `double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always
+resolved (never "inherited"), so two tables compare by value. Values travel to executors, so nothing here holds a handle.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,9 @@ class ColumnType:
 class Default:
     """A column's DEFAULT: a literal, NULL, CURRENT_TIMESTAMP, or an expression.
 
-    `text` is the literal's value without quotes (`b'1'` and `0x41` literals are kept as written, with kind "literal" and
-    their prefix), or the expression's source text.
+    `text` is the literal's value without quotes, or the expression's source text. A bit column's literal is written
+    `b'101'`, a binary column's as `0x41` wherever it is not plain text.
+    A nullable column without a DEFAULT has the default NULL; None is what ALTER COLUMN … DROP DEFAULT leaves behind.
     """
 
     kind: Literal["literal", "null", "now", "expression"]
@@ -81,13 +82,17 @@ class IndexPart:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index; the primary key is the index named PRIMARY."""
+    """An index; the primary key is the index named PRIMARY.
+
+    `implicit`: the server made it for a foreign key, and drops it when another index can serve.
+    """
 
     name: str
     parts: tuple[IndexPart, ...]
     unique: bool = False
     kind: Literal["btree", "hash", "fulltext", "spatial"] = "btree"
     visible: bool = True
+    implicit: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

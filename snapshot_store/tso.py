@@ -13,8 +13,8 @@ LOGICAL_BITS = 22
 
 # A TSO carries wall-clock time when its physical part lies between 2001 and 2106 (the range of a binlog timestamp);
 # small test counters and clocks of other kinds do not.
-_FIRST_MILLIS = 10**12
-_LAST_MILLIS = 4_294_967_296_000
+FIRST_MILLIS = 10**12
+LAST_MILLIS = 4_294_967_296_000
 
 
 class OrderKey(NamedTuple):
@@ -52,4 +52,4 @@ def tso_millis(tso: int) -> int:
 
 def carries_time(tso: int) -> bool:
     """Tell whether the physical part of `tso` is a plausible wall-clock time."""
-    return _FIRST_MILLIS <= tso_millis(tso) < _LAST_MILLIS
+    return FIRST_MILLIS <= tso_millis(tso) < LAST_MILLIS

@@ -1,0 +1,235 @@
+"""ALTER TABLE: all actions of one statement together, in the server's order, not in the statement's.
+
+The server builds the new column list in two passes (`prepare_fields_and_keys`, mysql-server `sql/sql_table.cc`):
+
+1. Old columns in their order: dropped ones are left out, changed and renamed ones stand where the old one stood.
+   Every action names the *old* columns, so `CHANGE a b …, CHANGE b a …` swaps two names.
+2. Added columns, and changed ones with FIRST or AFTER, in the statement's order; AFTER names a column of the *new* list.
+
+Then old keys (without dropped columns, with new names), then new keys; a key without a name counts what stands before it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from snapshot_store.ddl.create import canonical_engine, check_names, with_constraints, with_implicit_timestamps
+from snapshot_store.ddl.indexes import fit_part, foreign_key_of
+from snapshot_store.ddl.resolve import (
+    Charset,
+    Context,
+    choose_charset,
+    converted,
+    resolve_column,
+    resolve_default,
+    resolve_options,
+)
+from snapshot_store.ddl.statements import (
+    Action,
+    AddColumn,
+    AddConstraint,
+    ChangeColumn,
+    Constraint,
+    Convert,
+    DropColumn,
+    DropConstraint,
+    RenameColumn,
+    RenameIndex,
+    SetDefault,
+    SetOptions,
+    SetVisible,
+)
+from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
+from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+
+
+def alter_table(context: Context, table: Table, actions: Sequence[Action], schema: Schema) -> Table:
+    """Return the table after all actions but RENAME TO. Raises UnknownColumn, UnknownIndex or AlreadyExists."""
+    work = _Work(context, table, actions)
+    table = _with_options(context, table, actions, (schema.charset, schema.collation))
+    conversion = _conversion(context, actions, (schema.charset, schema.collation))
+    columns = _place(work, table, _changed_columns(work, table))
+    if conversion is not None:
+        columns = [replace(c, type=converted(c.type, conversion)) for c in columns]
+    check_names(tuple(columns), table.name)
+    if not context.session.explicit_defaults_for_timestamp:
+        columns = list(with_implicit_timestamps(tuple(columns)))
+    table = replace(table, columns=tuple(columns))
+    table = _without_constraints(work, table)
+    table = replace(table, indexes=_carried_indexes(work, table))
+    return with_constraints(table, work.constraints())
+
+
+@dataclass(slots=True)
+class _Work:
+    """The actions by what they touch; names are lower case and those of the old table."""
+
+    context: Context
+    table: Table
+    actions: Sequence[Action]
+    dropped: set[str] = field(init=False)
+    changed: dict[str, ChangeColumn] = field(init=False)
+    new_names: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dropped = {self._known(a.name) for a in _only(self.actions, DropColumn)}
+        self.changed = {self._known(a.old): a for a in _only(self.actions, ChangeColumn)}
+        renames = {self._known(a.old): a.new for a in _only(self.actions, RenameColumn)}
+        self.new_names = {**renames, **{old: a.column.name for old, a in self.changed.items()}}
+
+    def _known(self, column: str) -> str:
+        if self.table.index_of(column) is None:
+            raise UnknownColumn(f"table {self.table.schema}.{self.table.name} has no column {column}")
+        return column.lower()
+
+    def known(self, column: str) -> str:
+        """Return the lower-case name of an old column; raises UnknownColumn."""
+        return self._known(column)
+
+    def constraints(self) -> list[Constraint]:
+        """Return the new keys, checks and foreign keys in the order written."""
+        found: list[Constraint] = []
+        for action in self.actions:
+            if isinstance(action, AddConstraint):
+                found.append(action.constraint)
+            elif isinstance(action, AddColumn | ChangeColumn):
+                found += action.column.constraints
+        return found
+
+
+_A = TypeVar("_A")
+
+
+def _only(actions: Iterable[object], kind: type[_A]) -> list[_A]:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def _with_options(context: Context, table: Table, actions: Sequence[Action], inherited: Charset) -> Table:
+    charset: Charset = (table.charset, table.collation)
+    for action in actions:
+        if isinstance(action, Convert):
+            charset = choose_charset(context, action.charset or None, action.collation, inherited)
+        if isinstance(action, SetOptions):
+            options = action.options
+            if options.collation is not None and options.charset is None:
+                charset = choose_charset(context, None, options.collation, charset)
+            charset = resolve_options(context, options, inherited, charset)
+            if options.engine is not None:
+                table = replace(table, engine=canonical_engine(options.engine))
+            if options.comment is not None:
+                table = replace(table, comment=options.comment)
+    return replace(table, charset=charset[0], collation=charset[1])
+
+
+def _conversion(context: Context, actions: Sequence[Action], inherited: Charset) -> Charset | None:
+    chosen = None
+    for action in _only(actions, Convert):
+        chosen = choose_charset(context, action.charset or None, action.collation, inherited)
+    return chosen
+
+
+def _changed_columns(work: _Work, table: Table) -> list[Column]:
+    """Return the old columns that stay, changed where they stand."""
+    columns = []
+    for column in work.table.columns:
+        name = column.name.lower()
+        if name in work.dropped:
+            continue
+        if name in work.changed:
+            charset = (table.charset, table.collation)
+            column = resolve_column(work.context, work.changed[name].column, charset)
+        elif name in work.new_names:
+            column = replace(column, name=work.new_names[name])
+        columns.append(_adjusted(work, column, name))
+    return columns
+
+
+def _adjusted(work: _Work, column: Column, name: str) -> Column:
+    for action in work.actions:
+        if isinstance(action, SetDefault) and work.known(action.name) == name:
+            column = replace(column, default=resolve_default(action.default, column.type))
+        if isinstance(action, SetVisible) and action.what == "column" and work.known(action.name) == name:
+            column = replace(column, invisible=not action.visible)
+    return column
+
+
+def _place(work: _Work, table: Table, columns: list[Column]) -> list[Column]:
+    """Return the columns with new ones added and changed ones moved."""
+    for action in work.actions:
+        if isinstance(action, AddColumn):
+            new = resolve_column(work.context, action.column, (table.charset, table.collation))
+        elif isinstance(action, ChangeColumn) and action.position is not None:
+            new = next(c for c in columns if c.same_name(action.column.name))
+            columns = [c for c in columns if c is not new]
+        else:
+            continue
+        place = len(columns)
+        if action.position is not None:
+            place = 0 if action.position.after is None else _behind(columns, action.position.after, work.table)
+        columns = [*columns[:place], new, *columns[place:]]
+    return columns
+
+
+def _behind(columns: Sequence[Column], name: str, table: Table) -> int:
+    for i, column in enumerate(columns):
+        if column.same_name(name):
+            return i + 1
+    raise UnknownColumn(f"table {table.schema}.{table.name} has no column {name} to stand AFTER")
+
+
+def _without_constraints(work: _Work, table: Table) -> Table:
+    """Return the table without dropped keys, checks and foreign keys."""
+    for drop in _only(work.actions, DropConstraint):
+        table = _drop_constraint(table, drop)
+    return table
+
+
+def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
+    name = drop.name.lower()
+    indexes = tuple(i for i in table.indexes if i.name.lower() != name)
+    keys = tuple(k for k in table.foreign_keys if (foreign_key_of(k).name or "").lower() != name)
+    checks = tuple(c for c in table.checks if c[0].lower() != name)
+    if drop.kind in ("index", "any") and len(indexes) < len(table.indexes):
+        return replace(table, indexes=indexes)
+    if drop.kind in ("foreign key", "any") and len(keys) < len(table.foreign_keys):
+        return replace(table, foreign_keys=keys)
+    if drop.kind in ("check", "any") and len(checks) < len(table.checks):
+        return replace(table, checks=checks)
+    what = "constraint" if drop.kind == "any" else drop.kind
+    raise UnknownIndex(f"table {table.schema}.{table.name} has no {what} {drop.name}")
+
+
+def _carried_indexes(work: _Work, table: Table) -> tuple[Index, ...]:
+    """Return the old indexes that are not dropped, with new names, without dropped columns."""
+    indexes = list(table.indexes)
+    for action in work.actions:
+        if isinstance(action, RenameIndex):
+            place = _index_place(work.table, table.indexes, action.old)
+            indexes[place] = replace(indexes[place], name=action.new)
+        if isinstance(action, SetVisible) and action.what == "index":
+            place = _index_place(work.table, table.indexes, action.name)
+            indexes[place] = replace(indexes[place], visible=action.visible)
+    names = [i.name.lower() for i in indexes]
+    if len(set(names)) < len(names):
+        raise AlreadyExists(f"table {table.schema}.{table.name} would have two indexes of one name")
+    columns = {c.name.lower(): c for c in table.columns}
+    carried = [replace(i, parts=_carried_parts(work, i.parts, columns)) for i in indexes]
+    return tuple(i for i in carried if i.parts)
+
+
+def _index_place(table: Table, indexes: Sequence[Index], name: str) -> int:
+    for i, index in enumerate(indexes):
+        if index.name.lower() == name.lower():
+            return i
+    raise UnknownIndex(f"table {table.schema}.{table.name} has no index {name}")
+
+
+def _carried_parts(work: _Work, parts: Sequence[IndexPart], columns: Mapping[str, Column]) -> tuple[IndexPart, ...]:
+    carried = []
+    for part in parts:
+        if part.column is None:
+            carried.append(part)
+        elif part.column.lower() not in work.dropped:
+            name = work.new_names.get(part.column.lower(), part.column)
+            carried.append(fit_part(replace(part, column=name), columns[name.lower()]))
+    return tuple(carried)

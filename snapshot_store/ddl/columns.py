@@ -1,0 +1,140 @@
+"""Column definitions: a name, a type, and attributes in any order.
+
+Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
+"""
+
+from dataclasses import replace
+
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.keys import parse_check, parse_references
+from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, KeySpec
+from snapshot_store.ddl.types import charset_name, parse_type
+from snapshot_store.model import Default, Generated, IndexPart
+
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
+
+
+def parse_column(cursor: Cursor) -> ColumnSpec:
+    """Read a column definition up to what cannot belong to it."""
+    name = cursor.name()
+    if cursor.accept_symbol("."):
+        # `tbl`.`column`, as old grammars allow; the last part is the name.
+        name = cursor.name()
+    serial = cursor.at("SERIAL")
+    column = ColumnSpec(name, parse_type(cursor))
+    if serial:
+        column = _serial(column)
+    while (extended := _attribute(cursor, column)) is not None:
+        column = extended
+    return column
+
+
+def _serial(column: ColumnSpec) -> ColumnSpec:
+    unique = KeySpec("unique", None, (IndexPart(column.name),))
+    return replace(column, nullable=False, auto_increment=True, constraints=(*column.constraints, unique))
+
+
+def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
+    """Read one attribute into the column; None if none stands here."""
+    if cursor.accept("NOT", "NULL"):
+        return replace(column, nullable=False)
+    if cursor.accept("NULL"):
+        return replace(column, nullable=True)
+    if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
+        return _serial(column)
+    if cursor.accept("DEFAULT"):
+        return replace(column, default=parse_default(cursor))
+    if cursor.accept("ON", "UPDATE"):
+        _now(cursor)
+        return replace(column, on_update_now=True)
+    if cursor.accept("AUTO_INCREMENT"):
+        return replace(column, auto_increment=True)
+    if cursor.accept("COMMENT"):
+        return replace(column, comment=cursor.string())
+    if cursor.accept("COLLATE"):
+        return replace(column, type=replace(column.type, collation=charset_name(cursor)))
+    if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
+        return replace(column, invisible=found == "INVISIBLE")
+    if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
+        return _generated(cursor, column)
+    if cursor.accept("SRID"):
+        return replace(column, type=replace(column.type, type=replace(column.type.type, srid=cursor.integer())))
+    return _constraint(cursor, column) or _storage(cursor, column)
+
+
+def _generated(cursor: Cursor, column: ColumnSpec) -> ColumnSpec:
+    expression = cursor.parenthesized()
+    kind = cursor.accept_one("VIRTUAL", "STORED")
+    return replace(column, generated=Generated(expression, kind == "STORED"))
+
+
+def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
+    part = (IndexPart(column.name),)
+    if cursor.at("CONSTRAINT") or cursor.at("CHECK"):
+        name = None
+        if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
+            name = cursor.name()
+        check: CheckSpec = parse_check(cursor, name)
+        return replace(column, constraints=(*column.constraints, check))
+    if cursor.accept("UNIQUE"):
+        cursor.accept("KEY")
+        return replace(column, constraints=(*column.constraints, KeySpec("unique", None, part)))
+    if cursor.accept("PRIMARY", "KEY") or cursor.accept("KEY"):
+        return replace(column, constraints=(*column.constraints, KeySpec("primary", None, part)))
+    if cursor.at("REFERENCES"):
+        key = parse_references(cursor, None, None, (column.name,))
+        # A REFERENCES inside a column means nothing before 9.0.
+        if cursor.session.server_version < 90000:
+            return column
+        return replace(column, constraints=(*column.constraints, key))
+    return None
+
+
+def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
+    """Read an attribute that says nothing about the column's values."""
+    if cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
+        cursor.name()
+        return column
+    if cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        cursor.accept_symbol("=")
+        cursor.string()
+        return column
+    return column if cursor.accept("NOT", "SECONDARY") else None
+
+
+def parse_default(cursor: Cursor) -> Default:
+    """Read the value after DEFAULT."""
+    if cursor.at_symbol("("):
+        return Default("expression", cursor.parenthesized())
+    if cursor.accept("NULL"):
+        return Default("null")
+    if cursor.word() in _NOW:
+        _now(cursor)
+        return Default("now")
+    if found := cursor.accept_one("TRUE", "FALSE"):
+        return Default("literal", "1" if found == "TRUE" else "0")
+    if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
+        cursor.next()
+    return Default("literal", _literal(cursor))
+
+
+def _literal(cursor: Cursor) -> str:
+    token = cursor.peek()
+    if token.kind == "string":
+        return cursor.string()
+    if token.kind == "bits":
+        return cursor.next().text
+    sign = "-" if cursor.accept_symbol("-") else ""
+    if not sign:
+        cursor.accept_symbol("+")
+    whole = cursor.accept_symbol(".")
+    if cursor.peek().kind != "number":
+        raise cursor.error("expected a literal, NULL, CURRENT_TIMESTAMP or an expression in parentheses")
+    return f"{sign}{'0.' if whole else ''}{cursor.next().text}"
+
+
+def _now(cursor: Cursor) -> None:
+    if not cursor.accept_one(*_NOW):
+        raise cursor.error("expected CURRENT_TIMESTAMP")
+    if cursor.at_symbol("("):
+        cursor.parenthesized()

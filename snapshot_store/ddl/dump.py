@@ -1,0 +1,85 @@
+"""A whole schema from text: what mysqldump --no-data or SHOW CREATE TABLE print."""
+
+import re
+from collections.abc import Iterator
+
+from snapshot_store.ddl.apply import apply_ddl, tables_of
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.lexer import expand
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.statements import CreateTable
+from snapshot_store.model import Catalog, Schema
+
+_DATA = ("INSERT", "REPLACE", "LOAD")
+
+
+def parse_dump(sql: str, default_schema: str | None = None, session: DdlSession | None = None) -> Catalog:
+    """Return the catalog that a dump makes of an empty server.
+
+    CREATE DATABASE and USE are followed; a schema that is only used is made with the server's defaults. Rows are passed
+    over. Raises what `apply_ddl` raises.
+    """
+    session = session or DdlSession()
+    catalog = Catalog()
+    for statement in split_statements(sql, session):
+        words = statement.split(None, 1)
+        if words[0].upper() in _DATA:
+            continue
+        if words[0].upper() == "USE":
+            default_schema = _used(statement, session)
+            continue
+        catalog = _with_schema(catalog, _schema_of(statement, default_schema, session), session)
+        catalog = apply_ddl(catalog, statement, default_schema, session).catalog
+    return catalog
+
+
+def _used(statement: str, session: DdlSession) -> str:
+    cursor = Cursor.of(statement, session)
+    cursor.expect("USE")
+    name = cursor.name()
+    cursor.finish()
+    return name
+
+
+def _schema_of(statement: str, default_schema: str | None, session: DdlSession) -> str | None:
+    parsed = parse_statement(statement, session)
+    return (tables_of(parsed)[0][0] or default_schema) if isinstance(parsed, CreateTable) else None
+
+
+def _with_schema(catalog: Catalog, name: str | None, session: DdlSession) -> Catalog:
+    if name is None or name in catalog.schemas:
+        return catalog
+    return catalog.with_schema(Schema(name, session.charset_server, session.collation_server))
+
+
+_DELIMITER = re.compile(r"^[ \t]*DELIMITER[ \t]+(\S+)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+
+
+def split_statements(sql: str, session: DdlSession) -> Iterator[str]:
+    """Yield the statements of a script, comments blanked; DELIMITER lines are followed as the mysql client does."""
+    place, delimiter = 0, ";"
+    while True:
+        line = _DELIMITER.search(sql, place)
+        piece = sql[place : line.start() if line else len(sql)]
+        yield from _split(piece, delimiter, session)
+        if line is None:
+            return
+        place, delimiter = line.end(), line[1]
+
+
+def _split(sql: str, delimiter: str, session: DdlSession) -> Iterator[str]:
+    if delimiter != ";":
+        # Between other delimiters stand routines and triggers, each a statement with semicolons inside.
+        for piece in sql.split(delimiter):
+            text = expand(piece, session)[0].strip()
+            if text:
+                yield text
+        return
+    text, semicolons = expand(sql, session)
+    start = 0
+    for end in [*semicolons, len(text)]:
+        statement = text[start:end].strip()
+        if statement:
+            yield statement
+        start = end + 1

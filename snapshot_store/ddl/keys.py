@@ -1,0 +1,145 @@
+"""Keys, foreign keys and checks, inside CREATE TABLE, ALTER TABLE ADD, and CREATE INDEX."""
+
+from dataclasses import replace
+
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.statements import CheckSpec, Constraint, ForeignKeySpec, KeySpec
+from snapshot_store.model import IndexPart
+
+
+def at_constraint(cursor: Cursor) -> bool:
+    """Tell whether a table constraint or a key stands here, not a column; all these words are reserved."""
+    return cursor.word() in (
+        "CONSTRAINT",
+        "PRIMARY",
+        "UNIQUE",
+        "FOREIGN",
+        "CHECK",
+        "KEY",
+        "INDEX",
+        "FULLTEXT",
+        "SPATIAL",
+    )
+
+
+def parse_constraint(cursor: Cursor) -> Constraint:
+    """Read a key, foreign key or check."""
+    symbol = None
+    if cursor.accept("CONSTRAINT") and cursor.word() not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+        symbol = cursor.name()
+    if cursor.at("CHECK"):
+        return parse_check(cursor, symbol)
+    if cursor.accept("FOREIGN", "KEY"):
+        index_name = None if cursor.at_symbol("(") else cursor.name()
+        return parse_references(cursor, symbol, index_name, cursor.names())
+    if cursor.accept("PRIMARY", "KEY"):
+        return replace(_key(cursor, "primary"), name="PRIMARY")
+    if cursor.accept("UNIQUE"):
+        cursor.accept_one("INDEX", "KEY")
+        key = _key(cursor, "unique")
+        return replace(key, name=key.name or symbol)
+    if found := cursor.accept_one("FULLTEXT", "SPATIAL"):
+        cursor.accept_one("INDEX", "KEY")
+        return _key(cursor, found.lower())
+    if not cursor.accept_one("INDEX", "KEY"):
+        raise cursor.error("expected a constraint")
+    return _key(cursor, "index")
+
+
+def _key(cursor: Cursor, kind: str) -> KeySpec:
+    """Read an optional name, the key parts and the options."""
+    name = None if cursor.at_symbol("(") or cursor.at("USING") else cursor.name()
+    algorithm = parse_algorithm(cursor)
+    return parse_key_body(cursor, KeySpec(kind, name, (), algorithm))
+
+
+def parse_algorithm(cursor: Cursor) -> str | None:
+    """Read USING BTREE or HASH, if it stands here."""
+    if not cursor.accept_one("USING", "TYPE"):
+        return None
+    found = cursor.accept_one("BTREE", "HASH", "RTREE")
+    if found is None:
+        raise cursor.error("expected BTREE or HASH")
+    return found.lower()
+
+
+def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
+    """Read the key parts in parentheses and the options after them."""
+    cursor.expect_symbol("(")
+    parts = [_part(cursor)]
+    while cursor.accept_symbol(","):
+        parts.append(_part(cursor))
+    cursor.expect_symbol(")")
+    key = replace(key, parts=tuple(parts))
+    while (extended := _option(cursor, key)) is not None:
+        key = extended
+    return key
+
+
+def _part(cursor: Cursor) -> IndexPart:
+    if cursor.at_symbol("("):
+        return IndexPart(None, None, expression=cursor.parenthesized(), descending=_descending(cursor))
+    column, length = cursor.name(), None
+    if cursor.accept_symbol("("):
+        length = cursor.integer()
+        cursor.expect_symbol(")")
+    return IndexPart(column, length, _descending(cursor))
+
+
+def _descending(cursor: Cursor) -> bool:
+    return cursor.accept_one("ASC", "DESC") == "DESC"
+
+
+def _option(cursor: Cursor, key: KeySpec) -> KeySpec | None:
+    if cursor.at("USING") or cursor.at("TYPE"):
+        return replace(key, algorithm=parse_algorithm(cursor))
+    if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
+        return replace(key, visible=found == "VISIBLE")
+    if cursor.accept("WITH", "PARSER"):
+        cursor.name()
+        return key
+    if cursor.accept("COMMENT"):
+        cursor.string()
+        return key
+    if found := cursor.accept_one("KEY_BLOCK_SIZE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        cursor.accept_symbol("=")
+        if found == "KEY_BLOCK_SIZE":
+            cursor.integer()
+        else:
+            cursor.string()
+        return key
+    return None
+
+
+def parse_check(cursor: Cursor, name: str | None) -> CheckSpec:
+    """Read CHECK (expression) [[NOT] ENFORCED]."""
+    cursor.expect("CHECK")
+    check = CheckSpec(name, cursor.parenthesized())
+    if not cursor.accept("NOT", "ENFORCED"):
+        cursor.accept("ENFORCED")
+    return check
+
+
+def parse_references(
+    cursor: Cursor, name: str | None, index_name: str | None, columns: tuple[str, ...]
+) -> ForeignKeySpec:
+    """Read REFERENCES table [(columns)] [MATCH …] [ON DELETE …] [ON UPDATE …]."""
+    cursor.expect("REFERENCES")
+    table = cursor.table_name()
+    referenced = cursor.names() if cursor.at_symbol("(") else ()
+    if cursor.accept("MATCH") and not cursor.accept_one("FULL", "PARTIAL", "SIMPLE"):
+        raise cursor.error("expected FULL, PARTIAL or SIMPLE")
+    actions = {}
+    while cursor.at("ON", "DELETE") or cursor.at("ON", "UPDATE"):
+        cursor.next()
+        event = cursor.next().text.upper()
+        actions[event] = _reaction(cursor)
+    text = " ".join(f"ON {event} {actions[event]}" for event in ("DELETE", "UPDATE") if event in actions)
+    return ForeignKeySpec(name, index_name, columns, table, referenced, text)
+
+
+def _reaction(cursor: Cursor) -> str:
+    for words in (("RESTRICT",), ("CASCADE",), ("SET", "NULL"), ("NO", "ACTION"), ("SET", "DEFAULT")):
+        if cursor.accept(*words):
+            return " ".join(words)
+    raise cursor.error("expected what to do ON DELETE or ON UPDATE")

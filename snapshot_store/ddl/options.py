@@ -1,0 +1,126 @@
+"""Table and schema options, and the tails of CREATE and ALTER TABLE that say nothing about a table's shape."""
+
+from dataclasses import replace
+
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.statements import Options
+from snapshot_store.ddl.types import accept_charset, charset_name
+
+# Partitioning, and PolarDB-X's placement clauses: whatever follows is placement too, and is not read.
+_PLACEMENT = frozenset(
+    {
+        "BROADCAST",
+        "DBPARTITION",
+        "DBPARTITIONS",
+        "LOCAL",
+        "LOCALITY",
+        "PARTITION",
+        "SINGLE",
+        "TBPARTITION",
+        "TBPARTITIONS",
+    }
+)
+# Options whose value changes no shape (refman, "CREATE TABLE Statement").
+_INERT = frozenset(
+    {
+        "AUTOEXTEND_SIZE",
+        "AUTO_INCREMENT",
+        "AVG_ROW_LENGTH",
+        "CHECKSUM",
+        "COMPRESSION",
+        "CONNECTION",
+        "DELAY_KEY_WRITE",
+        "ENCRYPTION",
+        "ENGINE_ATTRIBUTE",
+        "INSERT_METHOD",
+        "KEY_BLOCK_SIZE",
+        "MAX_ROWS",
+        "MIN_ROWS",
+        "PACK_KEYS",
+        "PASSWORD",
+        "ROW_FORMAT",
+        "SECONDARY_ENGINE",
+        "SECONDARY_ENGINE_ATTRIBUTE",
+        "STATS_AUTO_RECALC",
+        "STATS_PERSISTENT",
+        "STATS_SAMPLE_PAGES",
+        "STORAGE",
+        "TABLESPACE",
+        "TABLE_CHECKSUM",
+        "UNION",
+    }
+)
+
+
+def at_placement(cursor: Cursor) -> bool:
+    """Tell whether a partitioning or placement clause begins here."""
+    return cursor.word() in _PLACEMENT
+
+
+def parse_table_options(cursor: Cursor) -> Options:
+    """Read table options up to the first thing that is none."""
+    options = Options()
+    while (extended := parse_table_option(cursor, options)) is not None:
+        options = extended
+        cursor.accept_symbol(",")
+    return options
+
+
+def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
+    """Read one table option into `options`; None if none stands here."""
+    extended = _charset_option(cursor, options)
+    if extended is not None:
+        return extended
+    if cursor.accept("ENGINE"):
+        cursor.accept_symbol("=")
+        return replace(options, engine=charset_name(cursor))
+    if cursor.accept("COMMENT"):
+        cursor.accept_symbol("=")
+        return replace(options, comment=cursor.string())
+    if cursor.accept("START", "TRANSACTION"):
+        # What CREATE TABLE … SELECT becomes in a row-based binlog, since 8.0.21.
+        return options
+    if cursor.at("DATA", "DIRECTORY") or cursor.at("INDEX", "DIRECTORY"):
+        cursor.next()
+    elif cursor.word() not in _INERT:
+        return None
+    cursor.next()
+    _skip_value(cursor)
+    return options
+
+
+def parse_schema_options(cursor: Cursor) -> Options:
+    """Read the options of CREATE and ALTER DATABASE to the end."""
+    options = Options()
+    while not cursor.done:
+        extended = _charset_option(cursor, options)
+        if extended is not None:
+            options = extended
+        elif cursor.accept("READ", "ONLY") or cursor.accept("ENCRYPTION") or cursor.accept("DEFAULT", "ENCRYPTION"):
+            _skip_value(cursor)
+        else:
+            raise cursor.error("expected a database option")
+    return options
+
+
+def _charset_option(cursor: Cursor, options: Options) -> Options | None:
+    given = cursor.at("DEFAULT") and cursor.word(1) in ("CHARACTER", "CHARSET", "CHAR", "COLLATE")
+    if given:
+        cursor.next()
+    if cursor.accept("COLLATE"):
+        cursor.accept_symbol("=")
+        return replace(options, collation=charset_name(cursor))
+    charset = accept_charset(cursor)
+    if charset is None:
+        return None
+    return replace(options, charset="" if charset.upper() == "DEFAULT" else charset)
+
+
+def _skip_value(cursor: Cursor) -> None:
+    cursor.accept_symbol("=")
+    if cursor.at_symbol("("):
+        cursor.parenthesized()
+    elif cursor.peek().kind in ("word", "name", "string", "number"):
+        cursor.next()
+    else:
+        raise cursor.error("expected a value")

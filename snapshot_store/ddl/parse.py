@@ -1,0 +1,272 @@
+"""From a statement's text to a value: which statement it is, and the ones other than ALTER TABLE."""
+
+from collections.abc import Callable
+
+from snapshot_store.ddl.columns import parse_column
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
+from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options
+from snapshot_store.ddl.parse_alter import parse_alter_table
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.statements import (
+    Action,
+    AddConstraint,
+    AlterSchema,
+    AlterTable,
+    ColumnSpec,
+    Constraint,
+    CreateSchema,
+    CreateTable,
+    CreateTableLike,
+    DropConstraint,
+    DropSchema,
+    DropTables,
+    Ignored,
+    KeySpec,
+    RenameTables,
+    Statement,
+    TruncateTable,
+)
+from snapshot_store.errors import DdlNotUnderstood
+
+
+def parse_statement(sql: str, session: DdlSession) -> Statement:
+    """Return what one statement says. Raises DdlNotUnderstood, and nothing else, whatever the text is."""
+    try:
+        cursor = Cursor.of(sql, session)
+        statement = _statement(cursor)
+        cursor.finish()
+    except (IndexError, RecursionError, ValueError, TypeError) as error:
+        # The tokenizer is not ours: it has raised these on garbage.
+        raise DdlNotUnderstood(sql, f"cannot be cut into tokens ({type(error).__name__})") from None
+    return statement
+
+
+def _statement(cursor: Cursor) -> Statement:
+    verb = cursor.word()
+    if verb in _READERS:
+        cursor.next()
+        return _READERS[verb](cursor)
+    if verb in _INERT_VERBS:
+        return _ignored(cursor, verb)
+    raise cursor.error("a statement that is neither DDL nor known to change no table")
+
+
+def _ignored(cursor: Cursor, what: str) -> Ignored:
+    cursor.skip_rest()
+    return Ignored(what)
+
+
+# Statements that change no table's shape, by their first word.
+_INERT_VERBS = frozenset(
+    {
+        "ANALYZE",
+        "BEGIN",
+        "BINLOG",
+        "CACHE",
+        "CHANGE",
+        "CHECK",
+        "CHECKSUM",
+        "COMMIT",
+        "DEALLOCATE",
+        "FLUSH",
+        "GRANT",
+        "INSTALL",
+        "KILL",
+        "LOCK",
+        "OPTIMIZE",
+        "PURGE",
+        "RELEASE",
+        "REPAIR",
+        "RESET",
+        "REVOKE",
+        "ROLLBACK",
+        "SAVEPOINT",
+        "SET",
+        "SHOW",
+        "SHUTDOWN",
+        "START",
+        "STOP",
+        "UNINSTALL",
+        "UNLOCK",
+        "XA",
+    }
+)
+# Objects that are no tables, by what follows CREATE, ALTER or DROP.
+_INERT_OBJECTS = (
+    ("USER",),
+    ("ROLE",),
+    ("VIEW",),
+    ("TRIGGER",),
+    ("PROCEDURE",),
+    ("FUNCTION",),
+    ("AGGREGATE", "FUNCTION"),
+    ("EVENT",),
+    ("LIBRARY",),
+    ("SERVER",),
+    ("INSTANCE",),
+    ("LOGFILE", "GROUP"),
+    ("TABLESPACE",),
+    ("UNDO", "TABLESPACE"),
+    ("RESOURCE", "GROUP"),
+    ("SPATIAL", "REFERENCE", "SYSTEM"),
+    ("JSON", "DUALITY", "VIEW"),
+    ("JSON", "RELATIONAL", "DUALITY", "VIEW"),
+    ("MATERIALIZED", "VIEW"),
+    ("PREPARE",),
+)
+
+
+def _at_inert_object(cursor: Cursor) -> bool:
+    """Tell whether an object that is no table stands here, behind its modifiers if it has any."""
+    while _skip_modifier(cursor):
+        pass
+    return any(cursor.at(*words) for words in _INERT_OBJECTS)
+
+
+def _skip_modifier(cursor: Cursor) -> bool:
+    if cursor.accept("OR", "REPLACE") or cursor.accept("SQL", "SECURITY"):
+        cursor.accept_one("DEFINER", "INVOKER")
+        return True
+    if cursor.word() not in ("ALGORITHM", "DEFINER") or not cursor.at_symbol("=", 1):
+        return False
+    cursor.next()
+    cursor.next()
+    cursor.next()
+    if cursor.at_symbol("("):
+        cursor.parenthesized()
+    if cursor.accept_symbol("@"):
+        cursor.next()
+    return True
+
+
+def _create(cursor: Cursor) -> Statement:
+    if _at_inert_object(cursor):
+        return _ignored(cursor, f"CREATE {cursor.word()}")
+    if cursor.accept("TEMPORARY"):
+        # A temporary table belongs to its session; its rows are in no binlog.
+        cursor.expect("TABLE")
+        return _ignored(cursor, "CREATE TEMPORARY TABLE")
+    if cursor.accept("TABLE"):
+        return _create_table(cursor)
+    if cursor.accept_one("DATABASE", "SCHEMA"):
+        exists = cursor.accept("IF", "NOT", "EXISTS")
+        return CreateSchema(cursor.name(), exists, parse_schema_options(cursor))
+    return _create_index(cursor)
+
+
+def _create_table(cursor: Cursor) -> Statement:
+    exists = cursor.accept("IF", "NOT", "EXISTS")
+    table = cursor.table_name()
+    if cursor.accept("LIKE"):
+        return CreateTableLike(table, exists, cursor.table_name())
+    if cursor.at_symbol("(") and cursor.word(1) == "LIKE":
+        cursor.next()
+        cursor.next()
+        like = CreateTableLike(table, exists, cursor.table_name())
+        cursor.expect_symbol(")")
+        return like
+    cursor.expect_symbol("(")
+    items: list[ColumnSpec | Constraint] = []
+    while True:
+        items.append(parse_constraint(cursor) if at_constraint(cursor) else parse_column(cursor))
+        if not cursor.accept_symbol(","):
+            break
+    cursor.expect_symbol(")")
+    options = parse_table_options(cursor)
+    if at_placement(cursor):
+        _skip_placement(cursor)
+    return CreateTable(table, exists, tuple(items), options)
+
+
+def _skip_placement(cursor: Cursor) -> None:
+    """Move past partitioning to the end; a SELECT after it would add columns, so it must not hide there."""
+    while not cursor.done:
+        if cursor.word() in ("SELECT", "AS", "TABLE", "IGNORE", "REPLACE"):
+            raise cursor.error("CREATE TABLE … SELECT takes its columns from a query")
+        if cursor.at_symbol("("):
+            cursor.parenthesized()
+        else:
+            cursor.next()
+
+
+def _create_index(cursor: Cursor) -> Statement:
+    kind = (cursor.accept_one("UNIQUE", "FULLTEXT", "SPATIAL") or "INDEX").lower()
+    cursor.expect("INDEX")
+    name = cursor.name()
+    algorithm = parse_algorithm(cursor)
+    cursor.expect("ON")
+    table = cursor.table_name()
+    key = parse_key_body(cursor, KeySpec(kind, name, (), algorithm))
+    _skip_lock_options(cursor)
+    return AlterTable(table, (AddConstraint(key),), "CREATE INDEX")
+
+
+def _skip_lock_options(cursor: Cursor) -> None:
+    while cursor.accept_one("ALGORITHM", "LOCK"):
+        cursor.accept_symbol("=")
+        cursor.name()
+
+
+def _alter(cursor: Cursor) -> Statement:
+    if cursor.accept("TABLE") or cursor.accept("IGNORE", "TABLE"):
+        return parse_alter_table(cursor)
+    if cursor.accept_one("DATABASE", "SCHEMA"):
+        unnamed = cursor.word() in ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ")
+        return AlterSchema(None if unnamed else cursor.name(), parse_schema_options(cursor))
+    if _at_inert_object(cursor):
+        return _ignored(cursor, f"ALTER {cursor.word()}")
+    raise cursor.error("unknown kind of ALTER")
+
+
+def _drop(cursor: Cursor) -> Statement:
+    if cursor.accept("TEMPORARY"):
+        return _ignored(cursor, "DROP TEMPORARY TABLE")
+    if cursor.accept_one("TABLE", "TABLES"):
+        exists = cursor.accept("IF", "EXISTS")
+        tables = [cursor.table_name()]
+        while cursor.accept_symbol(","):
+            tables.append(cursor.table_name())
+        cursor.accept_one("RESTRICT", "CASCADE")
+        return DropTables(tuple(tables), exists)
+    if cursor.accept_one("DATABASE", "SCHEMA"):
+        exists = cursor.accept("IF", "EXISTS")
+        return DropSchema(cursor.name(), exists)
+    if cursor.accept("INDEX"):
+        name = cursor.name()
+        cursor.expect("ON")
+        table = cursor.table_name()
+        _skip_lock_options(cursor)
+        action: Action = DropConstraint("index", name)
+        return AlterTable(table, (action,), "DROP INDEX")
+    if _at_inert_object(cursor):
+        return _ignored(cursor, f"DROP {cursor.word()}")
+    raise cursor.error("unknown kind of DROP")
+
+
+def _rename(cursor: Cursor) -> Statement:
+    if cursor.at("USER"):
+        return _ignored(cursor, "RENAME USER")
+    if not cursor.accept_one("TABLE", "TABLES"):
+        raise cursor.error("expected TABLE")
+    pairs = []
+    while True:
+        old = cursor.table_name()
+        cursor.expect("TO")
+        pairs.append((old, cursor.table_name()))
+        if not cursor.accept_symbol(","):
+            return RenameTables(tuple(pairs))
+
+
+def _truncate(cursor: Cursor) -> Statement:
+    cursor.accept("TABLE")
+    return TruncateTable(cursor.table_name())
+
+
+_READERS: dict[str, Callable[[Cursor], Statement]] = {
+    "CREATE": _create,
+    "ALTER": _alter,
+    "DROP": _drop,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+}

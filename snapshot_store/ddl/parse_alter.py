@@ -1,0 +1,208 @@
+"""ALTER TABLE: a list of actions, each with its own small grammar.
+
+Source: rules `alter_list_item` and `standalone_alter_commands` of mysql-server `sql/sql_yacc.yy`.
+"""
+
+from snapshot_store.ddl.columns import parse_column, parse_default
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.keys import at_constraint, parse_constraint
+from snapshot_store.ddl.options import at_placement, parse_table_option
+from snapshot_store.ddl.statements import (
+    Action,
+    AddColumn,
+    AddConstraint,
+    AlterTable,
+    ChangeColumn,
+    Convert,
+    DropColumn,
+    DropConstraint,
+    Options,
+    Position,
+    RenameColumn,
+    RenameIndex,
+    RenameTo,
+    SetDefault,
+    SetOptions,
+    SetVisible,
+)
+from snapshot_store.ddl.types import accept_charset, charset_name
+
+_PARTITION_WORK = frozenset(
+    {
+        "ANALYZE",
+        "CHECK",
+        "COALESCE",
+        "DISCARD",
+        "EXCHANGE",
+        "IMPORT",
+        "OPTIMIZE",
+        "REBUILD",
+        "REORGANIZE",
+        "REPAIR",
+        "TRUNCATE",
+    }
+)
+
+
+def parse_alter_table(cursor: Cursor) -> AlterTable:
+    """Read what follows ALTER TABLE."""
+    table = cursor.table_name()
+    actions: list[Action] = []
+    while not cursor.done:
+        actions += _actions(cursor)
+        if cursor.accept_symbol(",") and cursor.done:
+            raise cursor.error("expected an action")
+    return AlterTable(table, tuple(actions))
+
+
+def _actions(cursor: Cursor) -> list[Action]:
+    """Read one item of the list; ADD (…) is several actions, and what changes no shape is none."""
+    if _skip_inert(cursor):
+        return []
+    options = parse_table_option(cursor, Options())
+    if options is not None:
+        return [SetOptions(options)]
+    if cursor.accept("ADD"):
+        return _add(cursor)
+    if cursor.accept("DROP"):
+        return [_drop(cursor)]
+    if found := cursor.accept_one("CHANGE", "MODIFY"):
+        cursor.accept("COLUMN")
+        return [_change(cursor, found)]
+    if cursor.accept("ALTER"):
+        return _alter(cursor)
+    if cursor.accept("RENAME"):
+        return [_rename(cursor)]
+    if cursor.accept("CONVERT", "TO"):
+        return [_convert(cursor)]
+    raise cursor.error("unknown ALTER TABLE action")
+
+
+def _skip_inert(cursor: Cursor) -> bool:
+    """Move past an action that changes no shape."""
+    if (
+        at_placement(cursor)
+        or cursor.at("REMOVE", "PARTITIONING")
+        or (cursor.word() in _PARTITION_WORK and cursor.word(1) == "PARTITION")
+        or (cursor.word() in ("ADD", "DROP") and cursor.word(1) == "PARTITION")
+    ):
+        # Partition clauses stand alone or last, so the rest of the statement is theirs.
+        cursor.skip_rest()
+        return True
+    if cursor.accept_one("ALGORITHM", "LOCK"):
+        cursor.accept_symbol("=")
+        cursor.name()
+        return True
+    if cursor.accept_one("DISCARD", "IMPORT"):
+        cursor.expect("TABLESPACE")
+        return True
+    if cursor.accept_one("ENABLE", "DISABLE"):
+        cursor.expect("KEYS")
+        return True
+    if cursor.accept_one("WITH", "WITHOUT"):
+        cursor.expect("VALIDATION")
+        return True
+    if cursor.accept("ORDER", "BY"):
+        _order_by(cursor)
+        return True
+    return cursor.accept_one("FORCE", "SECONDARY_LOAD", "SECONDARY_UNLOAD") is not None
+
+
+def _order_by(cursor: Cursor) -> None:
+    while True:
+        cursor.name()
+        cursor.accept_one("ASC", "DESC")
+        if not cursor.accept_symbol(","):
+            return
+
+
+def _add(cursor: Cursor) -> list[Action]:
+    if at_constraint(cursor):
+        return [AddConstraint(parse_constraint(cursor))]
+    cursor.accept("COLUMN")
+    if not cursor.accept_symbol("("):
+        column = parse_column(cursor)
+        return [AddColumn(column, _position(cursor))]
+    actions: list[Action] = []
+    while True:
+        constraint = at_constraint(cursor)
+        actions.append(AddConstraint(parse_constraint(cursor)) if constraint else AddColumn(parse_column(cursor)))
+        if not cursor.accept_symbol(","):
+            cursor.expect_symbol(")")
+            return actions
+
+
+def _drop(cursor: Cursor) -> Action:
+    if cursor.accept("PRIMARY", "KEY"):
+        return DropConstraint("index", "PRIMARY")
+    if cursor.accept("FOREIGN", "KEY"):
+        return DropConstraint("foreign key", cursor.name())
+    if cursor.accept_one("INDEX", "KEY"):
+        return DropConstraint("index", cursor.name())
+    if found := cursor.accept_one("CHECK", "CONSTRAINT"):
+        return DropConstraint("check" if found == "CHECK" else "any", cursor.name())
+    cursor.accept("COLUMN")
+    action = DropColumn(cursor.name())
+    cursor.accept_one("RESTRICT", "CASCADE")
+    return action
+
+
+def _change(cursor: Cursor, verb: str) -> Action:
+    old = cursor.name() if verb == "CHANGE" else cursor.peek().text
+    if verb == "CHANGE" and cursor.accept_symbol("."):
+        old = cursor.name()
+    column = parse_column(cursor)
+    return ChangeColumn(column.name if verb == "MODIFY" else old, column, _position(cursor))
+
+
+def _position(cursor: Cursor) -> Position | None:
+    if cursor.accept("FIRST"):
+        return Position(None)
+    return Position(cursor.name()) if cursor.accept("AFTER") else None
+
+
+def _alter(cursor: Cursor) -> list[Action]:
+    if cursor.accept("INDEX"):
+        return [SetVisible("index", cursor.name(), _visible(cursor))]
+    if cursor.accept_one("CHECK", "CONSTRAINT"):
+        cursor.name()
+        cursor.accept("NOT")
+        cursor.expect("ENFORCED")
+        return []
+    cursor.accept("COLUMN")
+    name = cursor.name()
+    if cursor.accept("SET", "DEFAULT"):
+        return [SetDefault(name, parse_default(cursor))]
+    if cursor.accept("DROP", "DEFAULT"):
+        return [SetDefault(name, None)]
+    cursor.expect("SET")
+    return [SetVisible("column", name, _visible(cursor))]
+
+
+def _visible(cursor: Cursor) -> bool:
+    found = cursor.accept_one("VISIBLE", "INVISIBLE")
+    if found is None:
+        raise cursor.error("expected VISIBLE or INVISIBLE")
+    return found == "VISIBLE"
+
+
+def _rename(cursor: Cursor) -> Action:
+    if cursor.accept("COLUMN"):
+        old = cursor.name()
+        cursor.expect("TO")
+        return RenameColumn(old, cursor.name())
+    if cursor.accept_one("INDEX", "KEY"):
+        old = cursor.name()
+        cursor.expect("TO")
+        return RenameIndex(old, cursor.name())
+    if not cursor.accept_one("TO", "AS"):
+        cursor.accept_symbol("=")
+    return RenameTo(cursor.table_name())
+
+
+def _convert(cursor: Cursor) -> Action:
+    charset = accept_charset(cursor)
+    if charset is None:
+        raise cursor.error("expected CHARACTER SET")
+    collation = charset_name(cursor) if cursor.accept("COLLATE") else None
+    return Convert("" if charset.upper() == "DEFAULT" else charset, collation)

@@ -1,0 +1,72 @@
+"""What renaming does beyond the table itself: to foreign keys that point at it, and to names made from its name."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text, renamed_generated
+from snapshot_store.ddl.statements import ForeignKeySpec
+from snapshot_store.model import Catalog, Table
+
+Name = tuple[str, str]
+
+
+def rename_table(catalog: Catalog, old: Name, new: Name) -> Catalog:
+    """Return the catalog with a table, which must exist, under another name that must be free."""
+    table = _with_new_names(catalog.tables[old], new[1])
+    keys = []
+    for text in table.foreign_keys:
+        key = foreign_key_of(text)
+        target = _target(key, old[0])
+        keys.append(_aimed(key, new if target == old else target, new[0]))
+    moved = replace(table, schema=new[0], name=new[1], foreign_keys=tuple(keys))
+    catalog = catalog.without_table(*old).with_table(moved)
+    for other in list(catalog.tables.values()):
+        changed = _retargeted(other, old, new) if other is not moved else other
+        if changed != other:
+            catalog = catalog.with_table(changed)
+    return catalog
+
+
+def rename_columns(catalog: Catalog, name: Name, new_names: Mapping[str, str]) -> Catalog:
+    """Return the catalog with columns (lower-case old name to new) renamed in all foreign keys that name them."""
+    if all(old == new.lower() for old, new in new_names.items()):
+        return catalog
+    for table in list(catalog.tables.values()):
+        keys = tuple(_renamed(table, foreign_key_of(k), name, new_names) for k in table.foreign_keys)
+        if keys != table.foreign_keys:
+            catalog = catalog.with_table(replace(table, foreign_keys=keys))
+    return catalog
+
+
+def _renamed(table: Table, key: ForeignKeySpec, name: Name, new_names: Mapping[str, str]) -> str:
+    if (table.schema, table.name) == name:
+        key = replace(key, columns=tuple(new_names.get(c.lower(), c) for c in key.columns))
+    if _target(key, table.schema) == name:
+        key = replace(key, referenced=tuple(new_names.get(c.lower(), c) for c in key.referenced))
+    return foreign_key_text(key)
+
+
+def _with_new_names(table: Table, name: str) -> Table:
+    checks = tuple((renamed_generated(n, table.name, name, "chk"), expression) for n, expression in table.checks)
+    keys = []
+    for text in table.foreign_keys:
+        key = foreign_key_of(text)
+        keys.append(foreign_key_text(replace(key, name=renamed_generated(key.name or "", table.name, name, "ibfk"))))
+    return replace(table, checks=checks, foreign_keys=tuple(keys))
+
+
+def _retargeted(table: Table, old: Name, new: Name) -> Table:
+    keys = []
+    for text in table.foreign_keys:
+        key = foreign_key_of(text)
+        keys.append(_aimed(key, new, table.schema) if _target(key, table.schema) == old else text)
+    return replace(table, foreign_keys=tuple(keys)) if tuple(keys) != table.foreign_keys else table
+
+
+def _target(key: ForeignKeySpec, own_schema: str) -> Name:
+    return (key.table[0] or own_schema, key.table[1])
+
+
+def _aimed(key: ForeignKeySpec, target: Name, own_schema: str) -> str:
+    schema = None if target[0] == own_schema else target[0]
+    return foreign_key_text(replace(key, table=(schema, target[1])))

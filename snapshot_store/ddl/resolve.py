@@ -1,0 +1,160 @@
+"""From what was written to what it means: character sets, type sizes and defaults are filled in here.
+
+Sources: MySQL 9.7 refman, "Column Character Set and Collation" and "The BLOB and TEXT Types"; each rule is compared
+with a real server in tests/snapshot_store/test_ddl_mysql.py.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+from snapshot_store.ddl.charsets import (
+    binary_collation,
+    canonical_charset,
+    canonical_collation,
+    charset_of,
+    default_collation,
+    max_bytes,
+)
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.statements import ColumnSpec, Options, TypeSpec
+from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column, ColumnType, Default
+
+Charset = tuple[str, str]
+"""A character set and a collation of it."""
+
+_TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
+_BINARIES = frozenset({"binary", "varbinary"})
+_NUMBERS = frozenset(
+    {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a statement's meaning depends on besides its words."""
+
+    sql: str
+    session: DdlSession
+    default_schema: str | None
+
+    def error(self, reason: str) -> DdlNotUnderstood:
+        """Return an error about the whole statement."""
+        return DdlNotUnderstood(self.sql, reason)
+
+
+def server_charset(context: Context) -> Charset:
+    """Return what a schema gets that names no character set."""
+    session = context.session
+    return (session.charset_server, session.collation_server)
+
+
+def resolve_options(context: Context, options: Options, inherited: Charset, current: Charset) -> Charset:
+    """Return the character set that options ask for: `inherited` for DEFAULT, `current` where they name none."""
+    if options.charset is None and options.collation is None:
+        return current
+    if options.charset == "":
+        return choose_charset(context, None, options.collation, inherited)
+    return choose_charset(context, options.charset, options.collation, inherited)
+
+
+def choose_charset(
+    context: Context, charset: str | None, collation: str | None, inherited: Charset, binary: bool = False
+) -> Charset:
+    """Return the pair that an optional charset, an optional collation and the attribute BINARY choose."""
+    chosen = None
+    if charset is not None:
+        chosen = canonical_charset(charset)
+        if chosen is None:
+            raise context.error(f"unknown character set {charset!r}")
+    if collation is not None:
+        known = canonical_collation(collation)
+        if known is None or (chosen is not None and charset_of(known) != chosen):
+            raise context.error(f"collation {collation!r} does not belong to character set {charset or 'of any name'}")
+        return (charset_of(known), known)
+    if chosen is None:
+        return (inherited[0], binary_collation(inherited[0])) if binary else inherited
+    return (chosen, binary_collation(chosen) if binary else default_collation(chosen, context.session))
+
+
+def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> ColumnType:
+    """Return the type a column gets in a table with this character set."""
+    type = spec.type
+    if type.name not in STRINGS:
+        if spec.characters is not None:
+            type = replace(type, name=lob_name(BLOBS, spec.characters))
+        return type
+    charset, collation = choose_charset(context, spec.charset, spec.collation, table_charset, spec.binary)
+    if spec.characters is not None:
+        type = replace(type, name=lob_name(TEXTS, spec.characters * max_bytes(charset)))
+    return with_charset(type, (charset, collation))
+
+
+def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
+    """Return a string type in a character set; in `binary`, strings are byte strings."""
+    if charset[0] == "binary" and type.name in _TO_BINARY:
+        return replace(type, name=_TO_BINARY[type.name], charset=None, collation=None)
+    return replace(type, charset=charset[0], collation=charset[1])
+
+
+def converted(type: ColumnType, charset: Charset) -> ColumnType:
+    """Return what CONVERT TO CHARACTER SET makes of a type: texts grow until every old value fits, and never shrink."""
+    if type.name not in STRINGS or type.charset in (None, "binary"):
+        return type
+    if type.name in TEXTS:
+        limit = LOB_LIMITS[TEXTS.index(type.name)]
+        size = limit // max_bytes(type.charset or "binary") * max_bytes(charset[0])
+        name = max(type.name, lob_name(TEXTS, size), key=TEXTS.index)
+        type = replace(type, name=name)
+    return with_charset(type, charset)
+
+
+def lob_name(family: tuple[str, ...], size: int) -> str:
+    """Return the smallest type of a family that holds `size` bytes."""
+    return next((name for name, limit in zip(family, LOB_LIMITS, strict=True) if size <= limit), family[-1])
+
+
+def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -> Column:
+    """Return the column a definition makes in a table with this character set; keys are not looked at."""
+    type = resolve_type(context, spec.type, table_charset)
+    nullable = spec.nullable
+    if nullable is None:
+        nullable = type.name != "timestamp" or context.session.explicit_defaults_for_timestamp
+    default = spec.default
+    if default is None and nullable and spec.generated is None:
+        default = Default("null")
+    return Column(
+        name=spec.name,
+        type=type,
+        nullable=nullable,
+        default=resolve_default(default, type),
+        on_update_now=spec.on_update_now,
+        auto_increment=spec.auto_increment,
+        generated=spec.generated,
+        invisible=spec.invisible,
+        comment=spec.comment,
+    )
+
+
+_BITS = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?", re.IGNORECASE)
+
+
+def resolve_default(default: Default | None, type: ColumnType) -> Default | None:
+    """Return a default with its literal in the spelling of its column's type."""
+    if default is None or default.kind != "literal":
+        return default
+    literal = _BITS.fullmatch(default.text)
+    value = None if literal is None else int(literal["hex"] or "0", 16) | int(literal["bits"] or "0", 2)
+    if type.name == "bit":
+        number = value if value is not None else int(default.text) if default.text.isdecimal() else None
+        return default if number is None else Default("literal", f"b'{number:b}'")
+    if value is None or literal is None:
+        return default
+    if type.name in _NUMBERS:
+        return Default("literal", str(value))
+    digits = literal["hex"] if literal["hex"] is not None else f"{value:x}"
+    data = bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
+    if type.name in _BINARIES:
+        return Default("literal", f"0x{data.hex()}")
+    return Default("literal", data.decode(errors="replace"))

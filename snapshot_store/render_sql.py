@@ -1,0 +1,135 @@
+"""Tables as SQL: the statement that makes a table anew, written as SHOW CREATE TABLE writes it.
+
+Newer attributes stand in executable comments, so older servers take the statement too. Text is escaped for a session
+without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` gives the table back.
+"""
+
+import re
+
+from snapshot_store.model import Column, ColumnType, Default, Index, IndexPart, Schema, Table
+
+_WITHOUT_NULL_DEFAULT = frozenset(
+    "tinyblob blob mediumblob longblob tinytext text mediumtext longtext json geometry point linestring polygon "
+    "multipoint multilinestring multipolygon geomcollection vector".split()  # noqa: SIM905
+)
+_SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
+_BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
+
+
+def quote_name(name: str) -> str:
+    """Return a name in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+_ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'": "''"})
+
+
+def quote_string(value: str) -> str:
+    """Return a string literal, escaped as the server's append_unescaped does."""
+    return f"'{value.translate(_ESCAPES)}'"
+
+
+def create_sql(table: Table, qualified: bool = False) -> str:
+    """Return a CREATE TABLE statement without a semicolon; `qualified` names the schema too."""
+    items = [column_sql(column, table) for column in table.columns]
+    items += [_index_sql(index) for index in table.indexes]
+    items += table.foreign_keys
+    items += [f"CONSTRAINT {quote_name(name)} CHECK ({expression})" for name, expression in table.checks]
+    name = quote_name(table.name)
+    if qualified:
+        name = f"{quote_name(table.schema)}.{name}"
+    body = ",\n".join(f"  {item}" for item in items)
+    comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
+    options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
+    return f"CREATE TABLE {name} (\n{body}\n) {options}"
+
+
+def create_schema_sql(schema: Schema) -> str:
+    """Return a CREATE DATABASE statement without a semicolon."""
+    return (
+        f"CREATE DATABASE {quote_name(schema.name)} DEFAULT CHARACTER SET {schema.charset} COLLATE {schema.collation}"
+    )
+
+
+def type_sql(type: ColumnType) -> str:
+    """Return a type as information_schema.COLUMNS.COLUMN_TYPE shows it: without character set and SRID."""
+    text = type.name
+    if type.members:
+        text += f"({','.join(quote_string(member) for member in type.members)})"
+    elif type.decimals is not None:
+        text += f"({type.length},{type.decimals})"
+    elif type.length is not None and (type.name in _SIZED or type.name.endswith("int")):
+        text += f"({type.length})"
+    elif type.fsp:
+        text += f"({type.fsp})"
+    return f"{text}{' unsigned' if type.unsigned else ''}{' zerofill' if type.zerofill else ''}"
+
+
+def column_sql(column: Column, table: Table) -> str:
+    """Return a column's definition, as it stands in its table."""
+    parts = [quote_name(column.name), type_sql(column.type), *_charset_sql(column.type, table)]
+    if column.generated is not None:
+        kind = "STORED" if column.generated.stored else "VIRTUAL"
+        parts.append(f"GENERATED ALWAYS AS ({column.generated.expression}) {kind}")
+    if not column.nullable:
+        parts.append("NOT NULL")
+    elif column.type.name == "timestamp":
+        parts.append("NULL")
+    if column.type.srid is not None:
+        parts.append(f"/*!80003 SRID {column.type.srid} */")
+    parts += _default_sql(column)
+    if column.on_update_now:
+        parts.append(f"ON UPDATE {_now(column.type)}")
+    if column.invisible:
+        parts.append("/*!80023 INVISIBLE */")
+    if column.auto_increment:
+        parts.append("AUTO_INCREMENT")
+    if column.comment:
+        parts.append(f"COMMENT {quote_string(column.comment)}")
+    return " ".join(parts)
+
+
+def _charset_sql(type: ColumnType, table: Table) -> list[str]:
+    if type.charset is None or (type.charset, type.collation) == (table.charset, table.collation):
+        return []
+    return [f"CHARACTER SET {type.charset} COLLATE {type.collation}"]
+
+
+def _default_sql(column: Column) -> list[str]:
+    default = column.default
+    if default is None or (default.kind == "null" and column.type.name in _WITHOUT_NULL_DEFAULT):
+        return []
+    return [f"DEFAULT {_default_value(default, column.type)}"]
+
+
+def _default_value(default: Default, type: ColumnType) -> str:
+    if default.kind == "null":
+        return "NULL"
+    if default.kind == "now":
+        return _now(type)
+    if default.kind == "expression":
+        return f"({default.text})"
+    if type.name in ("bit", "binary", "varbinary") and _BITS.fullmatch(default.text):
+        return default.text
+    return quote_string(default.text)
+
+
+def _now(type: ColumnType) -> str:
+    return f"CURRENT_TIMESTAMP({type.fsp})" if type.fsp else "CURRENT_TIMESTAMP"
+
+
+def _index_sql(index: Index) -> str:
+    kind = {"fulltext": "FULLTEXT KEY", "spatial": "SPATIAL KEY"}.get(index.kind)
+    if kind is None:
+        kind = "UNIQUE KEY" if index.unique else "KEY"
+    head = "PRIMARY KEY" if index.name == "PRIMARY" else f"{kind} {quote_name(index.name)}"
+    parts = ",".join(_part_sql(part) for part in index.parts)
+    using = " USING HASH" if index.kind == "hash" else ""
+    return f"{head} ({parts}){using}{'' if index.visible else ' /*!80000 INVISIBLE */'}"
+
+
+def _part_sql(part: IndexPart) -> str:
+    text = f"({part.expression})" if part.column is None else quote_name(part.column)
+    if part.length is not None:
+        text += f"({part.length})"
+    return f"{text} DESC" if part.descending else text

@@ -1,0 +1,43 @@
+"""The same statements into a real MySQL and into `apply_ddl`: both end with the same tables, and refuse the same."""
+
+import pymysql
+import pytest
+
+from snapshot_store.ddl import apply_ddl, parse_dump
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Catalog, Schema
+from snapshot_store.render_sql import create_sql
+from tests.mysql_server import MySqlServer
+from tests.snapshot_store.ddl_statements import LISTS
+from tests.snapshot_store.mysql_compare import our_shape, server_shape
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("name", LISTS)
+def test_server_and_catalog_agree_after_every_statement(mysql_server: MySqlServer, name: str) -> None:
+    mysql_server.execute("CREATE DATABASE d")
+    catalog = Catalog({"d": Schema("d")})
+    faults = []
+    for sql in LISTS[name]:
+        refused = understood = ""
+        try:
+            mysql_server.execute(sql, "d")
+        except pymysql.Error as error:
+            refused = str(error)
+        try:
+            after = apply_ddl(catalog, sql, "d").catalog
+        except SnapshotStoreError as error:
+            understood = str(error)
+            after = catalog
+        if bool(refused) != bool(understood):
+            faults.append(f"{sql}\n  server: {refused or 'takes it'}\n  we: {understood or 'take it'}")
+        catalog = after
+        ours, theirs = our_shape(catalog, "d"), server_shape(mysql_server, "d")
+        for what in theirs:
+            wrong = [f"  - {row}" for row in theirs[what] if row not in ours[what]]
+            wrong += [f"  + {row}" for row in ours[what] if row not in theirs[what]]
+            if wrong:
+                faults.append("\n".join([f"{sql}\n {what}, - as the server has it, + as we have it:", *wrong]))
+        if faults:
+            break
+    assert not faults, "\n".join(faults)
