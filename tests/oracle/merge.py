@@ -58,6 +58,7 @@ class OracleResult:
     decoded: list[Change]
     reshaped: set[str]  # logical tables with at least one table map that is not the identity
     carrier: str
+    physical_ddl: list[tuple[str, str, str]]  # key, source-id, text
 
     @property
     def index(self) -> bytes:
@@ -107,7 +108,12 @@ def merge_case(
         decoded=[c for u in units for c in u.changes],
         reshaped={c.table for u in units if u.reshaped for c in u.changes},
         carrier=carrier,
+        physical_ddl=[(key_text(b.key), b.node.source_id, _ddl_text(b)) for o in orders for b in o.ddl],
     )
+
+
+def _ddl_text(ddl: Branch) -> str:
+    return next(binlog.parse_query(e).text for e in ddl.rows.events if e.type == binlog.QUERY)
 
 
 def _newest(orders: list[NodeOrder]) -> str:

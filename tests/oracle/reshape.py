@@ -366,6 +366,8 @@ class Reshape:
             present[image] = _bits(body[at : at + width], count)
             at += width
         bitmaps = {i: self._new_present(event, present[i]) for i in images}
+        if any(present[images[0]]) and not any(bitmaps[images[0]]):
+            raise OracleError("a row image holds only columns that the logical table lacks")
         new = head + pack(len(self.logical.columns)) + b"".join(_to_bits(bitmaps[i]) for i in images)
         changes = []
         kind = {WRITE: "insert", UPDATE: "update", DELETE: "delete"}

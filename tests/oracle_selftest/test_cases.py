@@ -21,6 +21,12 @@ def test_transactions_are_those_the_case_recorded(case: Path) -> None:
 
 
 @EVERY_CASE
+def test_physical_ddl_gets_the_keys_the_case_recorded(case: Path) -> None:
+    expected = [(ddl["key"], ddl["node"], ddl["sql"]) for ddl in _expected(case, "physical-ddl.json")]
+    assert sorted(merge_case(case / "cluster.yaml").physical_ddl) == sorted(expected)
+
+
+@EVERY_CASE
 def test_what_is_not_final_is_held(case: Path) -> None:
     drained, result = merge_case(case / "cluster.yaml"), merge_case(case / "cluster.yaml", end_of_input=False)
     out = len(result.transactions)
@@ -36,7 +42,8 @@ def test_replayed_tables_are_the_cluster_s(case: Path, mysql_server: MySqlServer
     result = merge_case(case / "cluster.yaml")
     for name, data in result.files.items():
         (tmp_path / name).write_bytes(data)
-    mysql_server.apply((case / "base" / "logical.sql").read_bytes())
+    if (case / "base" / "logical.sql").exists():
+        mysql_server.apply((case / "base" / "logical.sql").read_bytes())
     text = mysqlbinlog([tmp_path / name for name in result.files], "--verify-binlog-checksum")
     mysql_server.apply(text)
     tables = _expected(case, "tables.json")
