@@ -1,0 +1,151 @@
+"""Pad cells: what a logical column holds in rows of a physical table that lacks it.
+
+The logical DEFAULT; without one NULL, or MySQL's implicit default where the column is NOT NULL (0, '', the zero date,
+the first member of an ENUM, no member of a SET, JSON null). CURRENT_TIMESTAMP is the commit time, so its cell is made
+per transaction; it is UTC, for DATETIME too, whose source session's time zone a binlog does not tell. An expression
+default is computed where it is a constant; a generated column is padded as if it had no DEFAULT.
+"""
+
+import re
+from typing import Final
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.errors import UnsupportedInput
+from binlog_merge.merge.convert import coerce
+from binlog_merge.merge.convert_time import moment_of
+from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES, ConversionError, Value, encode_cell
+from binlog_merge.merge.witness import GEOMETRY_TYPES
+from snapshot_store.model import Column, ColumnType
+
+_NOW: Final = re.compile(
+    r"\(*\s*(now|current_timestamp|localtime|localtimestamp|utc_timestamp|sysdate)\s*(\(\s*\d?\s*\))?\s*\)*", re.I
+)
+_BITS: Final = re.compile(r"[bB]'([01]*)'|0b([01]+)")
+_HEX: Final = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'|0x([0-9a-fA-F]+)")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_STRING: Final = re.compile(r"(?:_[a-z0-9]+\s*)?'((?:[^'\\]|\\.|'')*)'", re.S)
+_JSON_OF: Final = re.compile(r"json_(array|object)\s*\(\s*\)", re.I)
+_CAST_JSON: Final = re.compile(r"cast\s*\(\s*_?\w*\s*'(\[\]|\{\}|null|true|false)'\s+as\s+json\s*\)", re.I)
+_ESCAPES: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
+
+# A literal reaches its column as text of the widest character set.
+_LITERAL: Final = ColumnType("varchar", length=65535, charset="utf8mb4")
+_LITERAL_BYTES: Final = ColumnType("varbinary", length=65535)
+_LITERAL_NUMBER: Final = ColumnType("bigint", unsigned=True)
+
+# JSON documents in binary form (sql-common/json_binary.h): literals, and the empty small array and object.
+_JSON: Final = {
+    "null": b"\x04\x00",
+    "true": b"\x04\x01",
+    "false": b"\x04\x02",
+    "[]": b"\x02\x00\x00\x04\x00",
+    "{}": b"\x00\x00\x00\x04\x00",
+}
+
+
+def pads_now(column: Column) -> bool:
+    """Tell whether the column's pad is the commit time."""
+    default = column.default
+    if default is None or column.generated is not None:
+        return False
+    return default.kind == "now" or (default.kind == "expression" and _NOW.fullmatch(default.text.strip()) is not None)
+
+
+def encode_now(column: Column, commit_us: int) -> bytes:
+    """Return the commit time (microseconds since 1970) as a cell of the column, cut to its digits, in UTC."""
+    unit = 10 ** (6 - column.type.fsp)
+    moment = moment_of(commit_us // unit * unit)
+    # A default of another type than a moment is converted as in an INSERT: now() in a DATE or an INT column.
+    return _encoded(column, ColumnType("datetime", fsp=column.type.fsp), moment)
+
+
+def pad_cell(column: Column) -> bytes | None:
+    """Return the pad's cell, None for NULL; raises UnsupportedInput where none can be known."""
+    default = column.default
+    if column.generated is not None or default is None or default.kind == "null":
+        return None if column.nullable else _implicit(column)
+    if default.kind == "expression":
+        return _expression(column, default.text)
+    return _literal(column, default.text)
+
+
+def _implicit(column: Column) -> bytes:
+    kind = column.type
+    if kind.name in GEOMETRY_TYPES:
+        raise UnsupportedInput(
+            f"column {column.name} is missing in a physical table and has no default: {kind.name} NOT NULL has none",
+            remedy="make the column nullable, or let the DDL finish on every node first",
+        )
+    if kind.name == "json":
+        return _json_cell("null")
+    if kind.name == "vector":
+        return bytes(4)  # what ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives rows that are there
+    if kind.name in TEXT_TYPES:
+        return encode_cell(kind, "")
+    if kind.name in BINARY_TYPES:
+        return encode_cell(kind, b"".ljust(kind.length or 1, b"\0") if kind.name == "binary" else b"")
+    if kind.name == "enum":
+        return encode_cell(kind, 1)
+    if kind.name in ("date", "datetime", "timestamp"):
+        return encode_cell(kind, Civil(0, 0, 0))
+    return encode_cell(kind, coerce(_LITERAL_NUMBER, kind, 0))
+
+
+def _literal(column: Column, text: str) -> bytes:
+    """Return the cell of a literal default: its text, or a bit or hexadecimal literal as written."""
+    kind = column.type
+    bits, digits = _BITS.fullmatch(text), _HEX.fullmatch(text)
+    if bits is None and digits is None:
+        return _encoded(column, _LITERAL, text)
+    if bits is not None:
+        plain = bits[1] if bits[1] is not None else bits[2]
+        number, size = int(plain or "0", 2), (len(plain) + 7) // 8
+    else:
+        plain = (digits and (digits[1] if digits[1] is not None else digits[2])) or ""
+        number, size = int(plain or "0", 16), (len(plain) + 1) // 2
+    if kind.name in TEXT_TYPES | BINARY_TYPES | {"enum", "set"}:
+        return _encoded(column, _LITERAL_BYTES, number.to_bytes(size, "big"))
+    return _encoded(column, _LITERAL_NUMBER, number)
+
+
+def _expression(column: Column, source: str) -> bytes | None:
+    text = source.strip()
+    while text.startswith("(") and text.endswith(")"):
+        text = text[1:-1].strip()
+    if text.lower() == "null":
+        return None if column.nullable else _implicit(column)
+    if text.lower() in ("true", "false"):
+        return _encoded(column, _LITERAL_NUMBER, int(text.lower() == "true"))
+    if column.type.name == "json":
+        shape, document = _JSON_OF.fullmatch(text), _CAST_JSON.fullmatch(text)
+        if shape is not None:
+            return _json_cell("[]" if shape[1].lower() == "array" else "{}")
+        if document is not None:
+            return _json_cell(document[1].lower())
+    elif _NUMBER.fullmatch(text) or _BITS.fullmatch(text) or _HEX.fullmatch(text):
+        return _literal(column, text)
+    elif (quoted := _STRING.fullmatch(text)) is not None:
+        return _encoded(column, _LITERAL, _unescaped(quoted[1]))
+    raise UnsupportedInput(
+        f"column {column.name} is missing in a physical table, and its default ({source}) cannot be computed here",
+        remedy="let the DDL finish on every node first, or give the column a literal default",
+    )
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)|''", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", text, flags=re.S)
+
+
+def _json_cell(document: str) -> bytes:
+    return len(_JSON[document]).to_bytes(4, "little") + _JSON[document]
+
+
+def _encoded(column: Column, literal: ColumnType, value: Value) -> bytes:
+    try:
+        return encode_cell(column.type, coerce(literal, column.type, value))
+    except (ConversionError, KeyError) as error:
+        raise UnsupportedInput(
+            f"column {column.name} is missing in a physical table, and its default {value!r} is no {column.type.name}: "
+            f"{error}",
+            remedy="report the column's definition",
+        ) from None

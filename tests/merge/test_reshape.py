@@ -1,0 +1,394 @@
+"""Reshape: trim, pad, reorder. Bytes are written out where a rule decides them, and made up by Hypothesis elsewhere."""
+
+import pickle
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.optional_metadata import DefaultCharset, OptionalMetadata
+from binlog_merge.binlog.rows import ABSENT, PartialJson, RowsEvent, join_rows, split_rows
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import UnsupportedInput
+from binlog_merge.merge.convert_values import ConversionError
+from binlog_merge.merge.reshape import ReshapePlan, encode_now, make_plan, rewrite_rows
+from binlog_merge.merge.reshape_metadata import from_definition, logical_metadata
+from snapshot_store.model import Column, ColumnType, Default, Generated, Table
+
+INT = ColumnType("int")
+VARCHAR = ColumnType("varchar", 10, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
+JSON = ColumnType("json")
+TEXT = ColumnType("text", charset="latin1", collation="latin1_swedish_ci")
+
+ID = Column("id", INT, nullable=False)
+NAME = Column("name", VARCHAR)
+NOTE = Column("note", TEXT)
+DOC = Column("doc", JSON)
+LEVEL = Column("level", ColumnType("tinyint", unsigned=True), nullable=False, default=Default("literal", "7"))
+
+WRITE, UPDATE, DELETE = EventType.WRITE_ROWS_EVENT, EventType.UPDATE_ROWS_EVENT, EventType.DELETE_ROWS_EVENT
+PARTIAL = EventType.PARTIAL_UPDATE_ROWS_EVENT
+
+_ALL_FIELDS = (1, 2, 7, 13, 4, 10, 5, 6, 8, 12)
+
+
+def table(*columns: Column, schema: str = "p", name: str = "t_0") -> Table:
+    return Table(schema, name, columns)
+
+
+def table_map(of: Table, key: tuple[int, ...] = (), full: bool = True) -> TableMap:
+    """Return the table map MySQL would write."""
+    columns = [from_definition(column) for column in of.columns]
+    plain = TableMap(
+        77,
+        1,
+        of.schema,
+        of.name,
+        bytes(c.type for c in columns),
+        tuple(c.meta for c in columns),
+        sum(1 << i for i, c in enumerate(columns) if c.nullable).to_bytes((len(columns) + 7) // 8, "little"),
+    )
+    if not full:
+        return plain
+    seed = OptionalMetadata(order=_ALL_FIELDS, simple_primary_key=key)
+    return plain.with_optional(logical_metadata(seed, columns, range(len(columns))))
+
+
+def plan(physical: Table, *logical: Column, key: tuple[int, ...] = ()) -> ReshapePlan:
+    return make_plan(table_map(physical, key), physical, table(*logical, schema="d", name="t"), 5)
+
+
+def rows_body(of: Table, type_code: int, rows: list, present: tuple[bytes | None, bytes | None] | None = None) -> bytes:
+    full = ((1 << len(of.columns)) - 1).to_bytes((len(of.columns) + 7) // 8, "little")
+    before, after = present or (full, full)
+    event = RowsEvent(
+        type_code,
+        77,
+        1,
+        b"",
+        len(of.columns),
+        None if type_code == WRITE else before,
+        None if type_code == DELETE else after,
+        b"",
+    )
+    return join_rows(event, rows, table_map(of)).pack()
+
+
+def reshaped(made: ReshapePlan, type_code: int, body: bytes, commit_us: int = 0) -> list:
+    out = rewrite_rows(made, type_code, body, commit_us)
+    event = RowsEvent.parse(type_code, out)
+    assert event.table_id == 5
+    cells = split_rows(event, TableMap.parse(made.out_table_map_body))
+    return [tuple(_plain(image) for image in row) for row in cells]
+
+
+def _plain(image):
+    if image is None:
+        return None
+    return tuple(bytes(cell) if isinstance(cell, memoryview) else cell for cell in image)
+
+
+def int_cell(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def text_cell(value: str, size: int = 1) -> bytes:
+    return len(value).to_bytes(size, "little") + value.encode()
+
+
+class TestIdentity:
+    def test_only_id_and_names_change(self) -> None:
+        physical = table(ID, NAME)
+        source = table_map(physical, key=(0,))
+        made = make_plan(source, physical, table(ID, NAME, schema="d", name="t"), 5)
+        assert made.identity and not made.needs_slow_path
+        out = TableMap.parse(made.out_table_map_body)
+        assert out == replace(source, table_id=5, schema="d", table="t")
+
+    def test_rows_pass_but_for_the_table_id(self) -> None:
+        physical = table(ID, NAME)
+        made = make_plan(table_map(physical), physical, table(ID, NAME), 0x0102030405)
+        body = rows_body(physical, WRITE, [(None, (int_cell(1), None))])
+        # the unused bits of the bitmaps stay set, as servers write them
+        body = body.replace(b"\x02\x03", b"\x02\xff", 1)
+        assert rewrite_rows(made, WRITE, body, 0) == bytes.fromhex("050403020100") + body[6:]
+
+    def test_collation_and_display_width_do_not_matter(self) -> None:
+        other = Column("NAME", replace(VARCHAR, collation="utf8mb4_bin"))
+        physical = table(Column("id", replace(INT, length=11)), NAME)
+        made = make_plan(table_map(physical), physical, table(Column("ID", INT), other), 5)
+        assert made.identity
+        assert TableMap.parse(made.out_table_map_body).optional_raw == table_map(physical).optional_raw
+
+
+class TestColumns:
+    def test_trim(self) -> None:
+        made = plan(table(ID, LEVEL, NAME), ID, NAME)
+        assert made.source == (0, 2)
+        body = rows_body(table(ID, LEVEL, NAME), WRITE, [(None, (int_cell(1), b"\x09", text_cell("a")))])
+        assert reshaped(made, WRITE, body) == [(None, (int_cell(1), text_cell("a")))]
+
+    def test_pad_in_both_images(self) -> None:
+        made = plan(table(ID, NAME), ID, LEVEL, NAME)
+        assert (made.source, made.pads, made.needs_slow_path) == ((0, -1, 1), (None, b"\x07", None), False)
+        body = rows_body(table(ID, NAME), UPDATE, [((int_cell(1), None), (int_cell(2), text_cell("b")))])
+        assert reshaped(made, UPDATE, body) == [((int_cell(1), b"\x07", None), (int_cell(2), b"\x07", text_cell("b")))]
+
+    def test_reorder_by_name_whatever_its_case(self) -> None:
+        made = plan(table(ID, NAME), Column("Name", VARCHAR), Column("ID", INT, nullable=False))
+        assert made.source == (1, 0)
+        body = rows_body(table(ID, NAME), DELETE, [((int_cell(1), text_cell("a")), None)])
+        assert reshaped(made, DELETE, body) == [((text_cell("a"), int_cell(1)), None)]
+
+    def test_bytes_of_a_reshaped_event(self) -> None:
+        made = plan(table(ID, NAME), NAME, LEVEL, ID)
+        body = rows_body(table(ID, NAME), WRITE, [(None, (int_cell(1), None))])
+        # V1 keeps its shorter header; flags, extra and type stay, unused bits are 0
+        assert rewrite_rows(made, WRITE, body, 0).hex() == "050000000000010002000307010701000000"
+        v1 = EventType.WRITE_ROWS_EVENT_V1
+        assert rewrite_rows(made, v1, body[:8] + body[10:], 0).hex() == "05000000000001000307010701000000"
+
+    def test_extra_data_is_kept(self) -> None:
+        made = plan(table(ID, NAME), NAME, ID)
+        body = rows_body(table(ID, NAME), WRITE, [(None, (int_cell(1), None))])
+        body = body[:8] + b"\x05\x00" + b"abc" + body[10:]
+        assert rewrite_rows(made, WRITE, body, 0)[8:13] == b"\x05\x00abc"
+
+    def test_a_plan_travels(self) -> None:
+        made = plan(table(ID, NAME), Column("name", replace(VARCHAR, length=3)), LEVEL)
+        assert pickle.loads(pickle.dumps(made)) == made
+
+
+class TestPartialImages:
+    physical = table(ID, NAME, LEVEL)
+
+    def test_absent_stays_absent_and_no_pad_comes_in(self) -> None:
+        made = plan(self.physical, NAME, NOTE, ID)
+        row = ((int_cell(1), ABSENT, ABSENT), (ABSENT, text_cell("x"), b"\x01"))
+        body = rows_body(self.physical, UPDATE, [row], present=(b"\x01", b"\x06"))
+        assert reshaped(made, UPDATE, body) == [((ABSENT, ABSENT, int_cell(1)), (text_cell("x"), ABSENT, ABSENT))]
+
+    def test_pad_where_the_image_holds_every_physical_column(self) -> None:
+        made = plan(self.physical, ID, NOTE)
+        row = ((int_cell(1), None, b"\x01"), (ABSENT, None, ABSENT))
+        body = rows_body(self.physical, UPDATE, [row], present=(b"\x07", b"\x02"))
+        assert reshaped(made, UPDATE, body) == [((int_cell(1), None), (ABSENT, ABSENT))]
+
+    def test_an_insert_is_always_padded(self) -> None:
+        made = plan(self.physical, ID, LEVEL, replace(LEVEL, name="other"))
+        body = rows_body(self.physical, WRITE, [(None, (int_cell(1), ABSENT, ABSENT))], present=(None, b"\x01"))
+        assert reshaped(made, WRITE, body) == [(None, (int_cell(1), ABSENT, b"\x07"))]
+
+    @pytest.mark.parametrize("type_code", [UPDATE, DELETE])
+    def test_a_row_told_by_trimmed_columns_alone_is_refused(self, type_code: int) -> None:
+        made = plan(self.physical, NAME)
+        row = ((int_cell(1), ABSENT, ABSENT), (ABSENT, None, ABSENT) if type_code == UPDATE else None)
+        body = rows_body(self.physical, type_code, [row], present=(b"\x01", b"\x02"))
+        with pytest.raises(ConversionError, match="binlog_row_image=FULL"):
+            rewrite_rows(made, type_code, body, 0)
+
+
+class TestPartialJson:
+    physical = table(ID, DOC, replace(DOC, name="extra"))
+    diff = b"\x03\x00\x00\x00abc"
+
+    def test_differences_stay_and_their_bits_move(self) -> None:
+        made = plan(self.physical, self.physical.columns[2], NAME, ID, DOC)
+        before = (int_cell(1), b"\2\0\0\0\4\0", b"\2\0\0\0\4\1")
+        after = (int_cell(1), b"\2\0\0\0\4\1", PartialJson(self.diff))
+        body = rows_body(self.physical, PARTIAL, [(before, after)])
+        ((_, out),) = reshaped(made, PARTIAL, body)
+        assert isinstance(out[0], PartialJson) and bytes(out[0].cell) == self.diff
+        assert out[1:] == (None, int_cell(1), b"\2\0\0\0\4\1")
+
+    def test_trimming_the_only_difference_leaves_a_plain_image(self) -> None:
+        made = plan(self.physical, ID, DOC)
+        before = (int_cell(1), None, b"\2\0\0\0\4\1")
+        body = rows_body(self.physical, PARTIAL, [(before, (int_cell(2), None, PartialJson(self.diff)))])
+        assert rewrite_rows(made, PARTIAL, body, 0)[-6:] == b"\x00\x02" + int_cell(2)
+
+
+class TestPads:
+    @pytest.mark.parametrize(
+        ("column", "cell"),
+        [
+            (Column("c", INT), None),
+            (Column("c", INT, default=Default("null")), None),
+            (Column("c", INT, nullable=False), int_cell(0)),
+            (Column("c", INT, default=Default("literal", "-5")), b"\xfb\xff\xff\xff"),
+            (Column("c", VARCHAR, default=Default("literal", "né")), b"\x03n\xc3\xa9"),
+            (Column("c", VARCHAR, nullable=False), b"\x00"),
+            (Column("c", replace(VARCHAR, name="char"), default=Default("literal", "ab ")), b"\x02ab"),
+            (Column("c", TEXT, nullable=False), b"\x00\x00"),
+            (Column("c", ColumnType("binary", 3), default=Default("literal", "a")), b"\x01a"),
+            (Column("c", ColumnType("varbinary", 3), default=Default("literal", "0x6100")), b"\x02a\x00"),
+            (Column("c", ColumnType("bit", 9), default=Default("literal", "b'100000001'")), b"\x01\x01"),
+            (Column("c", INT, default=Default("literal", "b'11'")), int_cell(3)),
+            (Column("c", ColumnType("decimal", 5, 2), default=Default("literal", "1.5")), b"\x80\x01\x32"),
+            (Column("c", ColumnType("decimal", 5, 2), nullable=False), b"\x80\x00\x00"),
+            (Column("c", ColumnType("double"), default=Default("literal", "1e3")), bytes.fromhex("0000000000408f40")),
+            (Column("c", ColumnType("date"), nullable=False), b"\x00\x00\x00"),
+            (Column("c", ColumnType("date"), default=Default("literal", "2023-08-24")), b"\x18\xcf\x0f"),
+            (
+                Column("c", ColumnType("datetime", fsp=3), default=Default("literal", "2023-08-24 07:54:55.456")),
+                bytes.fromhex("99b0f07db711d0"),
+            ),
+            (Column("c", ColumnType("datetime", fsp=3), nullable=False), b"\x80" + bytes(6)),
+            (Column("c", ColumnType("timestamp", fsp=2), nullable=False), bytes(5)),
+            (Column("c", ColumnType("time", fsp=1), nullable=False), b"\x80\x00\x00\x00"),
+            (Column("c", ColumnType("year"), default=Default("literal", "2024")), b"\x7c"),
+            (Column("c", ColumnType("year"), nullable=False), b"\x00"),
+            (Column("c", ColumnType("enum", members=("x", "y")), nullable=False), b"\x01"),
+            (Column("c", ColumnType("enum", members=("x", "y")), default=Default("literal", "y")), b"\x02"),
+            (Column("c", ColumnType("set", members=("x", "y")), nullable=False), b"\x00"),
+            (Column("c", ColumnType("set", members=("x", "y")), default=Default("literal", "x,y")), b"\x03"),
+            (Column("c", JSON, nullable=False), b"\2\0\0\0\4\0"),
+            (Column("c", JSON, default=Default("expression", "json_array()")), b"\5\0\0\0\2\0\0\4\0"),
+            (Column("c", VARCHAR, default=Default("expression", "(_utf8mb4'it\\'s')")), b"\x04it's"),
+            (Column("c", INT, default=Default("expression", "(42)")), int_cell(42)),
+            (Column("c", INT, nullable=False, generated=Generated("id + 1", True)), int_cell(0)),
+            (Column("c", INT, generated=Generated("id + 1", False)), None),
+        ],
+    )
+    def test_pad(self, column: Column, cell: bytes | None) -> None:
+        assert plan(table(ID), ID, column).pads == (None, cell)
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            Column("c", ColumnType("point"), nullable=False),
+            Column("c", VARCHAR, default=Default("expression", "uuid()")),
+            Column("c", INT, default=Default("literal", "abc")),
+        ],
+    )
+    def test_no_value_can_be_known(self, column: Column) -> None:
+        with pytest.raises(UnsupportedInput) as caught:
+            plan(table(ID), ID, column)
+        assert "column c" in caught.value.message and caught.value.remedy
+
+    @pytest.mark.parametrize("default", [Default("now"), Default("expression", "(now(3))")])
+    def test_current_timestamp_is_the_commit_time(self, default: Default) -> None:
+        at = Column("at", ColumnType("datetime", fsp=3), default=default)
+        made = plan(table(ID), ID, at)
+        assert (made.pad_now, made.needs_slow_path) == ((1,), True)
+        body = rows_body(table(ID), WRITE, [(None, (int_cell(1),))])
+        ((_, out),) = reshaped(made, WRITE, body, 1692863695456999)
+        assert out == (int_cell(1), bytes.fromhex("99b0f07db711d0"))
+
+    def test_encode_now_by_type(self) -> None:
+        at = 1692863695_500000
+        assert encode_now(Column("c", ColumnType("timestamp")), at).hex() == "64e70ccf"
+        assert encode_now(Column("c", ColumnType("timestamp", fsp=1)), at).hex() == "64e70ccf32"
+        assert encode_now(Column("c", ColumnType("date")), at).hex() == "18cf0f"
+
+
+class TestMetadata:
+    def test_fields_follow_their_columns(self) -> None:
+        physical = table(ID, NAME, LEVEL, NOTE, Column("e", ColumnType("enum", members=("x",), charset="latin1")))
+        made = plan(physical, NOTE, Column("new", INT), LEVEL, NAME, ID, key=(0,))
+        optional = TableMap.parse(made.out_table_map_body).optional
+        assert optional is not None
+        assert optional.signedness == (False, True, False)
+        assert optional.default_charset == DefaultCharset(255, ((0, 8),)) or optional.default_charset == DefaultCharset(
+            8, ((1, 255),)
+        )
+        assert optional.column_names == ("note", "new", "level", "name", "id")
+        assert optional.simple_primary_key == (4,)
+        assert optional.enum_values is None and optional.enum_and_set_default_charset is None
+        assert optional.visibility == (True,) * 5
+
+    def test_a_key_that_lost_a_column_is_gone(self) -> None:
+        made = plan(table(ID, NAME, LEVEL), NAME, LEVEL, key=(0, 2))
+        optional = TableMap.parse(made.out_table_map_body).optional
+        assert optional is not None and optional.simple_primary_key is None
+
+    def test_a_kind_of_column_that_is_new_gets_its_fields(self) -> None:
+        made = plan(table(NAME), NAME, LEVEL, Column("e", ColumnType("enum", members=("x", "y"), charset="latin1")))
+        optional = TableMap.parse(made.out_table_map_body).optional
+        assert optional is not None
+        assert (optional.signedness, optional.enum_values) == ((True,), ((b"x", b"y"),))
+        assert optional.enum_and_set_default_charset == DefaultCharset(8)
+
+    def test_no_metadata_stays_none(self) -> None:
+        physical = table(ID, NAME)
+        made = make_plan(table_map(physical, full=False), physical, table(NAME, ID), 5)
+        out = TableMap.parse(made.out_table_map_body)
+        assert (out.optional, out.types, out.metas, out.null_bitmap) == (None, b"\x0f\x03", (40, 0), b"\x01")
+
+    def test_unknown_metadata_is_refused(self) -> None:
+        physical = table(ID, NAME)
+        source = table_map(physical, full=False)
+        source = source.with_optional(OptionalMetadata(unknown=((99, b"x"),), order=(99,)))
+        with pytest.raises(UnsupportedInput, match="99"):
+            make_plan(source, physical, table(NAME, ID), 5)
+
+    def test_the_flag_of_a_generated_key_goes_with_its_column(self) -> None:
+        key = Column("my_row_id", ColumnType("bigint", unsigned=True), nullable=False, invisible=True)
+        physical = table(key, ID)
+        source = replace(table_map(physical), flags=5)
+        assert TableMap.parse(make_plan(source, physical, table(ID), 5).out_table_map_body).flags == 1
+        assert TableMap.parse(make_plan(source, physical, table(key, ID, NAME), 5).out_table_map_body).flags == 5
+
+
+_COLUMNS = (ID, NAME, LEVEL, NOTE, DOC, *(Column(f"c{i}", INT) for i in range(5)))
+
+
+@st.composite
+def _cells(draw: st.DrawFn, columns: tuple[Column, ...]) -> tuple[bytes | None, ...]:
+    sizes = {"int": 4, "tinyint": 1}
+    made: list[bytes | None] = []
+    for column in columns:
+        if draw(st.booleans()):
+            made.append(None)
+        elif column.type.name in sizes:
+            made.append(draw(st.binary(min_size=sizes[column.type.name], max_size=sizes[column.type.name])))
+        else:
+            width = {"varchar": 1, "text": 2, "json": 4}[column.type.name]
+            data = draw(st.binary(max_size=5))
+            made.append(len(data).to_bytes(width, "little") + data)
+    return tuple(made)
+
+
+@given(st.data(), st.permutations(_COLUMNS), st.integers(1, len(_COLUMNS)))
+@settings(max_examples=60)
+def test_reorder_is_a_permutation(data: st.DataObject, logical: list[Column], count: int) -> None:
+    physical = table(*_COLUMNS)
+    rows = [(data.draw(_cells(_COLUMNS)), data.draw(_cells(_COLUMNS))) for _ in range(2)]
+    made = plan(physical, *logical[:count])
+    out = reshaped(made, UPDATE, rows_body(physical, UPDATE, rows))
+    places = [_COLUMNS.index(column) for column in logical[:count]]
+    assert out == [tuple(tuple(image[p] for p in places) for image in row) for row in rows]
+
+
+@given(st.data(), st.lists(st.sampled_from(_COLUMNS), min_size=1, unique=True))
+@settings(max_examples=60)
+def test_trim_undoes_pad(data: st.DataObject, columns: list[Column]) -> None:
+    narrow, wide = table(*columns), table(*_COLUMNS)
+    rows = [(None, data.draw(_cells(tuple(columns))))]
+    body = rows_body(narrow, WRITE, rows)
+    there = make_plan(table_map(narrow), narrow, wide, 9)
+    back = make_plan(TableMap.parse(there.out_table_map_body), wide, narrow, 77)
+    assert rewrite_rows(back, WRITE, rewrite_rows(there, WRITE, body, 0), 0) == body
+
+
+@given(st.data())
+@settings(max_examples=30)
+def test_identity_is_the_same_bytes(data: st.DataObject) -> None:
+    physical = table(*_COLUMNS)
+    body = rows_body(physical, UPDATE, [(data.draw(_cells(_COLUMNS)), data.draw(_cells(_COLUMNS)))])
+    made = make_plan(table_map(physical), physical, physical, 3)
+    assert rewrite_rows(made, UPDATE, body, 0) == b"\x03\0\0\0\0\0" + body[6:]
+
+
+@given(st.binary(max_size=60), st.sampled_from([WRITE, UPDATE, DELETE, PARTIAL, EventType.WRITE_ROWS_EVENT_V1]))
+@settings(max_examples=300)
+def test_any_bytes_end_in_a_value_or_a_known_error(tail: bytes, type_code: int) -> None:
+    made = plan(table(ID, NAME, DOC), Column("name", replace(VARCHAR, length=3)), DOC, LEVEL)
+    head = bytes(8) + (b"" if type_code == EventType.WRITE_ROWS_EVENT_V1 else b"\x02\x00") + b"\x03"
+    for body in (tail, head + tail):
+        with suppress(BinlogFormatError, ConversionError):
+            assert isinstance(rewrite_rows(made, type_code, body, 0), bytes)
