@@ -15,20 +15,18 @@ Both NULL and absent columns become null: whoever must tell them apart looks at 
 """
 
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
-from binlog_merge.binlog.cell_length import real_type
-from binlog_merge.binlog.charsets import charset_of, decode_text
+from binlog_merge.binlog.charsets import decode_text
+from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decode import decode_cell
-from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.temporal import fraction_text, time_text
 
 _FIXED: Final[dict[int, Any]] = {
     T.FLOAT: pa.float32(),
@@ -56,21 +54,6 @@ _INTEGERS: Final = {
     T.LONGLONG: (pa.int64(), pa.uint64()),
 }
 _TEMPORAL: Final = frozenset((T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2))
-
-
-def column_names(table_map: TableMap) -> tuple[str, ...]:
-    """Return the names the table map carries, else `@1`, `@2`... as mysqlbinlog prints them."""
-    if table_map.optional is not None and table_map.optional.column_names is not None:
-        return table_map.optional.column_names
-    return tuple(f"@{i + 1}" for i in range(len(table_map.types)))
-
-
-def column_charsets(table_map: TableMap, default: str = "utf8mb4") -> tuple[str, ...]:
-    """Return the character set of each column, by its collation id; `default` where the table map says nothing
-    (5.7)."""
-    return tuple(
-        default if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
-    )
 
 
 def arrow_type(kind: int, meta: int, unsigned: bool, charset: str, members: bool, temporal_text: bool = False) -> Any:
@@ -150,25 +133,3 @@ def _value(
     if isinstance(value, bytes) and charset != "binary" and kind != T.GEOMETRY:
         return "0x" + value.hex()
     return value
-
-
-def member_text(kind: int, value: int, members: Sequence[str]) -> str:
-    """Return the text of an ENUM index or of SET bits; index 0 is the empty text of an invalid value."""
-    if kind == T.ENUM:
-        if value > len(members):
-            raise BinlogFormatError(f"ENUM index {value} of {len(members)} members")
-        return members[value - 1] if value else ""
-    if value >> len(members):
-        raise BinlogFormatError(f"SET bits {value:#x} of {len(members)} members")
-    return ",".join(name for i, name in enumerate(members) if value >> i & 1)
-
-
-def temporal_as_text(value: date | datetime | timedelta | str, fsp: int) -> str:
-    """Return MySQL's text of a decoded date or time, with `fsp` fraction digits."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, timedelta):
-        return time_text(value, fsp)
-    if isinstance(value, datetime):
-        return f"{value.year:04d}-{value:%m-%d %H:%M:%S}" + fraction_text(value.microsecond, fsp)
-    return value.isoformat()

@@ -17,11 +17,16 @@ from binlog_merge.binlog.constants import MetadataType as M
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Reader, pack_packed, pack_packed_bytes
 
-NUMERIC_TYPES: Final = frozenset({T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG, T.NEWDECIMAL, T.FLOAT, T.DOUBLE})
-"""Columns that have a signedness bit."""
+NUMERIC_TYPES: Final = frozenset(
+    {T.TINY, T.SHORT, T.INT24, T.LONG, T.LONGLONG, T.NEWDECIMAL, T.FLOAT, T.DOUBLE, T.YEAR}
+)
+"""Columns that have a signedness bit. YEAR has one (always UNSIGNED), BIT has none."""
 
-CHARACTER_TYPES: Final = frozenset({T.STRING, T.VAR_STRING, T.VARCHAR, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB})
-"""Columns that DEFAULT_CHARSET and COLUMN_CHARSET count: text and binary strings, not ENUM, SET, JSON or GEOMETRY."""
+CHARACTER_TYPES: Final = frozenset(
+    {T.STRING, T.VAR_STRING, T.VARCHAR, T.TINY_BLOB, T.BLOB, T.MEDIUM_BLOB, T.LONG_BLOB, T.VECTOR}
+)
+"""Columns that DEFAULT_CHARSET and COLUMN_CHARSET count: text and binary strings and VECTOR (as binary), not ENUM, SET,
+JSON or GEOMETRY."""
 
 
 @dataclass(frozen=True, slots=True)

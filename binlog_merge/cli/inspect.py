@@ -1,0 +1,188 @@
+"""`binlog-merge inspect`: what stands in binlog files, event by event.
+
+Files are read one event at a time, whatever their size. Nothing is skipped: the first event that is not whole and
+sound ends the command with the place and the fault.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from binlog_merge.binlog import errors as format_errors
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventType
+from binlog_merge.binlog.events import (
+    EventHeader,
+    FormatDescription,
+    RawEvent,
+    RowsEvent,
+    TableMap,
+    TransactionPayload,
+    check_magic,
+    frame,
+    parse_event,
+)
+from binlog_merge.cli.inspect_events import event_lines, event_record, rows_lines, rows_record
+from binlog_merge.errors import ChecksumMismatch, EncryptedBinlog, IoError, MergeError, TruncatedEvent
+
+SCHEMA_VERSION = 1
+
+
+class InspectFormat(StrEnum):
+    """The choices of -o."""
+
+    text = "text"
+    jsonl = "jsonl"
+
+
+HELP = """Show what stands in binlog files, event by event.
+
+The text is that of mysqlbinlog, all of it as comments, with times in UTC; -v adds the rows, -vv the columns' names and
+types. With -o jsonl each line is one JSON object. Events inside a compressed transaction are shown too, at the position
+of their payload.
+
+\b
+  binlog-merge inspect merged/binlog.000001 -v | less
+  binlog-merge inspect binlog.000007 --start-position 1537 --stop-position 2722 -o jsonl"""
+
+Files = Annotated[list[Path], typer.Argument(help="Binlog files.", metavar="FILE...")]
+StartPosition = Annotated[
+    int, typer.Option("--start-position", min=4, help="Begin at this position of the first file: an event's.")
+]
+StopPosition = Annotated[
+    int | None,
+    typer.Option("--stop-position", min=4, help="Stop before the event at or behind this position of the last."),
+]
+Verbose = Annotated[
+    int, typer.Option("--verbose", "-v", count=True, help="Show rows; twice: columns' names and types.")
+]
+Format = Annotated[InspectFormat, typer.Option("-o", "--output", help="How to show events.")]
+
+
+def inspect(
+    files: Files,
+    start_position: StartPosition = 4,
+    stop_position: StopPosition = None,
+    verbose: Verbose = 0,
+    output: Format = InspectFormat.text,
+) -> None:
+    """Show what stands in binlog files, event by event."""
+    for number, file in enumerate(files):
+        start = start_position if number == 0 else len(BINLOG_MAGIC)
+        stop = stop_position if number == len(files) - 1 else None
+        for line in inspect_file(file, start, stop, verbose, output):
+            print(line)
+
+
+def inspect_file(
+    path: Path, start: int, stop: int | None, verbose: int, output: InspectFormat = InspectFormat.text
+) -> Iterator[str]:
+    """Yield the lines for one file. Raises a MergeError at the first event that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            yield from lines_of(read_events(file, str(path), start, stop), str(path), verbose, output)
+    except OSError as error:
+        raise IoError(f"{error.strerror or error}", file=str(path)) from error
+    except format_errors.BinlogFormatError as error:
+        raise _failure(error.at(str(path), -1)) from error
+
+
+def _failure(error: format_errors.BinlogFormatError) -> MergeError:
+    place: dict[str, Any] = {"file": error.file, "position": error.offset if error.offset >= 0 else None}
+    if isinstance(error, format_errors.EncryptedBinlog):
+        return EncryptedBinlog(error.reason, file=error.file)
+    if isinstance(error, format_errors.TruncatedEvent):
+        remedy = "copy the file again; if the server is still writing to it, the event is not complete yet"
+        return TruncatedEvent(error.reason, **place, remedy=remedy)
+    return ChecksumMismatch(error.reason, **place)
+
+
+def read_events(file: BinaryIO, name: str, start: int = 4, stop: int | None = None) -> Iterator[RawEvent]:
+    """Yield the events of an open binlog that begin in [start, stop), and before them always its format description.
+
+    Positions are counted, not taken from log_pos, so files beyond 4 GiB are read right.
+    """
+    magic = file.read(len(BINLOG_MAGIC))
+    check_magic(magic, name)
+    position = len(BINLOG_MAGIC)
+    checksum = False
+    while stop is None or position < stop:
+        event = _read_event(file, name, position, checksum)
+        if event is None:
+            return
+        if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
+            checksum = FormatDescription.parse(event.body).checksum
+        yield event
+        position += event.header.event_size
+        if position < start:
+            if event.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
+                raise format_errors.BinlogFormatError("the file does not begin with a format description", name, 4)
+            position = start
+            file.seek(start)
+
+
+def _read_event(file: BinaryIO, name: str, position: int, checksum: bool) -> RawEvent | None:
+    head = file.read(EVENT_HEADER_LEN)
+    if not head:
+        return None
+    if len(head) < EVENT_HEADER_LEN:
+        raise format_errors.TruncatedEvent(f"the file ends {len(head)} bytes into an event header", name, position)
+    size = EventHeader.parse(head).event_size
+    left = os.fstat(file.fileno()).st_size - position
+    if EVENT_HEADER_LEN <= size <= MAX_EVENT_SIZE and size > left:
+        # Checked before reading: a damaged length must not make us ask for a gigabyte.
+        raise format_errors.TruncatedEvent(f"event of {size} bytes, {left} are left in the file", name, position)
+    body = file.read(min(size, MAX_EVENT_SIZE) - EVENT_HEADER_LEN) if size >= EVENT_HEADER_LEN else b""
+    return frame(memoryview(head + body), 0, file=name, offset=position, checksum=checksum)
+
+
+def lines_of(events: Iterator[RawEvent], file: str, verbose: int, output: InspectFormat) -> Iterator[str]:
+    """Yield the lines for these events; payloads are unpacked event by event."""
+    tables: dict[int, TableMap] = {}
+    description: FormatDescription | None = None
+    for event in events:
+        value = parse_event(event, description)
+        if isinstance(value, FormatDescription):
+            description = value
+            tables.clear()
+        yield from _lines(event, value, file, tables, verbose, output, inside=False)
+        if not isinstance(value, TransactionPayload):
+            continue
+        if output == InspectFormat.text:
+            yield "# Start of compressed events."
+        for inner in value.events(offset=event.offset):
+            yield from _lines(inner, parse_event(inner, description), file, tables, verbose, output, inside=True)
+        if output == InspectFormat.text:
+            yield "# End of compressed events."
+
+
+def _lines(
+    event: RawEvent,
+    value: Any,
+    file: str,
+    tables: dict[int, TableMap],
+    verbose: int,
+    output: InspectFormat,
+    inside: bool,
+) -> Iterator[str]:
+    try:
+        if isinstance(value, TableMap):
+            tables[value.table_id] = value
+        rows = isinstance(value, RowsEvent) and verbose > 0
+        if output == InspectFormat.jsonl:
+            record = {"schema_version": SCHEMA_VERSION, **event_record(event, value, file, inside)}
+            if rows:
+                record["rows"] = rows_record(value, tables.get(value.table_id))
+            yield json.dumps(record)
+        else:
+            yield from event_lines(event, value)
+            if rows:
+                yield from rows_lines(value, tables.get(value.table_id), verbose)
+        if isinstance(value, RowsEvent) and value.ends_statement:
+            tables.clear()  # the ids are announced anew by every statement
+    except format_errors.BinlogFormatError as error:
+        raise error.at(file, event.offset) from None

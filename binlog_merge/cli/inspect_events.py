@@ -1,0 +1,429 @@
+"""What `inspect` says of an event: the words of mysqlbinlog as text, and the same as plain values for JSON.
+
+Every line of the text is a comment, so piping it into a server by mistake does nothing. Times are UTC. Names and
+values come from foreign bytes: control characters are shown as \\xNN.
+"""
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from binlog_merge.binlog.cells import decode_cell, type_name
+from binlog_merge.binlog.charsets import decode_text
+from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
+from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
+from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.events import (
+    FormatDescription,
+    Gcn,
+    Gtid,
+    GtidTagged,
+    Heartbeat,
+    HeartbeatV2,
+    Incident,
+    Intvar,
+    Opaque,
+    PreviousGtids,
+    Query,
+    Rand,
+    RawEvent,
+    Rotate,
+    RowsEvent,
+    RowsQuery,
+    Sequence,
+    StatusVar,
+    Stop,
+    TableMap,
+    TransactionPayload,
+    UserVar,
+    XaPrepare,
+    Xid,
+    event_name,
+    is_ignorable,
+    is_known,
+)
+from binlog_merge.binlog.json_binary import decode_json, json_text
+from binlog_merge.binlog.json_diff import JsonOperation, parse_diffs
+from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage, iter_rows
+
+_STATEMENT = {
+    **dict.fromkeys(WRITE_TYPES, "INSERT INTO"),
+    **dict.fromkeys(DELETE_TYPES, "DELETE FROM"),
+}
+_ROWS_NAME = {
+    EventType.WRITE_ROWS_EVENT_V1: "Write_rows_v1",
+    EventType.UPDATE_ROWS_EVENT_V1: "Update_rows_v1",
+    EventType.DELETE_ROWS_EVENT_V1: "Delete_rows_v1",
+    EventType.WRITE_ROWS_EVENT: "Write_rows",
+    EventType.UPDATE_ROWS_EVENT: "Update_rows",
+    EventType.DELETE_ROWS_EVENT: "Delete_rows",
+    EventType.PARTIAL_UPDATE_ROWS_EVENT: "Update_rows_partial",
+}
+
+
+def shown(text: str, keep: str = "") -> str:
+    r"""Return text that cannot steer a terminal: control characters and stray bytes become \xNN, but for those in
+    `keep`."""
+    return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in text)
+
+
+def _escaped(code: int) -> str:
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not utf8 (surrogateescape)
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _clock(seconds: int) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{moment:%y%m%d} {moment.hour:2d}:{moment:%M:%S}"
+
+
+def _table(table_map: TableMap) -> str:
+    return ".".join(f"`{shown(name.replace('`', '``'))}`" for name in (table_map.schema, table_map.table))
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def event_lines(event: RawEvent, value: Any) -> Iterator[str]:
+    """Yield the lines of one event, without its rows."""
+    header = event.header
+    crc = "" if event.checksum is None else f" CRC32 0x{event.checksum:08x}"
+    title, *rest = _describe(event, value)
+    yield f"# at {event.offset}"
+    yield f"#{_clock(header.timestamp)} server id {header.server_id}  end_log_pos {header.log_pos}{crc} \t{title}"
+    for text in rest:
+        yield from (f"# {shown(line, chr(9))}" for line in text.split("\n"))
+
+
+def _describe(event: RawEvent, value: Any) -> list[str]:
+    """Return the event's title and what else is to be said, as texts of any number of lines."""
+    match value:
+        case FormatDescription():
+            created = f" created {_clock(value.created)} at startup" if value.created else ""
+            lines = [f"Start: binlog v {value.binlog_version}, server v {shown(value.server_version)}{created}"]
+            if event.header.flags & EventFlag.LOG_EVENT_BINLOG_IN_USE_F:
+                lines.append("Warning: this binlog is either in use or was not closed properly.")
+            return lines
+        case Query():
+            xid = value.status_vars.get(StatusVar.Q_DDL_LOGGED_WITH_XID)
+            suffix = "" if xid is None else f"\tXid = {xid}"
+            title = f"Query\tthread_id={value.thread_id}\texec_time={value.exec_time}\terror_code={value.error_code}"
+            use = [f"use {_text(value.schema)}"] if value.schema and value.query not in (b"BEGIN", b"COMMIT") else []
+            return [title + suffix, *_carried(value), *use, value.text]
+        case Gtid() | GtidTagged():
+            return [_gtid_title(event, value), f"SET @@SESSION.GTID_NEXT= '{value.text}'"]
+        case PreviousGtids():
+            return ["Previous-GTIDs", str(value.gtids).replace(",", ",\n") or "[empty]"]
+        case TableMap():
+            return [f"Table_map: {_table(value)} mapped to number {value.table_id}"]
+        case RowsEvent():
+            flags = "".join(f" {flag.name}" for flag in RowsFlag if value.flags & flag)
+            suffix = f" flags:{flags}" if flags else ""
+            return [f"{_ROWS_NAME[EventType(event.type_code)]}: table id {value.table_id}{suffix}"]
+        case Xid():
+            return [f"Xid = {value.xid}", "COMMIT"]
+        case XaPrepare():
+            verb = "COMMIT {} ONE PHASE" if value.one_phase else "PREPARE {}"
+            return ["XA_prepare", "XA " + verb.format(xid_text(value))]
+        case RowsQuery():
+            return ["Rows_query", value.text]
+        case Rotate():
+            return [f"Rotate to {shown(_text(value.next_file))}  pos: {value.position}"]
+        case TransactionPayload():
+            return [_payload_title(value)]
+        case _:
+            return _describe_rare(event, value)
+
+
+def _describe_rare(event: RawEvent, value: Any) -> list[str]:
+    match value:
+        case Stop():
+            return ["Stop"]
+        case Intvar():
+            return ["Intvar", f"SET {'LAST_INSERT_ID' if value.kind == 1 else 'INSERT_ID'}={value.value}"]
+        case Rand():
+            return ["Rand", f"SET @@RAND_SEED1={value.seed1}, @@RAND_SEED2={value.seed2}"]
+        case UserVar():
+            return ["User_var", f"SET @`{_text(value.name)}`:=0x{value.rest.hex()}"]
+        case Incident():
+            return [f"Incident: {'LOST_EVENTS' if value.number == 1 else value.number}", _text(value.message)]
+        case Heartbeat():
+            return [f"Heartbeat {shown(_text(value.file))}"]
+        case HeartbeatV2():
+            return [f"Heartbeat {shown(_text(value.file))} pos: {value.position}"]
+        case Sequence():
+            kind = {1: "snapshot", 2: "commit", 3: "heartbeat"}.get(value.kind, str(value.kind))
+            return [f"Sequence: {kind} TSO {value.tso}"]
+        case Gcn():
+            return [f"Gcn: {'commit' if value.is_commit else 'snapshot'} TSO {value.tso} flag 0x{value.flag:02x}"]
+        case Opaque() if event.type_code == EventType.MARIADB_ANNOTATE_ROWS_EVENT:
+            return ["Annotate_rows", _text(value.body)]
+    known = "" if is_known(event.type_code) else " (ignorable)" if is_ignorable(event.header) else " (not ignorable)"
+    return [f"{event_name(event.type_code)}{known}: {len(event.body)} bytes"]
+
+
+def _carried(query: Query) -> list[str]:
+    """Return a line for each TSO that PolarDB-X put into the status variables."""
+    names = {StatusVar.Q_LIZARD_COMMIT_GCN: "commit", StatusVar.Q_LIZARD_PREPARE_GCN: "prepare"}
+    return [f"{names[code]} TSO {tso}" for code, tso in query.status_vars.items() if code in names]
+
+
+def _gtid_title(event: RawEvent, value: Gtid | GtidTagged) -> str:
+    name = "Anonymous_GTID" if event.type_code == EventType.ANONYMOUS_GTID_LOG_EVENT else "GTID"
+    facts = {
+        "last_committed": value.last_committed,
+        "sequence_number": value.sequence_number,
+        "rbr_only": "no" if value.flags & 1 else "yes",
+        "original_committed_timestamp": value.original_commit_timestamp,
+        "immediate_commit_timestamp": value.immediate_commit_timestamp,
+        "transaction_length": value.transaction_length,
+    }
+    return name + "".join(f"\t{key}={fact}" for key, fact in facts.items() if fact is not None)
+
+
+def _payload_title(value: TransactionPayload) -> str:
+    kind = {0: "ZSTD", 255: "NONE"}.get(value.compression, str(value.compression))
+    size = "" if value.uncompressed_size is None else f"\tuncompressed_size={value.uncompressed_size}"
+    return f"Transaction_Payload\t\tpayload_size={len(value.payload)}\tcompression_type={kind}{size}"
+
+
+def xid_text(value: XaPrepare) -> str:
+    """Return an XID as XA COMMIT takes it."""
+    return f"X'{value.gtrid.hex()}',X'{value.bqual.hex()}',{value.format_id}"
+
+
+def rows_lines(event: RowsEvent, table_map: TableMap | None, verbose: int) -> Iterator[str]:
+    """Yield the rows of an event as `###` lines; with `verbose` 2 each value with its column's name and type."""
+    if table_map is None:
+        yield f"### the table map of table id {event.table_id} stands before the start position"
+        return
+    columns = Columns(table_map)
+    statement = _STATEMENT.get(EventType(event.type_code), "UPDATE")
+    for before, after in iter_rows(event, table_map):
+        yield f"### {statement} {_table(table_map)}"
+        for image, word in ((before, "WHERE"), (after, "SET")):
+            if image is not None:
+                yield f"### {word}"
+                yield from columns.lines(image, verbose)
+
+
+class Columns:
+    """What is needed to show the cells of one table map's rows."""
+
+    def __init__(self, table_map: TableMap) -> None:
+        self.table_map = table_map
+        self.kinds = table_map.real_types()
+        self.names = column_names(table_map)
+        self.charsets = column_charsets(table_map)
+        self.unsigned = table_map.unsigned()
+        self.members = table_map.members()
+
+    def lines(self, image: RowImage, verbose: int) -> Iterator[str]:
+        for i, cell in enumerate(image):
+            if cell is ABSENT:
+                continue
+            comment = f" /* {self._comment(i, cell is None)} */" if verbose > 1 else ""
+            yield f"###   @{i + 1}={self.literal(i, cell)}{comment}"
+
+    def _comment(self, i: int, null: bool) -> str:
+        name = "" if self.names[i].startswith("@") else shown(self.names[i].replace("*/", "*\\/")) + " "
+        nullable = int(self.table_map.nullable(i))
+        facts = f"meta={self.table_map.metas[i]} nullable={nullable} is_null={int(null)}"
+        return f"{name}{type_name(self.kinds[i])} {facts}"
+
+    def value(self, i: int, cell: Any) -> Any:
+        """Return the decoded value of column `i`."""
+        table_map = self.table_map
+        return decode_cell(table_map.types[i], table_map.metas[i], cell, self.unsigned[i], self.charsets[i])
+
+    def literal(self, i: int, cell: Any) -> str:
+        """Return a cell as mysqlbinlog -v shows it (a date with dashes, an unsigned number as such)."""
+        if cell is None:
+            return "NULL"
+        if isinstance(cell, PartialJson):
+            return _diff_text(i, cell)
+        value, kind = self.value(i, cell), self.kinds[i]
+        if kind == T.SET:
+            return f"b'{value:0{8 * (self.table_map.metas[i] >> 8)}b}'"
+        if kind == T.BIT:
+            bits = (self.table_map.metas[i] >> 8) * 8 + (self.table_map.metas[i] & 0xFF)
+            return f"b'{value:0{bits}b}'"
+        if kind == T.JSON:
+            return _quoted(json_text(value))
+        if kind in (T.TIMESTAMP, T.TIMESTAMP2) and isinstance(value, datetime):
+            seconds, micro = divmod((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), 10**6)
+            return f"{seconds}" + f".{micro:06d}"[: self._fsp(i) + 1] * bool(self._fsp(i))
+        if isinstance(value, date | timedelta):
+            return f"'{temporal_as_text(value, self._fsp(i))}'"
+        if kind in (T.GEOMETRY, T.VECTOR):
+            return "0x" + bytes(cell[self.table_map.metas[i] :]).hex()
+        if isinstance(value, str):
+            return _quoted(value)
+        if isinstance(value, bytes):
+            return _quoted(value.decode("ascii", "surrogateescape"))
+        return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+    def _fsp(self, i: int) -> int:
+        return self.table_map.metas[i] if self.kinds[i] in (T.TIME2, T.DATETIME2, T.TIMESTAMP2) else 0
+
+    def plain(self, i: int, cell: Any) -> Any:
+        """Return a cell as a JSON value: ENUM and SET by their text where it is known, JSON as itself."""
+        if cell is None:
+            return None
+        if isinstance(cell, PartialJson):
+            return {"json_diff": [_diff_record(diff) for diff in _diffs(cell)]}
+        value, kind = self.value(i, cell), self.kinds[i]
+        members = self.members[i]
+        if kind in (T.ENUM, T.SET) and members is not None:
+            texts = [decode_text(member, self.charsets[i]) for member in members]
+            return member_text(kind, value, [t if isinstance(t, str) else t.decode("latin-1") for t in texts])
+        if kind == T.JSON:
+            return _json_value(value)
+        if isinstance(value, date | timedelta):
+            return temporal_as_text(value, self._fsp(i))
+        if isinstance(value, Decimal):
+            return format(value, "f")
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)
+        return "0x" + value.hex() if isinstance(value, bytes) else value
+
+
+def _quoted(text: str) -> str:
+    return "'" + shown(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
+
+
+def _diffs(cell: PartialJson) -> Any:
+    return parse_diffs(memoryview(cell.cell)[4:])
+
+
+def _diff_text(i: int, cell: PartialJson) -> str:
+    text = f"@{i + 1}"
+    for diff in _diffs(cell):
+        value = "" if diff.operation == JsonOperation.REMOVE else f", {_quoted(json_text(decode_json(diff.data)))}"
+        text = f"JSON_{diff.operation.name}({text}, {_quoted(diff.path)}{value})"
+    return text
+
+
+def _diff_record(diff: Any) -> dict[str, Any]:
+    record: dict[str, Any] = {"operation": diff.operation.name, "path": diff.path}
+    return (
+        record if diff.operation == JsonOperation.REMOVE else {**record, "value": _json_value(decode_json(diff.data))}
+    )
+
+
+def _json_value(value: Any) -> Any:
+    """Return a document as plain JSON values: what JSON has no type for becomes text."""
+    if isinstance(value, dict):
+        return {key: _json_value(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return json_text(value).strip('"')
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def event_record(event: RawEvent, value: Any, file: str, inside: bool) -> dict[str, Any]:
+    """Return one event as plain values. `inside` tells that it stands in the transaction payload at its position."""
+    header = event.header
+    return {
+        "file": file,
+        "position": event.offset,
+        "end_position": None if inside else event.end,
+        "in_payload": inside,
+        "type": event_name(event.type_code),
+        "type_code": event.type_code,
+        "timestamp": header.timestamp,
+        "server_id": header.server_id,
+        "event_size": header.event_size,
+        "log_pos": header.log_pos,
+        "flags": header.flags,
+        "crc32": None if event.checksum is None else f"{event.checksum:08x}",
+        "event": _facts(event, value),
+    }
+
+
+def _bytes_text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "0x" + raw.hex()
+
+
+def _facts(event: RawEvent, value: Any) -> dict[str, Any]:
+    match value:
+        case FormatDescription():
+            checksum = None if value.checksum_alg is None else ("CRC32" if value.checksum else "NONE")
+            return {"server_version": value.server_version, "created": value.created, "checksum": checksum}
+        case Query():
+            status = {code.name: _status_value(item) for code, item in value.status_vars.items()}
+            schema, query = _bytes_text(value.schema), _bytes_text(value.query)
+            return {"thread_id": value.thread_id, "schema": schema, "query": query, "status_vars": status}
+        case Gtid() | GtidTagged():
+            keys: tuple[str, ...] = (
+                "last_committed",
+                "sequence_number",
+                "original_commit_timestamp",
+                "immediate_commit_timestamp",
+            )
+            keys += ("transaction_length", "original_server_version", "immediate_server_version")
+            return {"gtid": value.text, "gtid_flags": value.flags, **{key: getattr(value, key) for key in keys}}
+        case PreviousGtids():
+            return {"gtid_set": str(value.gtids)}
+        case TableMap():
+            columns = [
+                {"name": name, "type": type_name(kind), "meta": meta, "nullable": value.nullable(i)}
+                for i, (name, kind, meta) in enumerate(
+                    zip(column_names(value), value.real_types(), value.metas, strict=True)
+                )
+            ]
+            return {"table_id": value.table_id, "schema": value.schema, "table": value.table, "columns": columns}
+        case RowsEvent():
+            return {"table_id": value.table_id, "flags": [flag.name for flag in RowsFlag if value.flags & flag]}
+        case XaPrepare():
+            return {"xid": xid_text(value), "one_phase": value.one_phase}
+        case RowsQuery():
+            return {"query": _bytes_text(value.query)}
+        case Rotate():
+            return {"next_file": _bytes_text(value.next_file), "position": value.position}
+        case TransactionPayload():
+            sizes = {"payload_size": len(value.payload), "uncompressed_size": value.uncompressed_size}
+            return {"compression": value.compression, **sizes}
+        case Opaque():
+            return {"bytes": len(value.body), "ignorable": is_ignorable(event.header)}
+        case Stop():
+            return {}
+    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    return {name: _bytes_text(item) if isinstance(item, bytes) else item for name, item in fields.items()}
+
+
+def _status_value(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return _bytes_text(value)
+    return [_status_value(item) for item in value] if isinstance(value, tuple) else value
+
+
+def rows_record(event: RowsEvent, table_map: TableMap | None) -> list[dict[str, Any]] | None:
+    """Return the rows of an event by column name; None where the table map stands before the start position."""
+    if table_map is None:
+        return None
+    columns = Columns(table_map)
+    return [_row_record(columns, row) for row in iter_rows(event, table_map)]
+
+
+def _row_record(columns: Columns, row: Row) -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for word, image in zip(("before", "after"), row, strict=True):
+        if image is not None:
+            cells = ((i, cell) for i, cell in enumerate(image) if cell is not ABSENT)
+            record[word] = {columns.names[i]: columns.plain(i, cell) for i, cell in cells}
+    return record
