@@ -89,8 +89,12 @@ def run(arguments: Sequence[str]) -> int:
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     command = typer.main.get_command(app)
     try:
-        code = command(args=arguments, prog_name="binlog-merge", standalone_mode=False)
+        # Not command.main(): it turns Ctrl-C and a closed pipe into exits of its own.
+        with command.make_context("binlog-merge", arguments) as context:
+            command.invoke(context)
         sys.stdout.flush()
+    except typer.Exit as done:
+        return done.exit_code
     except BrokenPipeError:  # the reader (head, less) has seen enough; keep the interpreter's last flush quiet too
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -102,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
         if _wants_json(arguments):
             print_json(document_of(result=failure.result, error=failure))
         return failure.exit_code
-    return code if isinstance(code, int) else 0
+    return 0
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

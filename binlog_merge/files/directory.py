@@ -99,6 +99,7 @@ def discover(config: MergeConfig) -> Discovery:
             raise NoFiles(f"no binlog file matches {', '.join(node.files)}", node=node.source_id)
     _check_copies([file for files in by_node.values() for file in files])
     _check_server_ids(config, by_node)
+    _check_server_uuids(config, by_node)
     return Discovery({node: tuple(map(_node_file, files)) for node, files in by_node.items()}, tuple(ignored))
 
 
@@ -240,6 +241,20 @@ def _check_server_ids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) 
             if first.head is not None and server_id != first.head.server_id:
                 raise WrongNode(
                     f"the file was written by server id {server_id}, but {first.name} by {first.head.server_id}",
+                    node=file.node,
+                    file=file.path,
+                )
+
+
+def _check_server_uuids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) -> None:
+    """Refuse a file whose GTIDs are all of other servers than the configured one; one without GTIDs tells nothing."""
+    for node in config.nodes:
+        for file in by_node[node.source_id] if node.server_uuid is not None else ():
+            seen = file.head.server_uuids if file.head is not None else frozenset()
+            if seen and node.server_uuid not in seen:
+                others = ", ".join(sorted(seen))
+                raise WrongNode(
+                    f"the file has GTIDs of {others} only, the configuration expects {node.server_uuid}",
                     node=file.node,
                     file=file.path,
                 )

@@ -6,33 +6,28 @@ Read before anything else, to refuse a file that is encrypted, of another server
 """
 
 import hashlib
-import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlog_merge.binlog.constants import (
     BINLOG_MAGIC,
-    BINLOG_VERSION,
     CHECKSUM_LEN,
     ENCRYPTED_MAGIC,
     EVENT_HEADER_LEN,
     MAX_EVENT_SIZE,
-    SERVER_VERSION_LEN,
-    ChecksumAlg,
     EventFlag,
     EventType,
 )
+from binlog_merge.binlog.control import FormatDescription
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid import Gtid, GtidSet, GtidTagged, format_sid
+from binlog_merge.binlog.header import FDE_FIXED_LEN, EventHeader
 from binlog_merge.errors import ChecksumMismatch, EncryptedBinlog, UnsupportedInput
 from binlog_merge.files.source import Source
 
 HEAD_LEN = 64 * 1024
 COMPARED_LEN = 4096
 """Files that agree this far beyond their head are one: the events there hold commit times, or the next file's name."""
-
-_HEADER = struct.Struct("<IBIIIH")  # timestamp, type, server_id, event_size, log_pos, flags
-_FLAGS_AT = 17  # in the header
-_FIXED_LEN = 2 + SERVER_VERSION_LEN + 4 + 1  # binlog version, server version, create timestamp, header length
-_FIRST_VERSION_WITH_CHECKSUM = (5, 6, 1)  # mysql-server, `checksum_version_split`
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,8 @@ class Head:
 
     `previous_gtids` is the event's body, None if the file does not have one (yet). `identity` is a hash of the format
     description without the in-use flag: it stays while the file grows and is closed, and differs from every other file
-    that this server began in another second. `first_events` are the bytes that follow these two events.
+    that this server began in another second. `first_events` are the bytes that follow these two events. `server_uuids`
+    are those of the GTIDs found so far; a server that replicates shows others than its own, too.
     """
 
     in_use: bool
@@ -53,6 +49,7 @@ class Head:
     previous_gtids: bytes | None
     identity: str
     first_events: bytes
+    server_uuids: frozenset[str]
 
 
 def read_head(source: Source, node: str, path: str) -> Head | None:
@@ -61,42 +58,29 @@ def read_head(source: Source, node: str, path: str) -> Head | None:
     Raises EncryptedBinlog, UnsupportedInput, or ChecksumMismatch for bytes that no server wrote.
     """
     data = _read(source, 0, HEAD_LEN)
-    _check_magic(data, source.size, node, path)
+    _check_magic(data, node, path)
     if len(data) < 4 + EVENT_HEADER_LEN:
         return None
-    timestamp, type_code, server_id, size, _, flags = _HEADER.unpack_from(data, 4)
-    if type_code == EventType.START_EVENT_V3:
-        raise UnsupportedInput(
-            "the binlog was written by a MySQL before 5.0",
-            node=node,
-            file=path,
-            position=4,
-            remedy="upgrade the server",
-        )
-    smallest = EVENT_HEADER_LEN + _FIXED_LEN
-    if type_code != EventType.FORMAT_DESCRIPTION_EVENT or not smallest <= size <= HEAD_LEN // 2:
-        raise ChecksumMismatch(
-            f"the file does not begin with a format description event (type {type_code}, size {size})",
-            node=node,
-            file=path,
-            position=4,
-        )
-    if len(data) < 4 + size:
+    header = EventHeader.parse(data, 4)
+    _check_first_event(header, node, path)
+    if len(data) < 4 + header.event_size:
         return None
-    event = bytearray(data[4 : 4 + size])
-    struct.pack_into("<H", event, _FLAGS_AT, flags & ~int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F))
-    version, created, checksum_alg = _format_description(bytes(event), node, path)
-    previous, end = _previous_gtids(source, 4 + size, checksum_alg)
+    in_use = int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
+    event = replace(header, flags=header.flags & ~in_use).pack() + data[4 + EVENT_HEADER_LEN : 4 + header.event_size]
+    fde = _format_description(event, node, path)
+    previous, end = _previous_gtids(source, 4 + header.event_size, fde)
+    first_events = _read(source, end, COMPARED_LEN)
     return Head(
-        in_use=bool(flags & EventFlag.LOG_EVENT_BINLOG_IN_USE_F),
-        server_version=version,
-        server_id=server_id,
-        checksum_alg=checksum_alg,
-        created=created,
-        first_timestamp=timestamp,
+        in_use=bool(header.flags & in_use),
+        server_version=fde.server_version,
+        server_id=header.server_id,
+        checksum_alg=fde.checksum_alg or 0,
+        created=fde.created,
+        first_timestamp=header.timestamp,
         previous_gtids=previous,
         identity=hashlib.sha256(event).hexdigest(),
-        first_events=_read(source, end, COMPARED_LEN),
+        first_events=first_events,
+        server_uuids=_server_uuids(previous, first_events, fde),
     )
 
 
@@ -106,7 +90,7 @@ def _read(source: Source, offset: int, length: int) -> bytes:
     return bytes(buffer[:count])
 
 
-def _check_magic(data: bytes, size: int, node: str, path: str) -> None:
+def _check_magic(data: bytes, node: str, path: str) -> None:
     magic = data[:4]
     if magic == BINLOG_MAGIC or (len(magic) < 4 and BINLOG_MAGIC.startswith(magic)):
         return
@@ -121,63 +105,77 @@ def _check_magic(data: bytes, size: int, node: str, path: str) -> None:
     )
 
 
-def _format_description(event: bytes, node: str, path: str) -> tuple[str, int, int]:
-    binlog_version, version, created, header_len = struct.unpack_from(
-        f"<H{SERVER_VERSION_LEN}sIB", event, EVENT_HEADER_LEN
-    )
-    text = version.split(b"\0", 1)[0].decode("latin-1")
-    if "mariadb" in text.lower():
-        raise UnsupportedInput(
-            f"the binlog was written by MariaDB ({text})",
+def _check_first_event(header: EventHeader, node: str, path: str) -> None:
+    type_code, size = header.type_code, header.event_size
+    if type_code == EventType.START_EVENT_V3:
+        raise _unsupported("the binlog was written by a MySQL before 5.0", node, path, "upgrade the server")
+    if type_code != EventType.FORMAT_DESCRIPTION_EVENT or not (
+        EVENT_HEADER_LEN + FDE_FIXED_LEN + CHECKSUM_LEN < size <= HEAD_LEN // 2
+    ):
+        raise ChecksumMismatch(
+            f"the file does not begin with a format description event (type {type_code}, size {size})",
             node=node,
             file=path,
             position=4,
-            remedy="only binlogs of MySQL and servers that keep its format are read",
         )
-    if binlog_version != BINLOG_VERSION or header_len != EVENT_HEADER_LEN:
-        raise UnsupportedInput(
-            f"binlog version {binlog_version} with headers of {header_len} bytes; only version 4 with 19 is known",
-            node=node,
-            file=path,
-            position=4,
-            remedy="upgrade the server",
-        )
-    # The algorithm byte and the checksum end every format description since 5.6.1, whatever the algorithm. An older
-    # version is refused: nothing would tell it from a damaged one.
-    if _version_numbers(text) < _FIRST_VERSION_WITH_CHECKSUM:
-        raise UnsupportedInput(
-            f"the binlog names the server version {text!r}; only MySQL 5.6.1 and later is read",
-            node=node,
-            file=path,
-            position=4,
-            remedy="upgrade the server; if it is not that old, the file is damaged: copy it from the node again",
-        )
-    alg = event[-CHECKSUM_LEN - 1]
+
+
+def _format_description(event: bytes, node: str, path: str) -> FormatDescription:
+    """Parse and verify the event, whose in-use flag is cleared: so the server does for the sum, too.
+
+    (mysql-server, `event_checksum_test`.) The sum ends every format description since 5.6.1, whatever the algorithm
+    says of the events after it.
+    """
     stored = int.from_bytes(event[-CHECKSUM_LEN:], "little")
-    known = alg in (ChecksumAlg.OFF, ChecksumAlg.CRC32)
-    # The server clears the in-use flag for the sum, as the caller did (mysql-server, event_checksum_test).
-    if not known or (alg == ChecksumAlg.CRC32 and zlib.crc32(event[:-CHECKSUM_LEN]) != stored):
+    try:
+        fde = FormatDescription.parse(event[EVENT_HEADER_LEN:-CHECKSUM_LEN])
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(error.reason, node=node, file=path, position=4) from None
+    if fde.is_mariadb:
+        remedy = "only binlogs of MySQL and servers that keep its format are read"
+        raise _unsupported(f"the binlog was written by MariaDB ({fde.server_version})", node, path, remedy)
+    if fde.checksum_alg is None:  # nothing would tell such a version from a damaged one
+        raise _unsupported(
+            f"the binlog names the server version {fde.server_version!r}; only MySQL 5.6.1 and later is read",
+            node,
+            path,
+            "upgrade the server; if it is not that old, the file is damaged: copy it from the node again",
+        )
+    if fde.checksum and zlib.crc32(event[:-CHECKSUM_LEN]) != stored:
         raise ChecksumMismatch("the format description event is damaged", node=node, file=path, position=4)
-    return text, created, alg
+    return fde
 
 
-def _version_numbers(text: str) -> tuple[int, ...]:
-    """Return (8, 0, 36) for "8.0.36-log"; zeros for what is missing, as the server's `do_server_version_split`."""
-    numbers = []
-    for part in text.split(".", 2):
-        digits = part[: len(part) - len(part.lstrip("0123456789"))]
-        numbers.append(int(digits) if digits and len(digits) <= 3 else 0)
-    return tuple(numbers)
+def _unsupported(what: str, node: str, path: str, remedy: str) -> UnsupportedInput:
+    return UnsupportedInput(what, node=node, file=path, position=4, remedy=remedy)
 
 
-def _previous_gtids(source: Source, at: int, checksum_alg: int) -> tuple[bytes | None, int]:
+def _previous_gtids(source: Source, at: int, fde: FormatDescription) -> tuple[bytes | None, int]:
     """Return the body of the PREVIOUS_GTIDS event at `at`, or None, and where the next event begins."""
-    header = _read(source, at, EVENT_HEADER_LEN)
-    if len(header) < EVENT_HEADER_LEN:
+    head = _read(source, at, EVENT_HEADER_LEN)
+    if len(head) < EVENT_HEADER_LEN:
         return None, at
-    _, type_code, _, size, _, _ = _HEADER.unpack(header)
-    trailer = CHECKSUM_LEN if checksum_alg == ChecksumAlg.CRC32 else 0
-    fits = EVENT_HEADER_LEN + trailer <= size <= MAX_EVENT_SIZE and at + size <= source.size
-    if type_code != EventType.PREVIOUS_GTIDS_LOG_EVENT or not fits:
+    header = EventHeader.parse(head)
+    trailer = CHECKSUM_LEN if fde.checksum else 0
+    fits = EVENT_HEADER_LEN + trailer <= header.event_size <= MAX_EVENT_SIZE and at + header.event_size <= source.size
+    if header.type_code != EventType.PREVIOUS_GTIDS_LOG_EVENT or not fits:
         return None, at
-    return _read(source, at + EVENT_HEADER_LEN, size - EVENT_HEADER_LEN - trailer), at + size
+    body = _read(source, at + EVENT_HEADER_LEN, header.event_size - EVENT_HEADER_LEN - trailer)
+    return body, at + header.event_size
+
+
+def _server_uuids(previous: bytes | None, first_events: bytes, fde: FormatDescription) -> frozenset[str]:
+    """Return the UUIDs in the previous GTIDs and in the first GTID. Damage there is for the scan to report."""
+    sids: set[bytes] = set()
+    try:
+        if previous is not None:
+            sids |= {sid for sid, _ in GtidSet.parse(previous).intervals}
+        header = EventHeader.parse(first_events)
+        body = first_events[EVENT_HEADER_LEN : header.event_size - (CHECKSUM_LEN if fde.checksum else 0)]
+        if header.type_code == EventType.GTID_LOG_EVENT:
+            sids.add(Gtid.parse(body).sid)
+        elif header.type_code == EventType.GTID_TAGGED_LOG_EVENT:
+            sids.add(GtidTagged.parse(body).sid)
+    except BinlogFormatError:
+        pass
+    return frozenset(map(format_sid, sids))

@@ -3,9 +3,11 @@
 import shutil
 import struct
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from binlog_merge.binlog.gtid import Gtid, GtidSet
 from binlog_merge.config import MergeConfig, Node
 from binlog_merge.errors import (
     ChecksumMismatch,
@@ -214,6 +216,35 @@ def test_the_configured_server_id(tmp_path: Path) -> None:
     discover(config(tmp_path, "a", server_id=5))
     with pytest.raises(WrongNode, match="the configuration expects 6"):
         discover(config(tmp_path, "a", server_id=6))
+
+
+OURS, OTHER = "8a94f357-aab4-11df-86ab-c80aa9429562", "11111111-1111-1111-1111-111111111111"
+
+
+@pytest.mark.parametrize(
+    ("previous", "first", "fits"),
+    [
+        ((), None, True),
+        ((OURS,), None, True),
+        ((OURS, OTHER), None, True),
+        ((OTHER,), OURS, True),
+        ((OTHER,), None, False),
+        ((), OTHER, False),
+    ],
+)
+def test_the_configured_server_uuid(tmp_path: Path, previous: tuple[str, ...], first: str | None, fits: bool) -> None:
+    gtids = GtidSet.of((UUID(sid).bytes, "", 1, 5) for sid in previous).pack()
+    data = binlog(previous=gtids)
+    if first is not None:
+        data += event(33, Gtid(flags=0, sid=UUID(first).bytes, gno=1).pack(), at=len(data))
+    write(tmp_path, data)
+    node = Node(source_id="a", files=(f"{tmp_path}/a/*",), server_uuid=OURS)
+    config = MergeConfig(version=1, name="n", nodes=(node,))
+    if fits:
+        discover(config)
+    else:
+        with pytest.raises(WrongNode, match="GTIDs of 11111111"):
+            discover(config)
 
 
 def write(folder: Path, data: bytes, *, later: bool = False) -> None:

@@ -1,0 +1,94 @@
+"""The command line with a job that only remembers how it was called: no Spark, no Java."""
+
+import sys
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLUSTER = """\
+version: 1
+name: orders
+nodes:
+  - {source-id: dn-1, files: "dn-1/mysql-bin.*"}
+output: {dir: merged}
+spark: {spark.ui.enabled: false, a: config}
+"""
+
+
+@dataclass(frozen=True)
+class FakeResult:
+    """Shaped as MergeResult.to_dict()."""
+
+    values: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.values
+
+
+RESULT = FakeResult(
+    {
+        "files": [{"name": "binlog.000001", "size": 1234567}],
+        "watermark": "7" * 54,
+        "transactions": 12,
+        "branches": 20,
+        "events": 99,
+        "rows": 40,
+        "rows_reshaped": 4,
+        "ddl": 1,
+        "held": 2,
+        "in_doubt": [{"node": "dn-1", "xid": "X'61',X'62',1"}],
+        "nodes": {"dn-1": {"watermark": "7" * 54, "holds_back": True}},
+        "ignored": ["dn-1: mysql-bin.index: the server's list of files"],
+        "warnings": ["a table named \x1b[31mred"],
+        "stages": {"scan": 1.25, "gather": 2.5},
+    }
+)
+
+
+@dataclass
+class FakeJob:
+    """What the command line did with Spark and the job."""
+
+    session: tuple[str, dict[str, str]] | None = None
+    stopped: int = 0
+    config: Any = None
+    out: Path | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    raises: BaseException | None = None
+
+    def create_session(self, master: str, conf: dict[str, str]) -> "FakeJob":
+        self.session = (master, dict(conf))
+        return self
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def merge(self, spark: Any, config: Any, out: Path, *, progress: Any, **options: Any) -> FakeResult:
+        self.config, self.out, self.options = config, out, options
+        progress("scan", 0, 3)
+        progress("scan", 3, 3)
+        if self.raises is not None:
+            raise self.raises
+        return RESULT
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
+    fake = FakeJob()
+    package, session, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ("", ".session", ".job"))
+    session.create_session = fake.create_session  # type: ignore[attr-defined]
+    module.merge = fake.merge  # type: ignore[attr-defined]
+    for one in (package, session, module):
+        monkeypatch.setitem(sys.modules, one.__name__, one)
+    monkeypatch.setattr("binlog_merge.cli.merge.check_java", lambda: None)
+    return fake
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)

@@ -1,0 +1,216 @@
+"""The command line: what it prints where, and what it exits with."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.cli import main
+from binlog_merge.cli.merge import check_java
+from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES, ChecksumMismatch, ConfigError, LateTransaction, MergeError
+from tests.cli.conftest import RESULT, FakeJob
+
+Captured = pytest.CaptureFixture[str]
+
+
+def test_help_is_printed_without_arguments(capsys: Captured) -> None:
+    assert main.run([]) == 0
+    text = capsys.readouterr().out
+    assert "binlog-merge demo" in text
+    for row in EXIT_CODES:
+        assert re.search(rf"^ +{row.exit_code}  {row.code} ", text, re.MULTILINE), row
+
+
+@pytest.mark.parametrize("verb", ["merge", "demo", "inspect"])
+def test_every_verb_has_help(verb: str, capsys: Captured) -> None:
+    assert main.run([verb, "--help"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 8
+
+
+def test_help_fits_the_screen(capsys: Captured) -> None:
+    main.run(["merge", "--help"])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 120
+
+
+def test_version(capsys: Captured) -> None:
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("binlog-merge ")
+
+
+def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path: Path) -> None:
+    program = (
+        "import sys; from binlog_merge.cli.main import run; run(['--help']); run(['merge', '-c', 'none.yaml'])\n"
+        "heavy = {'pyspark', 'duckdb', 'sqlglot', 'numba', 'pandas', 'pyarrow'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, capsys: Captured) -> None:
+    assert main.run(["merge", "--config", cluster]) == 0
+    assert job.session == ("local[*]", {"spark.ui.enabled": "false", "a": "config"})
+    assert job.stopped == 1
+    assert job.out == tmp_path / "merged"
+    assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False}
+    out, err = capsys.readouterr()
+    assert out.startswith(f"12 transactions and 1 DDL of 1 node merged into {tmp_path}/merged\n")
+    for part in ("binlog.000001  1,234,567 bytes", "holds the others back", "2 transactions not below the watermark"):
+        assert part in out
+    assert "X'61',X'62',1" in out
+    assert r"a table named \x1b[31mred" in out
+    assert err == "scan: 3/3 in 0.0 s\n"
+
+
+def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path) -> None:
+    arguments = ["--out", str(tmp_path / "o"), "--start-tso", "5", "--stop-tso", "9", "--end-of-input"]
+    spark = ["--master", "local[2]", "--conf", "a=b=c", "--conf", "d="]
+    assert main.run(["merge", "-c", cluster, *arguments, *spark]) == 0
+    assert job.session == ("local[2]", {"spark.ui.enabled": "false", "a": "b=c", "d": ""})
+    assert job.out == tmp_path / "o"
+    assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True}
+
+
+def test_the_master_may_be_configured(job: FakeJob, cluster: str) -> None:
+    main.run(["merge", "-c", cluster, "--conf", "spark.master=spark://h:7077"])
+    assert job.session == ("spark://h:7077", {"spark.ui.enabled": "false", "a": "config"})
+
+
+def test_json_is_exactly_one_object(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    assert main.run(["merge", "-c", cluster, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"] is None
+    assert document["result"] == RESULT.values
+    assert document["schema_version"] == 1
+
+
+@pytest.mark.parametrize("error", ERROR_CLASSES)
+def test_every_error_has_its_exit_code(error: type[MergeError], job: FakeJob, cluster: str, capsys: Captured) -> None:
+    job.raises = error("it is so", node="dn-1", file="mysql-bin.000003", position=4711, order_key="0" * 54)
+    assert main.run(["merge", "-c", cluster]) == error.exit_code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"binlog-merge: {error.code}: it is so\n" in err
+    assert "node dn-1, file mysql-bin.000003, position 4711, order key 000000" in err
+    assert job.stopped == 1
+
+
+def test_json_of_an_error_after_a_partial_publish(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    job.raises = LateTransaction("too late", node="dn-1")
+    job.raises.result = RESULT
+    assert main.run(["merge", "-c", cluster, "--output=json"]) == LateTransaction.exit_code
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["code"] == "late-transaction"
+    assert document["error"]["node"] == "dn-1"
+    assert document["result"]["transactions"] == 12
+
+
+def test_text_of_an_error_after_a_partial_publish(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    job.raises = ChecksumMismatch("damaged")
+    job.raises.result = RESULT
+    assert main.run(["merge", "-c", cluster]) == 12
+    out, err = capsys.readouterr()
+    assert out.startswith("12 transactions")
+    assert "checksum-mismatch: damaged" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing option '--config'"),
+        (["-c", "none.yaml"], "cannot read the configuration"),
+        (["-c", "CLUSTER", "--conf", "x"], "--conf spark.driver.memory=4g"),
+        (["-c", "CLUSTER", "--start-tso", "9", "--stop-tso", "9"], "--start-tso 9 is not below --stop-tso 9"),
+        (["-c", "CLUSTER", "--start-tso", "-1"], "--start-tso"),
+        (["-c", "CLUSTER", "--frobnicate"], "No such option"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_usage_errors(
+    arguments: list[str], says: str, as_json: bool, job: FakeJob, cluster: str, capsys: Captured
+) -> None:
+    arguments = [cluster if a == "CLUSTER" else a for a in arguments]
+    assert main.run(["merge", *arguments, *(["-o", "json"] if as_json else [])]) == ConfigError.exit_code
+    out, err = capsys.readouterr()
+    assert says in err
+    assert job.session is None
+    assert out == "" or json.loads(out)["error"]["code"] == "config"
+
+
+def test_an_unknown_verb_is_a_usage_error() -> None:
+    assert main.run(["murge"]) == 2
+
+
+def test_an_unexpected_error_is_short_unless_debugged(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    job.raises = ZeroDivisionError("by zero")
+    assert main.run(["merge", "-c", cluster]) == 70
+    assert "Traceback" not in (first := capsys.readouterr().err)
+    assert "internal: ZeroDivisionError: by zero" in first
+    assert main.run(["merge", "-c", cluster, "--debug"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    job.raises = KeyboardInterrupt()
+    assert main.run(["merge", "-c", cluster, "-o", "json"]) == 130
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "interrupted"
+    assert job.stopped == 1
+
+
+def test_sigterm(tmp_path: Path) -> None:
+    program = (
+        "import time; from binlog_merge.cli import main, merge\n"
+        "import binlog_merge.config as config\n"
+        "def load(path): print('ready', flush=True); time.sleep(30)\n"
+        "config.MergeConfig.load = load\n"
+        "import sys; sys.argv = ['binlog-merge', 'merge', '-c', 'x']; main.main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert "terminated" in err
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    program = (
+        "import sys; from binlog_merge.cli import main\n"
+        "def flood(**_): [print('x' * 100) for _ in range(100000)]\n"
+        "main.app.command('flood')(lambda: flood())\n"
+        "sys.argv = ['binlog-merge', 'flood']; main.main()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert (process.stderr.read(), process.wait(20)) == (b"", 0)
+
+
+def test_java_is_looked_for_before_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="Java 17"):
+        check_java()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "java").chmod(0o755)
+    check_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ConfigError, match="no Java on the PATH"):
+        check_java()
+
+
+def test_no_output_directory(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    text = Path(cluster).read_text().replace("output: {dir: merged}\n", "")
+    Path(cluster).write_text(text)
+    assert main.run(["merge", "-c", cluster]) == 2
+    assert "give --out DIR" in capsys.readouterr().err
