@@ -1,6 +1,7 @@
 """What the oracle reads of a case's cluster.yaml, and the names that come out."""
 
 import json
+import re
 import uuid
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -42,20 +43,25 @@ class Cluster:
     basename: str
 
     def logical_name(self, name: Name) -> Name | None:
-        """Return where a physical table goes; None if it never comes out. A table's rule beats a schema's."""
+        """Return where a physical table goes; None if it never comes out.
+
+        A rule for tables beats one for schemas; then plain names beat wildcards.
+        """
         schema, table = name
         if schema in _SYSTEM or schema.startswith(self.marker_schema):
             return None
         if any(fnmatchcase(schema, pattern) for pattern in self.hidden):
             return None
-        matching = [r for r in self.routes if fnmatchcase(schema, r["schema-pattern"])]
-        tables = [r for r in matching if "table-pattern" in r and fnmatchcase(table, r["table-pattern"])]
-        chosen = tables or [r for r in matching if "table-pattern" not in r]
-        if len(chosen) > 1:
-            raise OracleError(f"{schema}.{table} matches {len(chosen)} routes")
-        if not chosen:
-            return name
-        return chosen[0]["target-schema"], chosen[0].get("target-table", table)
+        found: dict[tuple[bool, bool], set[Name]] = {}
+        for r in self.routes:
+            if fnmatchcase(schema, r["schema-pattern"]) and fnmatchcase(table, r.get("table-pattern", "*")):
+                wild = re.search(r"[*?\[]", r["schema-pattern"] + r.get("table-pattern", ""))
+                rank = ("table-pattern" in r, not wild)
+                found.setdefault(rank, set()).add((r["target-schema"], r.get("target-table", table)))
+        targets = found[max(found)] if found else {name}
+        if len(targets) > 1:
+            raise OracleError(f"{schema}.{table} is routed to {sorted(targets)}")
+        return next(iter(targets))
 
 
 def _size(value: int | str) -> int:

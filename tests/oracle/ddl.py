@@ -94,6 +94,7 @@ class Catalog:
     schemas: dict[str, str] = field(default_factory=dict)  # name -> default collation
     fallback: Callable[[Name], Table | None] = lambda _name: None
     gone: set[Name] = field(default_factory=set)
+    server_collation: str = DEFAULT_COLLATION  # of the session that runs the next statement
 
     def pop(self, name: Name) -> Table:
         """Remove a table and return it; raises UnknownTableError."""
@@ -389,7 +390,7 @@ def _create_table(r: Reader, catalog: Catalog, schema: str) -> list[Name]:
         return [name]
     start = r.at
     r.skip_brackets()  # the table's collation stands after its columns
-    collation = _table_options(r, catalog.schemas.get(name[0], DEFAULT_COLLATION))
+    collation = _table_options(r, catalog.schemas.get(name[0], catalog.server_collation))
     r.at = start
     r.expect("(")
     columns: list[Column] = []
@@ -548,7 +549,7 @@ def _database(r: Reader, catalog: Catalog) -> list[Name]:
         catalog.schemas.pop(name, None)
         return gone
     if not (verb == "CREATE" and exists and name in catalog.schemas):
-        catalog.schemas[name] = _schema_collation(r, catalog.schemas.get(name, DEFAULT_COLLATION))
+        catalog.schemas[name] = _schema_collation(r, catalog.schemas.get(name, catalog.server_collation))
     return []
 
 

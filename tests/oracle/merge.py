@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -74,6 +75,10 @@ def merge_case(
     inputs = [(node, *read_node(node)) for node in cluster.nodes]
     carrier = choose_carrier(cluster, [g for _, _, groups in inputs for g in groups])
     orders = [order_node(cluster, node, version, groups, carrier) for node, version, groups in inputs]
+
+    split = Counter(g for o in orders for g in set(o.without_tso))
+    if split and max(split.values()) > 1:
+        raise OracleError(f"without a commit TSO on several nodes: {[g for g, n in split.items() if n > 1]}")
 
     marks = {o.node.source_id: o.watermark() for o in orders}
     known = [m for m in marks.values() if m is not None]
@@ -197,7 +202,7 @@ class _Writer:
         self.cluster = cluster
         numbers = _numbers(version)
         self.version = numbers[0] * 10000 + numbers[1] * 100 + numbers[2]
-        self.version_text = (version + "-binlog-merge").encode()[:49]
+        self.version_text = (version[:36] + "-binlog-merge").encode()
         self.files: dict[str, bytes] = {}
         self.out = b""
 

@@ -39,6 +39,7 @@ class NodeOrder:
     branches: list[Branch] = field(default_factory=list)
     ddl: list[Branch] = field(default_factory=list)
     in_doubt: list[tuple[Xid, Key]] = field(default_factory=list)  # with the greatest key committed before the prepare
+    without_tso: list[bytes] = field(default_factory=list)  # gtrids of XA COMMITs that inherit
     greatest: tuple[int, int] = (0, 0)
     counter: int = 0
 
@@ -118,7 +119,9 @@ def choose_carrier(cluster: Cluster, groups: list[Group]) -> str:
         return "commit-table"
     for g in groups:
         if g.kind == "commit" and g.gtid and g.gtid.original_us not in (None, g.gtid.immediate_us):
-            return "original-commit-timestamp"
+            # Microseconds stay below 2**52 until 2112; a TSO of our time >> 9 is above.
+            large = g.gtid.original_us is not None and g.gtid.original_us >= 1 << 52
+            return "original-commit-timestamp" if large else "original-commit-timestamp-us"
     return "inherit"
 
 
@@ -161,6 +164,7 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
             tso = _commit_tso(carrier, group, rows)
             if tso is None:
                 key = follow()
+                state.without_tso.append(group.xid.gtrid)
             else:
                 key = (tso, transaction_id(group.xid.gtrid), 0, 0)
                 if key[:2] > state.greatest:
@@ -172,8 +176,10 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
             state.ddl.append(Branch(follow(), node, group, group.commit_us()))
         else:
             names = {name for name, _ in table_maps(group)}
-            if group.kind == "local":
-                rows |= _commit_rows(group, cluster) if cluster.commit_table in names else {}
+            if group.kind == "local" and cluster.commit_table in names:
+                for gtrid, tso in _commit_rows(group, cluster).items():
+                    if rows.setdefault(gtrid, tso) != tso:
+                        raise OracleError(f"{group.where()}: {gtrid!r} has two commit TSOs, {rows[gtrid]} and {tso}")
             if names == {cluster.commit_table} and group.kind == "local":
                 continue
             state.branches.append(Branch(follow(), node, group, group.commit_us()))
@@ -188,6 +194,7 @@ class Marker:
     key: Key
     schema: str
     sql: str
+    server_collation: int
     visible: bool
     status: bytes
     commit_us: int
@@ -242,6 +249,8 @@ def _marker(branch: Branch, row: dict[str, str | int | None], size: int, commit_
     start = next(parse_query(e) for e in branch.rows.events if e.type == 2)
     ext = json.loads(str(row["EXT"])) if row.get("EXT") else {}
     mode = ext.get("sqlMode")
+    if isinstance(mode, str) and mode.isdigit():
+        mode = int(mode)
     if not isinstance(mode, int) or isinstance(mode, bool):
         mode = start.sql_mode or 0
     server = 255 if start.collation_server is None else start.collation_server
@@ -250,5 +259,12 @@ def _marker(branch: Branch, row: dict[str, str | int | None], size: int, commit_
     if start.utf8mb4_collation is not None:
         status += b"\x12" + start.utf8mb4_collation.to_bytes(2, "little")
     return Marker(
-        branch.key, str(row["SCHEMA_NAME"]), str(row["DDL_SQL"]), row["VISIBILITY"] == 1, status, commit_us, size
+        branch.key,
+        str(row["SCHEMA_NAME"]),
+        str(row["DDL_SQL"]),
+        server,
+        row.get("VISIBILITY") in (None, 1),
+        status,
+        commit_us,
+        size,
     )

@@ -4,7 +4,16 @@ from dataclasses import dataclass, field
 
 from tests.oracle.binlog import QUERY, OracleError, parse_query
 from tests.oracle.config import Cluster
-from tests.oracle.ddl import Catalog, Name, Table, UnknownTableError, apply, tokenize
+from tests.oracle.ddl import (
+    COLLATION_NAMES,
+    DEFAULT_COLLATION,
+    Catalog,
+    Name,
+    Table,
+    UnknownTableError,
+    apply,
+    tokenize,
+)
 from tests.oracle.order import ORIGIN, Key, Marker, NodeOrder
 from tests.oracle.reshape import TableMap, check_witness, table_of_map
 
@@ -38,6 +47,7 @@ def logical_history(cluster: Cluster, markers: list[Marker]) -> History:
     history.record(ORIGIN, catalog, list(catalog.tables))
     for marker in sorted(markers, key=lambda m: m.key):
         if marker.visible:
+            catalog.server_collation = COLLATION_NAMES.get(marker.server_collation, DEFAULT_COLLATION)
             names = [n for tokens in tokenize(marker.sql) for n in apply(catalog, tokens, marker.schema)]
             history.record(marker.key, catalog, names)
     return history
@@ -81,6 +91,7 @@ def physical_schemas(cluster: Cluster, order: NodeOrder, base: dict[Name, Table]
             if event.type != QUERY:
                 continue
             query = parse_query(event)
+            catalog.server_collation = COLLATION_NAMES.get(query.collation_server or 255, DEFAULT_COLLATION)
             for tokens in tokenize(query.text):
                 try:
                     names = apply(catalog, tokens, query.schema)

@@ -170,6 +170,15 @@ def test_a_commit_without_its_prepare_is_refused(tmp_path: Path) -> None:
         merge(tmp_path, a, Log())
 
 
+def test_a_distributed_transaction_without_a_tso_is_refused(tmp_path: Path) -> None:
+    a, b = Log(), Log()
+    for log in (a, b):
+        log.prepare("01", 1)
+        log.query("XA COMMIT X'01',X'',1")
+    with pytest.raises(OracleError, match="several nodes"):
+        merge(tmp_path, a, b)
+
+
 def test_partial_images() -> None:
     # t (a int, gone int, b int), columns named; UPDATE with before = (a), after = (gone, b)
     names = b"\1s\0\1t\0"
@@ -202,6 +211,13 @@ def test_tagged_gtid_event() -> None:
 def test_transaction_ids() -> None:
     assert transaction_id(b"drds-16248b5ded001000@e394da2fea20da21") == 0x16248B5DED001000
     assert transaction_id(b"") == 0xCBF29CE484222325 & (2**63 - 1)
+
+
+def test_text_with_a_length() -> None:
+    tables = parse_dump(
+        "USE d; CREATE TABLE t (a text(63), b text(64), c blob(70000), d text(255) charset latin1)"
+    ).tables
+    assert [c.type for c in tables["d", "t"].columns] == ["tinytext", "text", "mediumblob", "tinytext"]
 
 
 def test_alter_table() -> None:
