@@ -290,7 +290,7 @@ def _type(r: Reader, name: str) -> Column:
     elif kind == "float" and len(numbers) == 1 and numbers[0] > 24:
         kind = "double"
     elif kind in ("text", "blob") and numbers:
-        raise OracleError(f"{kind} with a length is not modelled: {r.text()}")
+        length = numbers[0]  # until the character set is known
     return Column(name, kind, length, decimals, members=tuple(members))
 
 
@@ -335,6 +335,11 @@ def _column(r: Reader, name: str, table_collation: str) -> Column:
         if collation == "binary" and column.type in _BINARY:
             return replace(column, type=_BINARY[column.type])
         column = replace(column, collation=collation)
+    if column.type in ("text", "blob") and column.length:
+        # TEXT(n) is the smallest type that holds n characters, each as long as can be.
+        wide = {"utf8mb4": 4, "gb18030": 4, "utf8mb3": 3, "gbk": 2}.get(column.charset, 1) * column.length
+        size = next(name for bits, name in ((8, "tiny"), (16, ""), (24, "medium"), (32, "long")) if wide < 1 << bits)
+        column = replace(column, type=size + column.type, length=0)
     return column
 
 

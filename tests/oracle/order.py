@@ -258,13 +258,5 @@ def _marker(branch: Branch, row: dict[str, str | int | None], size: int, commit_
     status += b"\x04" + b"".join(n.to_bytes(2, "little") for n in (45, 45, server))
     if start.utf8mb4_collation is not None:
         status += b"\x12" + start.utf8mb4_collation.to_bytes(2, "little")
-    return Marker(
-        branch.key,
-        str(row["SCHEMA_NAME"]),
-        str(row["DDL_SQL"]),
-        server,
-        row.get("VISIBILITY") in (None, 1),
-        status,
-        commit_us,
-        size,
-    )
+    visible = row.get("VISIBILITY") in (None, 1)
+    return Marker(branch.key, str(row["SCHEMA_NAME"]), str(row["DDL_SQL"]), server, visible, status, commit_us, size)
