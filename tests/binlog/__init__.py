@@ -1,0 +1,1 @@
+"""Tests of the format layer: real bytes, strangers that read the same bytes, and bytes nobody would write."""
