@@ -51,6 +51,26 @@ class SchemaVersion:
     origin: str = "ddl"
 
 
+def versions_of(
+    catalog: Catalog,
+    tables: Iterable[tuple[str, str]],
+    schemas: Iterable[str],
+    key: OrderKey,
+    *,
+    ddl: str = "",
+    node: str | None = None,
+    file: str = "",
+    position: int = 0,
+    origin: str = "ddl",
+) -> tuple[tuple[TableVersion, ...], tuple[SchemaVersion, ...]]:
+    """Return the versions that say: from `key` on, these are as in `catalog`; what it lacks is dropped."""
+    where = (ddl, node, file, position, origin)
+    return (
+        tuple(TableVersion(key, 0, schema, name, catalog.get(schema, name), *where) for schema, name in sorted(tables)),
+        tuple(SchemaVersion(key, name, catalog.schemas.get(name), *where) for name in sorted(schemas)),
+    )
+
+
 _Version = TypeVar("_Version", TableVersion, SchemaVersion)
 _Line = tuple[str | None, str, str]
 

@@ -2,7 +2,7 @@
 
 Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not
 `integer`; `double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always
-resolved (never "inherited"), so two tables compare by value. Values travel to executors, so nothing here holds a handle.
+resolved (never "inherited"), so two tables compare by value. Values travel to executors, so nothing holds a handle.
 """
 
 from collections.abc import Mapping

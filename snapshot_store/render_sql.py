@@ -8,10 +8,8 @@ import re
 
 from snapshot_store.model import Column, ColumnType, Default, Index, IndexPart, Schema, Table
 
-_WITHOUT_NULL_DEFAULT = frozenset(
-    "tinyblob blob mediumblob longblob tinytext text mediumtext longtext json geometry point linestring polygon "
-    "multipoint multilinestring multipolygon geomcollection vector".split()  # noqa: SIM905
-)
+_SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
+_WITHOUT_NULL_DEFAULT = ("blob", "text", "json", "vector", "geomcollection", *_SPATIAL)
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
 
@@ -32,7 +30,7 @@ def quote_string(value: str) -> str:
 def create_sql(table: Table, qualified: bool = False) -> str:
     """Return a CREATE TABLE statement without a semicolon; `qualified` names the schema too."""
     items = [column_sql(column, table) for column in table.columns]
-    items += [_index_sql(index) for index in table.indexes]
+    items += [_index_sql(index, table) for index in table.indexes]
     items += table.foreign_keys
     items += [f"CONSTRAINT {quote_name(name)} CHECK ({expression})" for name, expression in table.checks]
     name = quote_name(table.name)
@@ -97,7 +95,7 @@ def _charset_sql(type: ColumnType, table: Table) -> list[str]:
 
 def _default_sql(column: Column) -> list[str]:
     default = column.default
-    if default is None or (default.kind == "null" and column.type.name in _WITHOUT_NULL_DEFAULT):
+    if default is None or (default.kind == "null" and column.type.name.endswith(_WITHOUT_NULL_DEFAULT)):
         return []
     return [f"DEFAULT {_default_value(default, column.type)}"]
 
@@ -118,13 +116,15 @@ def _now(type: ColumnType) -> str:
     return f"CURRENT_TIMESTAMP({type.fsp})" if type.fsp else "CURRENT_TIMESTAMP"
 
 
-def _index_sql(index: Index) -> str:
+def _index_sql(index: Index, table: Table) -> str:
     kind = {"fulltext": "FULLTEXT KEY", "spatial": "SPATIAL KEY"}.get(index.kind)
     if kind is None:
         kind = "UNIQUE KEY" if index.unique else "KEY"
     head = "PRIMARY KEY" if index.name == "PRIMARY" else f"{kind} {quote_name(index.name)}"
     parts = ",".join(_part_sql(part) for part in index.parts)
     using = " USING HASH" if index.kind == "hash" else ""
+    if index.kind == "btree" and table.engine == "MEMORY":
+        using = " USING BTREE"
     return f"{head} ({parts}){using}{'' if index.visible else ' /*!80000 INVISIBLE */'}"
 
 

@@ -4,9 +4,9 @@ The server builds the new column list in two passes (`prepare_fields_and_keys`, 
 
 1. Old columns in their order: dropped ones are left out, changed and renamed ones stand where the old one stood.
    Every action names the *old* columns, so `CHANGE a b …, CHANGE b a …` swaps two names.
-2. Added columns, and changed ones with FIRST or AFTER, in the statement's order; AFTER names a column of the *new* list.
+2. Added columns, and changed ones with FIRST or AFTER, in the statement's order; AFTER names one of the *new* list.
 
-Then old keys (without dropped columns, with new names), then new keys; a key without a name counts what stands before it.
+Then old keys (without dropped columns, with new names), then new keys; a key without a name counts those before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from snapshot_store.ddl.create import canonical_engine, check_names, with_constraints, with_implicit_timestamps
+from snapshot_store.ddl.cursor import names_in
 from snapshot_store.ddl.indexes import fit_part, foreign_key_of
 from snapshot_store.ddl.resolve import (
     Charset,
@@ -111,9 +112,7 @@ def _with_options(context: Context, table: Table, actions: Sequence[Action], inh
             charset = choose_charset(context, action.charset or None, action.collation, inherited)
         if isinstance(action, SetOptions):
             options = action.options
-            if options.collation is not None and options.charset is None:
-                charset = choose_charset(context, None, options.collation, charset)
-            charset = resolve_options(context, options, inherited, charset)
+            charset = resolve_options(context, options, charset)
             if options.engine is not None:
                 table = replace(table, engine=canonical_engine(options.engine))
             if options.comment is not None:
@@ -178,10 +177,14 @@ def _behind(columns: Sequence[Column], name: str, table: Table) -> int:
 
 
 def _without_constraints(work: _Work, table: Table) -> Table:
-    """Return the table without dropped keys, checks and foreign keys."""
+    """Return the table without dropped keys, checks and foreign keys; a check goes with the last of its columns."""
     for drop in _only(work.actions, DropConstraint):
         table = _drop_constraint(table, drop)
-    return table
+    if not work.dropped or not table.checks:
+        return table
+    session = work.context.session
+    kept = tuple(c for c in table.checks if not names_in(c[1], session) & work.dropped)
+    return replace(table, checks=kept)
 
 
 def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
@@ -202,13 +205,13 @@ def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
 def _carried_indexes(work: _Work, table: Table) -> tuple[Index, ...]:
     """Return the old indexes that are not dropped, with new names, without dropped columns."""
     indexes = list(table.indexes)
-    for action in work.actions:
-        if isinstance(action, RenameIndex):
-            place = _index_place(work.table, table.indexes, action.old)
-            indexes[place] = replace(indexes[place], name=action.new)
-        if isinstance(action, SetVisible) and action.what == "index":
-            place = _index_place(work.table, table.indexes, action.name)
-            indexes[place] = replace(indexes[place], visible=action.visible)
+    for rename in _only(work.actions, RenameIndex):
+        place = _index_place(work.table, table.indexes, rename.old)
+        indexes[place] = replace(indexes[place], name=rename.new)
+    for change in _only(work.actions, SetVisible):
+        if change.what == "index":
+            place = _index_place(work.table, indexes, change.name)
+            indexes[place] = replace(indexes[place], visible=change.visible)
     names = [i.name.lower() for i in indexes]
     if len(set(names)) < len(names):
         raise AlreadyExists(f"table {table.schema}.{table.name} would have two indexes of one name")

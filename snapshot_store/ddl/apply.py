@@ -37,10 +37,10 @@ Name = tuple[str, str]
 class DdlEffect:
     """What a statement did.
 
-    `changed` are the tables whose definition is another now, made and dropped ones included, sorted; `tables` are those
-    the statement names, in its order (TRUNCATE names a table and changes none). `kind` is "CREATE TABLE", "ALTER TABLE",
-    "DROP TABLE", "RENAME TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX", "CREATE DATABASE", "ALTER DATABASE",
-    "DROP DATABASE", or "IGNORED" for statements that change no table's shape.
+    `changed` are the tables whose definition is another now, made and dropped ones included, sorted; `tables` are
+    those the statement names, in its order (TRUNCATE names a table and changes none). `kind` is "CREATE TABLE",
+    "ALTER TABLE", "DROP TABLE", "RENAME TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX", "CREATE DATABASE",
+    "ALTER DATABASE", "DROP DATABASE", or "IGNORED" for statements that change no table's shape.
     """
 
     catalog: Catalog
@@ -54,8 +54,8 @@ def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: D
     """Return what one statement makes of a catalog.
 
     Raises DdlNotUnderstood for text whose effect is not known for certain, and UnknownSchema, UnknownTable,
-    UnknownColumn, UnknownIndex or AlreadyExists where the catalog contradicts it; no other error. CREATE, DROP and RENAME of a view,
-    routine, user and the like are "IGNORED".
+    UnknownColumn, UnknownIndex or AlreadyExists where the catalog contradicts it; no other error. CREATE, DROP and
+    RENAME of a view, routine, user and the like are "IGNORED".
     """
     session = session or DdlSession()
     statement = parse_statement(sql, session)
@@ -172,7 +172,7 @@ def _create_schema(context: Context, catalog: Catalog, statement: CreateSchema) 
             return catalog
         raise AlreadyExists(f"schema {statement.name} exists already")
     server = server_charset(context)
-    return catalog.with_schema(Schema(statement.name, *resolve_options(context, statement.options, server, server)))
+    return catalog.with_schema(Schema(statement.name, *resolve_options(context, statement.options, server)))
 
 
 def _alter_schema(context: Context, catalog: Catalog, statement: AlterSchema) -> Catalog:
@@ -180,8 +180,7 @@ def _alter_schema(context: Context, catalog: Catalog, statement: AlterSchema) ->
     if name is None:
         raise context.error("no default database, and none is named")
     schema = _schema(context, catalog, name)
-    current = (schema.charset, schema.collation)
-    charset = resolve_options(context, statement.options, server_charset(context), current)
+    charset = resolve_options(context, statement.options, (schema.charset, schema.collation))
     return catalog.with_schema(replace(schema, charset=charset[0], collation=charset[1]))
 
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
-    add_index,
+    build_indexes,
     with_primary_key,
-    with_supporting_indexes,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
 from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, Constraint, CreateTable, ForeignKeySpec, KeySpec
@@ -39,7 +38,7 @@ def build_table(context: Context, statement: CreateTable, schema: Schema) -> Tab
     """Return the table that a CREATE TABLE makes in a schema."""
     name, options = statement.table[1], statement.options
     inherited = (schema.charset, schema.collation)
-    charset = resolve_options(context, options, inherited, inherited)
+    charset = resolve_options(context, options, inherited)
     specs = [item for item in statement.items if isinstance(item, ColumnSpec)]
     columns = tuple(resolve_column(context, spec, charset) for spec in specs)
     if not columns:
@@ -78,13 +77,10 @@ def constraints_of(items: tuple[ColumnSpec | Constraint, ...]) -> list[Constrain
 
 def with_constraints(table: Table, constraints: list[Constraint]) -> Table:
     """Return the table with keys, checks and foreign keys added, and what they entail."""
-    indexes = table.indexes
-    for key in constraints:
-        if isinstance(key, KeySpec):
-            indexes = add_index(indexes, key, table.columns, table.name, table.engine)
+    keys = [c for c in constraints if isinstance(c, KeySpec | ForeignKeySpec)]
+    indexes = build_indexes(table.indexes, keys, table.columns, table.name, table.engine)
     checks = add_checks(table.checks, (c for c in constraints if isinstance(c, CheckSpec)), table.name)
     foreign = [c for c in constraints if isinstance(c, ForeignKeySpec)]
-    indexes = with_supporting_indexes(indexes, foreign, table.columns)
     return replace(
         table,
         columns=with_primary_key(table.columns, indexes),

@@ -21,12 +21,9 @@ class Cursor:
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
-        """Return a cursor at the start of one statement; a semicolon may end it, nothing may follow."""
-        text, semicolons = expand(sql, session)
-        end = semicolons[0] if semicolons else len(text)
-        if text[end:].strip("; \t\n\v\f\r"):
-            raise DdlNotUnderstood(sql, "more than one statement in one text")
-        return cls(sql, text, tokenize(text[:end], session), session)
+        """Return a cursor at the start of one statement."""
+        text, _ = expand(sql, session)
+        return cls(sql, text, tokenize(text, session), session)
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without moving; past the last one, a token of kind "end"."""
@@ -41,16 +38,23 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        """Tell whether nothing is left."""
-        return self._place >= len(self._tokens)
+        """Tell whether nothing is left of the statement."""
+        return self._place >= len(self._tokens) or self.at_symbol(";")
 
     def finish(self) -> None:
-        """Raise unless the statement ends here."""
-        if not self.done:
+        """Raise unless the statement ends here; semicolons may end it, nothing may follow them."""
+        while self.accept_symbol(";"):
+            pass
+        if self.peek().kind != "end":
             raise self.error("something follows the statement")
 
     def skip_rest(self) -> None:
-        """Move to the end."""
+        """Move to the end of the statement."""
+        while not self.done:
+            self.next()
+
+    def skip_all(self) -> None:
+        """Move to the end of the text: past the body of a routine, with its semicolons."""
         self._place = len(self._tokens)
 
     def error(self, reason: str) -> DdlNotUnderstood:
@@ -164,3 +168,9 @@ class Cursor:
             if token.kind == "symbol":
                 depth += (token.text == "(") - (token.text == ")")
         return self.text[start : token.start].strip()
+
+
+def names_in(expression: str, session: DdlSession) -> set[str]:
+    """Return the lower-case words and quoted names in an expression: its columns, and some more."""
+    tokens = tokenize(expression, session)
+    return {t.text.lower() for t in tokens if t.kind in ("word", "name")}

@@ -22,8 +22,58 @@ _PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES
 _HASH_ENGINES = {"MEMORY": "hash", "NDBCLUSTER": "btree"}
 
 
-def add_index(
-    indexes: Sequence[Index], spec: KeySpec, columns: Sequence[Column], table: str, engine: str
+def build_indexes(
+    existing: Sequence[Index],
+    added: Sequence[KeySpec | ForeignKeySpec],
+    columns: Sequence[Column],
+    table: str,
+    engine: str,
+) -> tuple[Index, ...]:
+    """Return the indexes after these are added: first what is superfluous goes, then the rest is named, in order.
+
+    A foreign key adds an index over its columns unless another index begins with them; such an index goes when one that
+    serves better is added later.
+    """
+    specs = [key if isinstance(key, KeySpec) else _supporting(key) for key in added]
+    keys = [(i.parts, i.implicit) for i in existing]
+    keys += [(spec.parts, isinstance(key, ForeignKeySpec)) for spec, key in zip(specs, added, strict=True)]
+    superfluous = _superfluous(keys)
+    indexes = tuple(i for place, i in enumerate(existing) if place not in superfluous)
+    for place, spec in enumerate(specs, len(existing)):
+        if place not in superfluous:
+            indexes = _add_index(indexes, spec, columns, table, engine, implicit=keys[place][1])
+    return indexes
+
+
+def _supporting(key: ForeignKeySpec) -> KeySpec:
+    return KeySpec("index", key.name or key.index_name, tuple(IndexPart(column) for column in key.columns))
+
+
+def _superfluous(keys: Sequence[tuple[Sequence[IndexPart], bool]]) -> set[int]:
+    """Return the places of generated keys that another key makes superfluous."""
+    ignored: set[int] = set()
+    for place, (parts, generated) in enumerate(keys):
+        for other in range(place):
+            other_parts, other_generated = keys[other]
+            if other in ignored or not _covers(parts, generated, other_parts, other_generated):
+                continue
+            keep_other = not other_generated or (generated and len(parts) < len(other_parts))
+            ignored.add(place if keep_other else other)
+            break
+    return ignored
+
+
+def _covers(a: Sequence[IndexPart], a_generated: bool, b: Sequence[IndexPart], b_generated: bool) -> bool:
+    """Tell whether of two keys a generated one is the beginning of the other."""
+    if not (a_generated or b_generated):
+        return False
+    short, long = (a, b) if a_generated and (not b_generated or len(a) <= len(b)) else (b, a)
+    begins = [((p.column or "").lower(), p.length) for p in long[: len(short)]]
+    return begins == [((p.column or "").lower(), p.length) for p in short]
+
+
+def _add_index(
+    indexes: Sequence[Index], spec: KeySpec, columns: Sequence[Column], table: str, engine: str, implicit: bool
 ) -> tuple[Index, ...]:
     """Return the indexes with one more, named by the rules if it has no name; a primary key goes first."""
     by_name = {c.name.lower(): c for c in columns}
@@ -32,7 +82,7 @@ def add_index(
     if any(i.name.lower() == name.lower() for i in indexes):
         raise AlreadyExists(f"table {table} has an index {name} already")
     unique = spec.kind in ("primary", "unique")
-    index = Index(name, parts, unique, _structure(spec, engine), spec.visible)
+    index = Index(name, parts, unique, _structure(spec, engine), spec.visible, implicit)
     return (index, *indexes) if name == "PRIMARY" else (*indexes, index)
 
 
@@ -158,27 +208,3 @@ def add_foreign_keys(keys: Sequence[str], added: Iterable[ForeignKeySpec], table
         names.append(name)
         result.append(foreign_key_text(replace(key, name=name)))
     return tuple(result)
-
-
-def with_supporting_indexes(
-    indexes: Sequence[Index], keys: Iterable[ForeignKeySpec], columns: Sequence[Column]
-) -> tuple[Index, ...]:
-    """Return the indexes with those the server makes for foreign keys that none serves, and without the superfluous."""
-    result = list(indexes)
-    names = {c.name.lower(): c.name for c in columns}
-    for key in keys:
-        parts = tuple(IndexPart(names.get(c.lower(), c)) for c in key.columns)
-        if not any(_serves(index, parts) for index in result):
-            name = key.name or key.index_name or _free_name(_stem(parts), result)
-            result.append(Index(name, parts, implicit=True))
-    return tuple(i for i in result if not (i.implicit and any(_serves(o, i.parts) for o in result if o is not i)))
-
-
-def _serves(index: Index, parts: Sequence[IndexPart]) -> bool:
-    """Tell whether an index begins with these whole columns."""
-    if index.kind not in ("btree", "hash"):
-        return False
-    first = index.parts[: len(parts)]
-    return [(p.column or "").lower() for p in first] == [(p.column or "").lower() for p in parts] and all(
-        p.length is None for p in first
-    )

@@ -6,8 +6,9 @@ in the statement, and MySQL lets most keywords be names. Before that, one pass o
     CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH(a) */ -- note
     CREATE TABLE t (a INT)          PARTITION BY HASH(a)
 
-Executable comments lose their brackets, all other comments become blanks, and offsets stay as they were, so that any
-piece of the result can be quoted by offset. String literals are decoded here, from their source text.
+Executable comments lose their brackets, all other comments ($$ bodies of routines too) become blanks, and offsets
+stay as they were, so that any piece of the result can be quoted by offset. String literals are decoded here, from
+their source text.
 """
 
 import re
@@ -76,6 +77,7 @@ _OTHERS = r"""
     | (?P<close>\*/)
     | (?P<line>\#[^\n]*|--(?=[\s\x00-\x1f]|\Z)[^\n]*)
     | (?P<semicolon>;)
+    | (?<![\w$])(?P<dollar>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
     | (?P<unclosed>['"`])
     | (?P<blank>[^\S \t\n\v\f\r])
 """
@@ -112,7 +114,7 @@ def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
             end = _comment_end(sql, found.start())
         if kind == "semicolon":
             semicolons.append(found.start())
-        blank = kind in ("comment", "line", "executable") or (kind == "close" and opened > 0)
+        blank = kind in ("comment", "line", "executable", "dollar") or (kind == "close" and opened > 0)
         opened += (kind == "executable") - (kind == "close" and blank)
         pieces.append(" " * (end - found.start()) if blank else found.group())
         place = end

@@ -113,7 +113,7 @@ def _charset_option(cursor: Cursor, options: Options) -> Options | None:
     charset = accept_charset(cursor)
     if charset is None:
         return None
-    return replace(options, charset="" if charset.upper() == "DEFAULT" else charset)
+    return replace(options, charset=charset)
 
 
 def _skip_value(cursor: Cursor) -> None:

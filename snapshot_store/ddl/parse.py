@@ -53,8 +53,13 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _ignored(cursor: Cursor, what: str) -> Ignored:
+    if cursor.word() in _WITH_BODY:
+        cursor.skip_all()
     cursor.skip_rest()
     return Ignored(what)
+
+
+_WITH_BODY = frozenset({"AGGREGATE", "EVENT", "FUNCTION", "LIBRARY", "PROCEDURE", "TRIGGER"})
 
 
 # Statements that change no table's shape, by their first word.

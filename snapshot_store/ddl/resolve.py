@@ -50,13 +50,11 @@ def server_charset(context: Context) -> Charset:
     return (session.charset_server, session.collation_server)
 
 
-def resolve_options(context: Context, options: Options, inherited: Charset, current: Charset) -> Charset:
-    """Return the character set that options ask for: `inherited` for DEFAULT, `current` where they name none."""
+def resolve_options(context: Context, options: Options, current: Charset) -> Charset:
+    """Return the character set that options ask for: `current` where they name none."""
     if options.charset is None and options.collation is None:
         return current
-    if options.charset == "":
-        return choose_charset(context, None, options.collation, inherited)
-    return choose_charset(context, options.charset, options.collation, inherited)
+    return choose_charset(context, options.charset, options.collation, current)
 
 
 def choose_charset(

@@ -12,8 +12,8 @@ NO_BACKSLASH_ESCAPES = 1 << 20
 class DdlSession:
     """Settings of the session (most of them come with the query event) and of its server.
 
-    The defaults are those of MySQL 8.0 and later. For a 5.7 server give `collation_server` and
-    `default_collation_for_utf8mb4` ("utf8mb4_general_ci" there), `explicit_defaults_for_timestamp` and `server_version`.
+    The defaults are those of MySQL 8.0 and later. For a 5.7 server give its `charset_server`, `collation_server`,
+    `default_collation_for_utf8mb4` ("utf8mb4_general_ci"), `explicit_defaults_for_timestamp` and `server_version`.
     """
 
     sql_mode: int = 0

@@ -72,7 +72,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Table or schema options; None where not given, `charset` "" for DEFAULT."""
+    """Table or schema options; None where not given."""
 
     charset: str | None = None
     collation: str | None = None

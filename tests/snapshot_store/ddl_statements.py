@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (statements are easier to compare with the server's when they are not cut)
 """DDL that a real server takes, one list after the other into an empty database `d`."""
 
 TYPES = [
@@ -38,6 +39,8 @@ TYPES = [
 
 KEYS = [
     "CREATE TABLE k1 (a INT PRIMARY KEY, b INT UNIQUE, c INT UNIQUE KEY, d INT KEY_BLOCK_SIZE) -- never taken\n",
+    "CREATE TABLE k1 (a INT PRIMARY KEY, b INT UNIQUE, c INT UNIQUE KEY, d INT KEY_BLOCK)",
+    "CREATE TABLE k1 (a INT KEY, b INT UNIQUE, c INT UNIQUE KEY, d VARCHAR(3) UNIQUE COMMENT 'x' NOT NULL)",
     "CREATE TABLE k2 (a INT, b INT, c VARCHAR(20), PRIMARY KEY (b, a), KEY (a), KEY (a, b), UNIQUE (a), INDEX i (c(5) DESC))",
     "CREATE TABLE k3 (a CHAR(10), b TEXT, c BLOB, KEY (a(10)), KEY (a(5)), KEY (b(20)), FULLTEXT KEY (a, b), FULLTEXT f (b) "
     "WITH PARSER ngram, KEY (c(7)))",
@@ -49,7 +52,7 @@ KEYS = [
     "CREATE TABLE k7 (`PRIMARY` INT, KEY (`PRIMARY`), KEY ((`PRIMARY` + 1)))",
     "CREATE TABLE k8 (a INT, KEY USING HASH (a), KEY b USING BTREE (a), KEY type TYPE BTREE (a) KEY_BLOCK_SIZE = 4) ENGINE = heap",
     "CREATE TABLE k9 (a INT, KEY USING HASH (a), KEY inv (a) INVISIBLE, A2 INT, KEY (a2))",
-    "CREATE TABLE p (id INT PRIMARY KEY, x INT, KEY (x))",
+    "CREATE TABLE p (id INT PRIMARY KEY, x INT, UNIQUE KEY (x), UNIQUE (id, x))",
     "CREATE TABLE f1 (a INT, b INT, FOREIGN KEY (a) REFERENCES p (id), CONSTRAINT zz FOREIGN KEY ix (b) REFERENCES p (id) "
     "ON DELETE CASCADE ON UPDATE SET NULL, FOREIGN KEY named (b) REFERENCES p (x))",
     "CREATE TABLE f2 (a INT REFERENCES p (id), b INT CHECK (b > 0), CHECK (a > b), CONSTRAINT chk CHECK (a < 9) NOT ENFORCED, "
@@ -139,6 +142,7 @@ ALTERS = [
     "CREATE TABLE g2 (a VARCHAR(3), b VARCHAR(3) CHARSET gbk) COLLATE = gbk_bin",
     "ALTER DATABASE d COLLATE utf8mb4_general_ci",
     "CREATE TABLE g3 (a VARCHAR(3), b VARCHAR(3) CHARSET utf8mb4) DEFAULT CHARACTER SET DEFAULT",
+    "CREATE TABLE g3 (a VARCHAR(3), b VARCHAR(3) CHARSET utf8mb4) DEFAULT CHARACTER SET = latin1 DEFAULT COLLATE latin1_bin",
     "CREATE TABLE g4 (a VARCHAR(3)) COMMENT 'it''s' AVG_ROW_LENGTH 10, MAX_ROWS = 5 CHECKSUM 1 STATS_PERSISTENT DEFAULT "
     "ENCRYPTION 'N' KEY_BLOCK_SIZE 0 COMPRESSION = 'NONE'",
     "CREATE VIEW v AS SELECT a FROM g4",

@@ -18,20 +18,23 @@ def server_shape(server: MySqlServer, schema: str) -> Rows:
             "AND table_type = 'BASE TABLE' ORDER BY table_name"
         ),
         "columns": server.query(
-            "SELECT table_name, column_name, ordinal_position, data_type, column_type, is_nullable, character_set_name, "
-            "collation_name, COALESCE(datetime_precision, 0), srs_id, extra LIKE '%auto_increment%', "
+            "SELECT table_name, column_name, ordinal_position, data_type, column_type, is_nullable, "
+            "character_set_name, collation_name, COALESCE(datetime_precision, 0), srs_id, "
+            "extra LIKE '%auto_increment%', "
             "extra LIKE '%on update%', extra LIKE '%INVISIBLE%', extra LIKE '%VIRTUAL GENERATED%', "
             "extra LIKE '%STORED GENERATED%', column_comment, column_default IS NOT NULL "
-            f"FROM information_schema.columns {where} ORDER BY table_name, ordinal_position"
+            f"FROM information_schema.columns {where} AND table_name NOT IN (SELECT table_name FROM "
+            f"information_schema.views {where}) ORDER BY table_name, ordinal_position"
         ),
         "indexes": server.query(
-            "SELECT table_name, index_name, seq_in_index, non_unique, column_name, sub_part, collation = 'D', index_type, "
-            f"is_visible, expression IS NOT NULL FROM information_schema.statistics {where} "
+            "SELECT table_name, index_name, seq_in_index, non_unique, column_name, sub_part, collation = 'D', "
+            f"index_type, is_visible, expression IS NOT NULL FROM information_schema.statistics {where} "
             "ORDER BY table_name, LOWER(index_name), seq_in_index"
         ),
         "constraints": server.query(
             f"SELECT table_name, constraint_type, constraint_name FROM information_schema.table_constraints {where} "
-            "AND constraint_type IN ('CHECK', 'FOREIGN KEY') ORDER BY table_name, constraint_type, LOWER(constraint_name)"
+            "AND constraint_type IN ('CHECK', 'FOREIGN KEY') "
+            "ORDER BY table_name, constraint_type, LOWER(constraint_name)"
         ),
     }
 
@@ -56,8 +59,8 @@ def _column(table: Table, column: Column, place: int) -> tuple[Any, ...]:
         type.name,
         type_sql(type),
         "YES" if column.nullable else "NO",
-        type.charset,
-        type.collation,
+        None if type.charset == "binary" else type.charset,  # of an ENUM; information_schema does not show it
+        None if type.charset == "binary" else type.collation,
         type.fsp,
         type.srid,
         int(column.auto_increment),

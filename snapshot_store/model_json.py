@@ -1,0 +1,75 @@
+"""Tables and schemas as JSON text: one text for one value, and back exactly.
+
+Fields that have their default value are left out, so a field added to the model later needs no migration.
+"""
+
+import json
+from dataclasses import MISSING, fields
+from typing import Any
+
+from snapshot_store.errors import StoreError
+from snapshot_store.model import Column, ColumnType, Default, Generated, Index, IndexPart, Schema, Table
+
+_NESTED: dict[type[Any], dict[str, type[Any]]] = {
+    Column: {"type": ColumnType, "default": Default, "generated": Generated},
+    Index: {"parts": IndexPart},
+    Table: {"columns": Column, "indexes": Index},
+}
+
+
+def table_to_json(table: Table) -> str:
+    """Return a table as JSON text."""
+    return _dump(table)
+
+
+def table_from_json(text: str) -> Table:
+    """Return the table that `table_to_json` wrote. Raises StoreError if it did not write this."""
+    table: Table = _load(Table, text)
+    return table
+
+
+def schema_to_json(schema: Schema) -> str:
+    """Return a schema as JSON text."""
+    return _dump(schema)
+
+
+def schema_from_json(text: str) -> Schema:
+    """Return the schema that `schema_to_json` wrote. Raises StoreError if it did not write this."""
+    schema: Schema = _load(Schema, text)
+    return schema
+
+
+def _dump(value: Any) -> str:
+    # ASCII escapes keep whatever Python can hold in a string, lone surrogates included.
+    return json.dumps(_plain(value), separators=(",", ":"))
+
+
+def _load(kind: type[Any], text: str) -> Any:
+    try:
+        return _value(kind, json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise StoreError(f"not the JSON of a {kind.__name__}: {text[:100]!r} ({error}); the store is damaged") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not hasattr(value, "__dataclass_fields__"):
+        return value
+    found = {}
+    for field in fields(value):
+        item = getattr(value, field.name)
+        if field.default is MISSING or item != field.default:
+            found[field.name] = _plain(item)
+    return found
+
+
+def _value(kind: type[Any], data: Any) -> Any:
+    nested = _NESTED.get(kind, {})
+    return kind(**{name: _field(nested.get(name), item) for name, item in data.items()})
+
+
+def _field(kind: type[Any] | None, item: Any) -> Any:
+    if isinstance(item, list):
+        return tuple(_field(kind, part) for part in item)
+    return item if kind is None or item is None else _value(kind, item)

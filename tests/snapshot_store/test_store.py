@@ -1,0 +1,161 @@
+"""The DuckDB store: what goes in comes out, the SQL lookup is the history's, and a killed writer leaves it whole."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from snapshot_store.errors import HistoryConflict, StoreError
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Catalog, Column, ColumnType, Index, IndexPart, Schema, Table
+from snapshot_store.store import Store
+from snapshot_store.tso import ORIGIN, OrderKey
+from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+OLD = Table("d", "t", (Column("a", ColumnType("int")),))
+NEW = Table("d", "t", (Column("b", ColumnType("int")),))
+K5 = OrderKey(5, 1, 0, 0)
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from(["d", "D", "x"]), st.sampled_from(["t", "u", "表"]), KEYS, NODES), max_size=8
+)
+
+
+def test_a_history_comes_back_as_it_went_in(tmp_path: Path) -> None:
+    path = tmp_path / "schemas.duckdb"
+    versions = [
+        TableVersion(K5, 0, "d", "t", NEW, "ALTER TABLE `t` …;\0", None, "node-1/binlog.000001", 2**40, "marker"),
+        TableVersion(OrderKey(2**62, 2**62, 9, 999_999), 0, "d", "t", None, node="n1"),
+    ]
+    schemas = [SchemaVersion(K5, "e", None), SchemaVersion(ORIGIN, "e", Schema("e", "gbk", "gbk_bin"), node="n1")]
+    with Store.open(path) as store:
+        assert store.append_base(Catalog({"d": Schema("d")}, {("d", "t"): OLD})) == 2
+        assert store.append_versions(versions, schemas) == 4
+    with Store.open(path, read_only=True) as store:
+        history = store.load_history()
+    base = TableVersion(ORIGIN, 0, "d", "t", OLD, origin="base")
+    expected = SchemaHistory().with_versions(
+        [base, *versions], [*schemas, SchemaVersion(ORIGIN, "d", Schema("d"), origin="base")]
+    )
+    assert history == expected
+
+
+def test_appending_twice_is_appending_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        assert store.append_versions([TableVersion(K5, 0, "d", "t", OLD)]) == 1
+        assert store.append_versions([TableVersion(K5, 7, "d", "t", OLD, file="elsewhere")]) == 0
+        assert store.append_versions([]) == 0
+        assert len(store.load_history().versions) == 1
+
+
+def test_what_does_not_count_in_values_does_not_count_in_the_store(tmp_path: Path) -> None:
+    explicit = Table("d", "t", OLD.columns, (Index("a", (IndexPart("a"),)),))
+    implicit = Table("d", "t", OLD.columns, (Index("a", (IndexPart("a"),), implicit=True),))
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", explicit)])
+        assert store.append_versions([TableVersion(K5, 0, "d", "t", implicit)]) == 0
+
+
+def test_another_definition_at_the_same_key_is_refused_whole(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", OLD)])
+        both = [TableVersion(K5, 0, "d", "a", OLD), TableVersion(K5, 0, "d", "t", NEW, file="b.1", position=4)]
+        with pytest.raises(HistoryConflict, match=r"another definition of d\.t .* b\.1:4"):
+            store.append_versions(both)
+        assert len(store.load_history().versions) == 1
+        assert store.append_versions(both[:1]) == 1
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, REQUESTS)
+def test_the_asof_join_finds_what_the_history_finds(
+    versions: list[TableVersion], requests: list[tuple[str, str, OrderKey, str | None]]
+) -> None:
+    store = Store(Path(":memory:"), duckdb.connect(":memory:"))
+    from snapshot_store.migrations import migrate
+
+    migrate(store._connection, read_only=False)
+    store.append_versions(versions)
+    history = store.load_history()
+    assert history == SchemaHistory().with_versions(versions)
+    assert store.lookup(requests) == [history.at(*request) for request in requests]
+
+
+def test_a_store_in_use_is_waited_for_and_then_reported(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(60)"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "open\n"
+    try:
+        with pytest.raises(StoreError, match="in use by another process"), Store.open(path, wait_seconds=0.2):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with Store.open(path) as store:
+        assert store.load_history() == SchemaHistory()
+
+
+def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello " * 1000)
+    with pytest.raises(StoreError, match="cannot be opened"), Store.open(tmp_path / "text"):
+        pass
+    with pytest.raises(StoreError, match="cannot be opened"), Store.open(tmp_path / "absent", read_only=True):
+        pass
+    with Store.open(tmp_path / "new"):
+        pass
+    connection = duckdb.connect(str(tmp_path / "new"))
+    connection.execute("UPDATE store_info SET version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="use a newer program"), Store.open(tmp_path / "new"):
+        pass
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    from snapshot_store.history import TableVersion
+    from snapshot_store.store import Store
+    from snapshot_store.tso import OrderKey
+    with Store.open(Path(sys.argv[1])) as store:
+        start = len(store.load_history().versions) // 2
+        for n in range(start, start + 100000):
+            key = OrderKey(n + 1, 0, 0, 0)
+            store.append_versions([TableVersion(key, 0, "d", name, None, "x" * 5000) for name in ("t", "u")])
+            print(n, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_every_append_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    for round in range(3):
+        code = textwrap.dedent(WRITER)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", code, str(path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert writer.stdout is not None
+        acknowledged = int(writer.stdout.readline())
+        time.sleep(0.05 + 0.07 * round)
+        os.kill(writer.pid, signal.SIGKILL)
+        lines = writer.stdout.read().split()
+        writer.wait()
+        writer.stdout.close()
+        acknowledged = int(lines[-1]) if lines else acknowledged
+        with Store.open(path) as store:
+            history = store.load_history()
+        keys = [v.key.commit_tso for v in history.versions]
+        appends = len(keys) // 2
+        assert keys == sorted([*range(1, appends + 1)] * 2)
+        assert appends - (acknowledged + 1) in (0, 1)
