@@ -100,6 +100,8 @@ def parse_moment(text: str) -> Civil:
 
 
 def _moment_of_number(number: Decimal, digits: int = 0) -> Civil:
+    if number < 0:
+        raise ConversionError(f"{number} is no date")
     whole, fraction = divmod(number, 1)
     text = str(int(whole))
     digits = digits or len(text)

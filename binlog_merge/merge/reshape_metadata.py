@@ -44,11 +44,11 @@ class MapColumn:
 
     @property
     def numeric(self) -> bool:
-        return self.type in NUMERIC_TYPES or self.type == T.YEAR
+        return self.type in NUMERIC_TYPES
 
     @property
     def character(self) -> bool:
-        return self.real in CHARACTER_TYPES or self.type == T.VECTOR
+        return self.real in CHARACTER_TYPES
 
 
 def from_source(table_map: TableMap) -> tuple[MapColumn, ...]:

@@ -95,7 +95,9 @@ def _literal(column: Column, text: str) -> bytes:
     """Return the cell of a literal default: its text, or a bit or hexadecimal literal as written."""
     kind = column.type
     bits, digits = _BITS.fullmatch(text), _HEX.fullmatch(text)
-    if bits is None and digits is None:
+    # The model writes DEFAULT '0x41' and DEFAULT 0x41 alike. SHOW CREATE TABLE only has the former, so in a text column
+    # it is text; nothing but a bit or hexadecimal literal is likely elsewhere.
+    if bits is None and (digits is None or kind.name in TEXT_TYPES | {"enum", "set"}):
         return _encoded(column, _LITERAL, text)
     if bits is not None:
         plain = bits[1] if bits[1] is not None else bits[2]
