@@ -598,6 +598,12 @@ def apply(catalog: Catalog, tokens: list[Token], schema: str) -> list[Name]:
     raise OracleError(f"statement not understood: {r.text()}")
 
 
+def names_database(sql: str) -> bool:
+    """Tell whether a statement is CREATE, ALTER or DROP DATABASE."""
+    r = Reader([token for tokens in tokenize(sql) for token in tokens])
+    return r.peek() in ("CREATE", "ALTER", "DROP") and r.peek(1) in ("DATABASE", "SCHEMA")
+
+
 def parse_dump(sql: str) -> Catalog:
     """Read the output of mysqldump --no-data."""
     catalog, schema = Catalog(), ""

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.oracle import binlog
 from tests.oracle.binlog import OracleError, pack
 from tests.oracle.config import Cluster, load
+from tests.oracle.ddl import names_database
 from tests.oracle.order import (
     Branch,
     Key,
@@ -141,7 +142,9 @@ def _ddl_unit(marker: Marker) -> Unit:
     head = struct.pack("<IIBHH", 0, 0, len(schema), 0, len(marker.status))
     body = head + marker.status + schema + b"\0" + sql
     us = commit_us(marker.key, marker.commit_us)
-    return Unit(marker.key, us, marker.size, 1, [(binlog.QUERY, 0, body)], kind="ddl")
+    # LOG_EVENT_SUPPRESS_USE_F, as servers set it: the default database of CREATE DATABASE does not exist yet.
+    flags = 8 if names_database(marker.sql) else 0
+    return Unit(marker.key, us, marker.size, 1, [(binlog.QUERY, flags, body)], kind="ddl")
 
 
 def _rows_unit(
