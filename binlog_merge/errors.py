@@ -256,6 +256,13 @@ class CommitTsoConflict(MergeError):
     default_remedy = "find out which node was written to by hand; the order of this transaction cannot be known"
 
 
+class ConversionFailed(MergeError):
+    """A cell cannot be written in the logical column's type while a MODIFY is in flight."""
+
+    code, exit_code = "conversion", 32
+    default_remedy = "correct the value at its source or widen the logical column; nothing is changed in silence"
+
+
 class IoError(MergeError):
     """Reading or writing a file failed."""
 
@@ -295,6 +302,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     UnsupportedInput,
     CommitTsoConflict,
     IoError,
+    ConversionFailed,
     InternalError,
 )
 

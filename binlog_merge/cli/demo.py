@@ -1,5 +1,6 @@
 """`binlog-merge demo`: merge the three-node cluster in `fixtures/` and say what to look at."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,9 @@ CASE = "three-nodes-online-ddl"
 
 HELP = """Merge the binlogs of a small cluster that come with the source, and say what to look at.
 
-Three MySQL nodes hold the shards of one table; while transactions run across them, a column is added online, on one
-node
-after the other. In the merged binlog there is one table, and one ALTER TABLE, at exactly the right place."""
+Three MySQL nodes hold the shards of one table; while transactions run across them, its columns are changed online, on
+one node after the other. In the merged binlog there is one table, and each ALTER TABLE once, at exactly the right
+place."""
 
 Out = Annotated[Path, typer.Option("--out", help="The output directory; an earlier demo in it is made anew.")]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
@@ -73,18 +74,43 @@ def _what_to_look_at(out: Path, names: list[str]) -> list[str]:
     if not names:
         return []
     first = out / names[0]
+    begins, statements = _excerpt(first)
     return [
         "",
-        "The merged binlog begins:",
-        *(f"  {printable(line)}" for line in _first_lines(first)),
+        f"{first} begins:",
+        *(f"  {line}" for line in begins),
+        "",
+        "Its DDL:",
+        *(f"  {line}" for line in statements),
         "",
         "Look at it:",
-        f"  binlog-merge inspect {first}",
+        f"  binlog-merge inspect -v {first}",
         f"  mysqlbinlog -v --base64-output=decode-rows {first}",
         "Replay it into any MySQL:",
         f"  mysqlbinlog {out / names[0].rsplit('.', 1)[0]}.0* | mysql -h HOST -u USER -p",
     ]
 
 
-def _first_lines(path: Path, count: int = 12) -> list[str]:
-    raise NotImplementedError
+_EXCERPT_LINES = 24
+_WIDTH = 150
+_DDL = re.compile(r"# (ALTER|CREATE|DROP|RENAME|TRUNCATE) ", re.IGNORECASE)
+
+
+def _excerpt(path: Path) -> tuple[list[str], list[str]]:
+    """Return the first lines of the first transaction, and every DDL with its position."""
+    from binlog_merge.cli.inspect import inspect_file
+
+    begins: list[str] = []
+    statements: list[str] = []
+    position, title, in_transaction = "", "", False
+    for line in inspect_file(path, 4, None, 1):
+        if line.startswith("# at "):
+            position, title = line.removeprefix("# at "), ""
+            continue
+        title = title or line
+        in_transaction = in_transaction or "\tGTID\t" in line
+        if in_transaction and len(begins) < _EXCERPT_LINES:
+            begins.append(printable(line.expandtabs())[:_WIDTH])
+        if "\tQuery\t" in title and _DDL.match(line):
+            statements.append(f"at {position}: {printable(line.removeprefix('# '))[:_WIDTH]}")
+    return begins, statements

@@ -5,14 +5,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.util import find_spec
 from itertools import pairwise
 from types import FrameType
 from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, merge
+from binlog_merge.cli import demo, inspect, merge
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -39,10 +38,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
-if find_spec("binlog_merge.cli.inspect"):
-    from binlog_merge.cli.inspect import inspect
-
-    app.command("inspect")(inspect)
+app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("demo", help=demo.HELP)(demo.demo)
 
 

@@ -51,7 +51,7 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     """Return the lines of a result. `result` is MergeResult.to_dict()."""
     nodes: Mapping[str, Any] = result.get("nodes") or {}
     lines = [
-        f"{_count(result.get('transactions'), 'transaction')} and {_number(result.get('ddl'))} DDL of "
+        f"{_count(result.get('transactions'), 'transaction')} ({_number(result.get('ddl'))} of them DDL) of "
         f"{_count(nodes, 'node')} merged into {out}",
     ]
     lines += _rows("files", [_file(file) for file in _items(result.get("files"))] or ["none (nothing new)"])
@@ -60,7 +60,8 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     lines += _rows("watermark", [result.get("watermark") or "none yet"])
     lines += _rows("nodes", [_node(node, state) for node, state in sorted(nodes.items())])
     if _number(result.get("held")):
-        lines += _rows("held back", [f"{_count(result['held'], 'transaction')} not below the watermark"])
+        by = f", which {result['held_back_by']} holds back" if result.get("held_back_by") else ""
+        lines += _rows("held", [f"{_count(result['held'], 'branch', 'branches')} not below the watermark{by}"])
     for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):
         value = result.get(key)
         lines += _rows(title, [str(value)] if isinstance(value, int) and value else [_plain(v) for v in _items(value)])
@@ -73,8 +74,8 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
 _COUNTS = (
     ("branches", "branches"),
     ("events", "events"),
-    ("rows", "rows"),
-    ("rows_reshaped", "of them reshaped"),
+    ("row_events", "of them with rows"),
+    ("rows_reshaped", "rows reshaped"),
 )
 
 
@@ -92,9 +93,9 @@ def _number(value: Any) -> int:
     return value if isinstance(value, int) else len(value) if isinstance(value, list | tuple | Mapping) else 0
 
 
-def _count(value: Any, noun: str) -> str:
+def _count(value: Any, noun: str, plural: str = "") -> str:
     number = _number(value)
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def _plain(value: Any) -> str:
@@ -112,4 +113,5 @@ def _node(node: str, state: Any) -> str:
     if not isinstance(state, Mapping):
         return f"{node}  {state}"
     held = "  <- holds the others back" if state.get("holds_back") else ""
-    return f"{node}  watermark {state.get('watermark') or 'none yet'}{held}"
+    read_to = f"  read to {state['read_to']}" if state.get("read_to") else ""
+    return f"{node}  watermark {state.get('watermark') or 'none yet'}{read_to}{held}"

@@ -15,6 +15,7 @@ which makes them again, byte for byte. What is published is never touched.
 """
 
 import hashlib
+import os
 import re
 import uuid
 from collections.abc import Mapping
@@ -39,6 +40,16 @@ FAILPOINTS = (
 def file_name(basename: str, number: int) -> str:
     """Return the name of an output file: binlog.000001."""
     return f"{basename}.{number:06d}"
+
+
+def output_directory(path: str | os.PathLike[str]) -> Path:
+    """Return the output directory, absolute, made if need be. Raises IoError."""
+    directory = Path(path).absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise io_error(error, str(directory)) from error
+    return directory
 
 
 def part_path(directory: Path, name: str) -> Path:

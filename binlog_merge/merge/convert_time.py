@@ -15,7 +15,8 @@ from binlog_merge.merge.convert_numbers import MICROSECOND, number_of, rounded
 from binlog_merge.merge.convert_values import ConversionError, Value
 from snapshot_store.model import ColumnType
 
-_MAX_TIME: Final = (838 * 3600 + 59 * 60 + 59) * 1_000_000
+_MAX_HOURS: Final = 838
+_MAX_TIME: Final = (_MAX_HOURS * 3600 + 59 * 60 + 59) * 1_000_000
 _DATE_TIME: Final = re.compile(
     r"\s*(\d{4}|\d{2})[^\w\s](\d{1,2})[^\w\s](\d{1,2})"
     r"(?:(?:T|\s+)(\d{1,2})(?:[^\w\s](\d{1,2})(?:[^\w\s](\d{1,2})(?:\.(\d*))?)?)?)?\s*",
@@ -38,6 +39,10 @@ def moment_of(microseconds: int) -> Civil:
 
 def _span(microseconds: int) -> timedelta:
     return timedelta(microseconds=microseconds)
+
+
+def _time_of_day(moment: Civil) -> timedelta:
+    return _span(((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.micro)
 
 
 def to_date(kind: ColumnType, value: Value) -> Civil:
@@ -63,8 +68,7 @@ def to_timestamp(kind: ColumnType, value: Value) -> Civil:
 def to_time(kind: ColumnType, value: Value) -> timedelta:
     """Return a time of day or a duration, rounded to the column's digits of a second."""
     if isinstance(value, Civil):
-        seconds = (value.hour * 60 + value.minute) * 60 + value.second
-        value = _span(seconds * 1_000_000 + value.micro)
+        value = _time_of_day(value)
     elif isinstance(value, str | bytes):
         value = parse_time(value if isinstance(value, str) else value.decode("latin-1"))
     elif not isinstance(value, timedelta):
@@ -154,8 +158,7 @@ def _carried(moment: Civil, micros: int) -> Civil:
 def parse_time(text: str) -> timedelta:
     """Read [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS; a date with a time gives its time of day."""
     if _DATE_TIME.fullmatch(text):
-        moment = parse_moment(text)
-        return _span(((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.micro)
+        return _time_of_day(parse_moment(text))
     found = _TIME.fullmatch(text)
     if found is None:
         raise ConversionError(f"{text[:40]!r} is no time")
@@ -166,14 +169,18 @@ def parse_time(text: str) -> timedelta:
         return _span((plain // MICROSECOND + micros) * (-1 if sign else 1))
     if int(second or 0) > 59 or int(third or 0) > 59:
         raise ConversionError(f"{text[:40]!r} is no time")
+    if int(days or 0) * 24 + int(first) > _MAX_HOURS:
+        raise ConversionError(f"{text[:40]!r} is longer than 838:59:59")
     seconds = (int(days or 0) * 24 + int(first)) * 3600 + int(second or 0) * 60 + int(third or 0)
     return _span((seconds * 1_000_000 + micros) * (-1 if sign else 1))
 
 
 def _time_of_number(number: Decimal) -> timedelta:
+    if number >= 10**10:  # number_to_time: too long for a time, so a date with a time of day
+        return _time_of_day(_moment_of_number(number))
     whole, fraction = divmod(abs(number), 1)
     hours, minutes, seconds = int(whole) // 10_000, int(whole) // 100 % 100, int(whole) % 100
-    if minutes > 59 or seconds > 59:
+    if hours > _MAX_HOURS or minutes > 59 or seconds > 59:
         raise ConversionError(f"{number} is no time")
     micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int(fraction * 1_000_000)
     return _span(-micros if number < 0 else micros)

@@ -1,0 +1,125 @@
+"""Unaligned loads, stores and copies on uint8 arrays, without bounds checks.
+
+Byte-wise loops cost a factor of two; these are single machine instructions. The caller has checked the bounds.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+
+def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    """Return the LLVM pointer to `array[offset]`, as bytes."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [offset])
+
+
+def _load(bits: int, result: Any) -> Any:
+    def typing(_typing_context: Any, array: Any, offset: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            address = pointer_to(context, builder, signature.args[0], args[0], args[1])
+            return builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
+
+        return result(array, types.int64), generate
+
+    return intrinsic(typing)
+
+
+def _store(bits: int, value_type: Any) -> Any:
+    def typing(_typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            address = pointer_to(context, builder, signature.args[0], args[0], args[1])
+            builder.store(args[2], builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
+            return context.get_dummy_value()
+
+        return types.void(array, types.int64, value_type), generate
+
+    return intrinsic(typing)
+
+
+load_16 = _load(16, types.uint16)
+load_32 = _load(32, types.uint32)
+load_64 = _load(64, types.uint64)
+store_16 = _store(16, types.uint16)
+store_32 = _store(32, types.uint32)
+store_64 = _store(64, types.uint64)
+
+
+@intrinsic
+def copy(typing_context: Any, target: Any, target_offset: Any, source: Any, source_offset: Any, length: Any) -> Any:
+    """Copy `length` bytes; the ranges do not overlap."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        to = pointer_to(context, builder, signature.args[0], args[0], args[1])
+        origin = pointer_to(context, builder, signature.args[2], args[2], args[3])
+        cgutils.raw_memcpy(builder, to, origin, args[4], 1, align=1)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64, types.int64), generate
+
+
+@njit(inline="always")
+def u16(buffer: Any, offset: int) -> int:
+    """Read 2 bytes, little endian."""
+    return np.int64(load_16(buffer, offset))
+
+
+@njit(inline="always")
+def u32(buffer: Any, offset: int) -> int:
+    """Read 4 bytes, little endian."""
+    return np.int64(load_32(buffer, offset))
+
+
+@njit(inline="always")
+def i64(buffer: Any, offset: int) -> int:
+    """Read 8 bytes, little endian, as a signed number."""
+    return np.int64(load_64(buffer, offset))
+
+
+@njit(inline="always")
+def u48(buffer: Any, offset: int) -> int:
+    """Read 6 bytes, little endian: a table id."""
+    return np.int64(load_32(buffer, offset)) | (np.int64(load_16(buffer, offset + 4)) << 32)
+
+
+@njit(inline="always")
+def put_u48(buffer: Any, offset: int, value: int) -> None:
+    """Write 6 bytes, little endian."""
+    store_32(buffer, offset, np.uint32(value & 0xFFFFFFFF))
+    store_16(buffer, offset + 4, np.uint16((value >> 32) & 0xFFFF))
+
+
+@njit(inline="always")
+def same_bytes(a: Any, a_offset: int, b: Any, b_offset: int, length: int) -> bool:
+    """Compare two byte ranges."""
+    i = 0
+    while i + 8 <= length:
+        if load_64(a, a_offset + i) != load_64(b, b_offset + i):
+            return False
+        i += 8
+    while i < length:
+        if a[a_offset + i] != b[b_offset + i]:
+            return False
+        i += 1
+    return True
+
+
+@njit(inline="always")
+def hash_bytes(buffer: Any, offset: int, length: int, seed: int) -> int:
+    """Hash a byte range for a lookup table; equality is always confirmed by comparing the bytes."""
+    prime = np.uint64(0x9E3779B97F4A7C15)
+    value = np.uint64(seed) ^ (np.uint64(length) * prime)
+    i = 0
+    while i + 8 <= length:
+        value = (value ^ load_64(buffer, offset + i)) * prime
+        value ^= value >> np.uint64(29)
+        i += 8
+    while i < length:
+        value = (value ^ np.uint64(buffer[offset + i])) * prime
+        value ^= value >> np.uint64(31)
+        i += 1
+    return np.int64(value & np.uint64(0x7FFFFFFFFFFFFFFF))

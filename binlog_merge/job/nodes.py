@@ -1,0 +1,271 @@
+"""A node after the scan: its pieces joined, its watermark, its DDL and markers, and how far it can be trusted."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.query import Query
+from binlog_merge.errors import ChecksumMismatch, LateTransaction, MarkerIncomplete, MergeError, TruncatedEvent
+from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.source import open_source
+from binlog_merge.job.inputs import NodeInput
+from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
+from binlog_merge.merge.coordinate.marker import Sighting
+from binlog_merge.merge.histories import PhysicalDdl
+from binlog_merge.merge.markers import MarkerCopy, SessionVariables, read_marker, transaction_events
+from binlog_merge.merge.render import version_number
+from binlog_merge.stages.block import read_block
+from binlog_merge.stages.order import Block, EdgeRow
+from binlog_merge.stages.scan import ScanResult
+from snapshot_store.tso import OrderKey
+
+
+@dataclass
+class ScannedNode:
+    """One node, assembled. `error` says where its log stops being usable; `carries` are what comes in before each piece."""
+
+    input: NodeInput
+    pieces: list[ScanResult] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    carries: list[Carry] = field(default_factory=list)
+    edges: list[EdgeRow] = field(default_factory=list)
+    carry: Carry = field(default_factory=Carry)
+    without_tso: list[tuple[tuple[int, int], int]] = field(default_factory=list)
+    error: MergeError | None = None
+    warnings: list[str] = field(default_factory=list)
+    least_new: tuple[int, int] | None = None
+
+    @property
+    def source_id(self) -> str:
+        return self.input.source_id
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Return (file index, offset) behind the last group that was read."""
+        for piece in reversed(self.pieces):
+            if piece.groups:
+                return piece.file_index, piece.end
+        return self.input.seen or (self.input.first, 4)
+
+    def watermark(self, max_disorder: int) -> OrderKey | None:
+        """Return the least order key that may still arrive, or None before the first commit TSO."""
+        return node_watermark(self.carry, self.input.number, max_disorder)
+
+
+def misread(results: Sequence[ScanResult]) -> frozenset[tuple[str, int]]:
+    """Return (node, file) of files whose pieces do not join: one began where no group of the piece before it ended."""
+    wrong = set()
+    expected: dict[tuple[str, int], int] = {}
+    damaged: set[tuple[str, int]] = set()
+    for piece in results:
+        file = (piece.node, piece.file_index)
+        if piece.first < 0 or file in damaged:
+            continue
+        if piece.first != expected.get(file, 4):
+            wrong.add(file)
+        expected[file] = piece.reached
+        if piece.error is not None:
+            damaged.add(file)
+    return frozenset(wrong)
+
+
+def assemble_node(node: NodeInput, results: Sequence[ScanResult], prefixes: Sequence[str], end_of_input: bool) -> ScannedNode:
+    """Join a node's pieces, in the order of its log, up to the first damage."""
+    scanned = ScannedNode(node, carry=node.carry)
+    for piece, prefix in zip(results, prefixes, strict=True):
+        file = node.files[piece.file_index]
+        try:
+            assembled = assemble_piece(piece, scanned.carry)
+        except MergeError as error:
+            scanned.error = error.located(node=node.source_id, file=file.path)
+            break
+        scanned.pieces.append(piece)
+        scanned.carries.append(scanned.carry)
+        scanned.blocks.append(
+            Block(node.number, node.source_id, piece.file_index, prefix, assembled.patch, piece.sets)
+        )
+        scanned.edges += [
+            EdgeRow(
+                node.number, node.source_id, e.file_index, e.tso, e.transaction, e.start, e.end, e.commit_us, e.tables, e.flags
+            )
+            for e in assembled.edges
+        ]
+        scanned.without_tso += assembled.without_tso
+        _note_new(scanned, piece, [(t, x) for t, x, at in assembled.new_edges if _is_new(node, piece.file_index, at)])
+        scanned.carry = assembled.carry
+        scanned.error = _damage(node, piece, file, end_of_input, scanned.warnings, _last_piece(results, piece))
+        if scanned.error is not None:
+            break
+    return scanned
+
+
+def _last_piece(results: Sequence[ScanResult], piece: ScanResult) -> bool:
+    return all(r.file_index != piece.file_index or r.piece <= piece.piece for r in results)
+
+
+def _is_new(node: NodeInput, file_index: int, offset: int) -> bool:
+    return node.seen is None or (file_index, offset) >= node.seen
+
+
+def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, int]]) -> None:
+    new = [k for k in (piece.least_new, scanned.least_new, *edges) if k is not None]
+    scanned.least_new = min(new) if new else None
+
+
+def _damage(
+    node: NodeInput, piece: ScanResult, file: NodeFile, end_of_input: bool, warnings: list[str], ends_file: bool
+) -> MergeError | None:
+    """Return why the log cannot be followed beyond this piece, or None. A tail that is still being written only warns."""
+    if piece.error is not None:
+        return MergeError.from_dict(piece.error)
+    if not ends_file:
+        return None
+    last = piece.file_index == len(node.files) - 1
+    place = {"node": node.source_id, "file": file.path}
+    if piece.truncated is not None:
+        if last and file.in_use and not end_of_input:
+            warnings.append(f"{file.path}: the last event is not whole yet (at {piece.truncated}); it is held back")
+            return None
+        return TruncatedEvent("the file ends inside an event", position=piece.truncated, **place)
+    if piece.unfinished is not None:
+        if last and not end_of_input:
+            warnings.append(f"{file.path}: the last transaction is not whole yet (at {piece.unfinished}); it is held back")
+            return None
+        return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
+    if not last and not piece.clean_end and not file.in_use:
+        return TruncatedEvent("the file has no ROTATE or STOP event at its end", position=piece.reached, **place)
+    return None
+
+
+def check_late(node: ScannedNode, floor: OrderKey) -> None:
+    """Raise LateTransaction if a transaction that no run had seen commits below what is published."""
+    if node.least_new is not None and node.input.seen is not None:
+        key = OrderKey(*node.least_new, 0, 0)
+        if key < floor:
+            raise LateTransaction(
+                f"a transaction commits at TSO {key.commit_tso}, below the published watermark", node=node.source_id, order_key=key
+            )
+
+
+def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
+    """Return the bytes of one group."""
+    data = bytearray(end - start)
+    with open_source(node.files[file_index].path) as source:
+        source.read_into(memoryview(data), start)
+    return bytes(data)
+
+
+def _keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, int, int]]:
+    """Return (key, start, end, flags) of locals by index."""
+    columns = read_block(f"{block.path}.local.arrow")
+    keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+    return [
+        (
+            OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node),
+            int(columns["start"][i]),
+            int(columns["end"][i]),
+            int(columns["flags"][i]),
+        )
+        for i in wanted
+        if keys.alive[i]
+    ]
+
+
+def physical_ddl(node: ScannedNode, after: OrderKey) -> Iterator[PhysicalDdl]:
+    """Yield the node's DDL with keys greater than `after`, in order."""
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        if not piece.ddl:
+            continue
+        file = node.input.files[piece.file_index]
+        for key, start, end, _ in _keys_of(block, piece.ddl):
+            if key <= after:
+                continue
+            query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+            if query is not None:
+                yield PhysicalDdl(
+                    key, file.path, start, query.schema_text or None, query.text, SessionVariables.of(query),
+                    version_number(file.server_version),
+                )  # fmt: skip
+
+
+def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
+    for event in transaction_events(data, file.checksum_alg == 1):
+        if event.type_code == EventType.QUERY_EVENT:
+            query = Query.parse(event.body)
+            if query.text not in ("BEGIN", "COMMIT"):
+                return query
+    return None
+
+
+def sightings(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
+    """Yield the markers that the node shows with floor <= key < limit. Raises MarkerIncomplete for one that is not distributed."""
+    places = [
+        (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
+        for piece in node.pieces
+        for tso, transaction, start, end in piece.markers
+    ]
+    places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
+    for key, file_index, start, end in sorted(places):
+        if floor <= key < limit:
+            copy = _marker_copy(node, file_index, start, end, schema, table)
+            if copy is not None:
+                yield Sighting(
+                    key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy
+                )
+
+
+def local_markers(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> MergeError | None:
+    """Return the error of the first marker that was not written by a distributed transaction, or None."""
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        for key, start, end, _ in _keys_of(block, piece.local_markers) if piece.local_markers else ():
+            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, schema, table) is not None:
+                return MarkerIncomplete(
+                    "a marker was written by a transaction without a commit TSO, so it has no place on the other nodes",
+                    node=node.source_id,
+                    file=node.input.files[piece.file_index].path,
+                    position=start,
+                    order_key=key,
+                )
+    return None
+
+
+def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, schema: str, table: str) -> MarkerCopy | None:
+    file = node.input.files[file_index]
+    try:
+        return read_marker(transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), schema, table)
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start) from None
+    except MergeError as error:
+        raise error.located(node=node.source_id, file=file.path, position=start) from None
+
+
+def checkpoint(node: ScannedNode, floor: OrderKey) -> tuple[int, Carry]:
+    """Return the file to begin with next time and what then comes in: the first file that still holds anything not merged."""
+    needed = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
+    needed += [e.file_index for e in node.edges if OrderKey(e.tso, e.transaction, 0, 0) >= floor and e.file_index >= 0]
+    for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
+        after = node.carries[position + 1] if position + 1 < len(node.carries) else node.carry
+        if _holds_timed(piece, block, floor) or (
+            piece.local and OrderKey(after.max_tso, after.max_transaction, after.seq, node.input.number) >= floor
+        ):
+            needed.append(piece.file_index)
+    last = node.pieces[-1].file_index if node.pieces else node.input.first
+    index = min([*needed, last])
+    for piece, carry in zip(node.pieces, node.carries, strict=True):
+        if piece.file_index == index:
+            return index, carry
+    return node.input.first, node.input.carry
+
+
+def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
+    if not piece.timed:
+        return False
+    columns = read_block(f"{block.path}.timed.arrow")
+    last = OrderKey(int(columns["tso"][-1]), int(columns["transaction"][-1]), 0, 0)
+    if np.any(columns["flags"][-1:] & 16):
+        last = last._replace(node_seq=block.node)
+    return last >= floor
+

@@ -1,0 +1,329 @@
+"""Assemble: settle, per node, what a piece of its log could not know by itself.
+
+Three things cross the edges between pieces: prepared branches whose end comes later, commit rows that came earlier, and the greatest
+commit TSO so far, which gives transactions without a TSO their place. All are few, so the driver walks the pieces of a node
+in order with a `Carry`, and hands each piece the `Patch` that makes its block final.
+
+    piece 1        P1 P2 C1(tso 7)            carry: greatest 7, open {P2}
+    piece 2   L    C2(tso 9)   L              patch: the first L is (7, seq 1), the branch P2 commits at 9, the second L is (9, seq 1)
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.errors import CommitTsoConflict, MissingCommitTso, UnsupportedInput
+from snapshot_store.tso import OrderKey
+
+Hash = tuple[int, int]
+
+
+class Late(Protocol):
+    """An XA COMMIT or ROLLBACK that its piece could not join (see `stages.scan.LateCommit`)."""
+
+    local: int
+    locals_before: int
+    xid: Hash
+    gtrid: Hash
+    transaction: int
+    tso: int | None
+    rollback: bool
+    commit_us: int
+    commit_at: int
+    branch: tuple[int, int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A prepared branch, where its bytes are, and the greatest commit TSO before it in its log."""
+
+    gtrid: Hash
+    transaction: int
+    file_index: int
+    start: int
+    end: int
+    tables: tuple[tuple[str, str], ...]
+    flags: int
+    max_tso: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeBranch:
+    """A committed branch whose prepare and commit lie in different pieces."""
+
+    tso: int
+    transaction: int
+    file_index: int
+    start: int
+    end: int
+    commit_us: int
+    tables: tuple[tuple[str, str], ...]
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """What the pieces of a node's log up to some place hand to the next."""
+
+    max_tso: int = 0
+    max_transaction: int = 0
+    seq: int = 0
+    commit_rows: Mapping[Hash, int] = field(default_factory=dict)
+    open: Mapping[Hash, Prepared] = field(default_factory=dict)
+
+    def to_dict(self, file_names: Sequence[str]) -> dict[str, Any]:
+        """Return plain values for the manifest; files by name, since indexes change from run to run."""
+        return {
+            "max_tso": self.max_tso,
+            "max_transaction": self.max_transaction,
+            "seq": self.seq,
+            "commit_rows": [[*gtrid, tso] for gtrid, tso in self.commit_rows.items()],
+            "open": [
+                [*xid, *p.gtrid, p.transaction, file_names[p.file_index], p.start, p.end, p.tables, p.flags, p.max_tso]
+                for xid, p in self.open.items()
+                if p.file_index >= 0
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], file_names: Sequence[str]) -> "Carry":
+        """Read what `to_dict` wrote. A branch in a file that is gone has been merged already: its file index is -1."""
+        index = {name: i for i, name in enumerate(file_names)}
+        prepared = {}
+        for x1, x2, g1, g2, transaction, file, start, end, tables, flags, max_tso in values["open"]:
+            named = tuple((schema, table) for schema, table in tables)
+            prepared[(x1, x2)] = Prepared((g1, g2), transaction, index.get(file, -1), start, end, named, flags, max_tso)
+        rows = {(g1, g2): tso for g1, g2, tso in values["commit_rows"]}
+        return cls(values["max_tso"], values["max_transaction"], values["seq"], rows, prepared)
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """What makes the locals of one block final: the greatest key that comes in, and what became of its placeholders.
+
+    `raised` holds (index among the locals, tso, transaction) for every late commit: it raises the greatest key from there on.
+    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO at all: (index, file, start, end).
+    """
+
+    max_tso: int
+    max_transaction: int
+    seq: int
+    raised: tuple[tuple[int, int, int], ...] = ()
+    dropped: tuple[int, ...] = ()
+    kept: tuple[tuple[int, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LocalKeys:
+    """The order keys of a block's locals, less their node number; `alive` is False for dropped placeholders."""
+
+    tso: npt.NDArray[np.int64]
+    transaction: npt.NDArray[np.int64]
+    seq: npt.NDArray[np.int64]
+    alive: npt.NDArray[np.bool_]
+
+
+def local_keys(max_tso: npt.NDArray[np.int64], max_transaction: npt.NDArray[np.int64], patch: Patch) -> LocalKeys:
+    """Return the keys of locals from the greatest commit their own piece had seen before each, and the patch.
+
+    A local inherits the greatest of: what its piece had committed before it, what came in, and late commits before it.
+    """
+    n = len(max_tso)
+    tso, transaction = max_tso.copy(), max_transaction.copy()
+    for start, raised_tso, raised_transaction in ((0, patch.max_tso, patch.max_transaction), *patch.raised):
+        tail_tso, tail_transaction = tso[start:], transaction[start:]
+        lower = (tail_tso < raised_tso) | ((tail_tso == raised_tso) & (tail_transaction < raised_transaction))
+        tail_tso[lower], tail_transaction[lower] = raised_tso, raised_transaction
+    alive = np.ones(n, np.bool_)
+    alive[list(patch.dropped)] = False
+    seq = np.zeros(n, np.int64)
+    if n:
+        changed = np.empty(n, np.bool_)
+        changed[0] = True
+        changed[1:] = (tso[1:] != tso[:-1]) | (transaction[1:] != transaction[:-1])
+        counted = np.cumsum(alive)
+        run_start = np.maximum.accumulate(np.where(changed, np.arange(n), 0))
+        before_run = counted[run_start] - alive[run_start]
+        seq = counted - before_run
+        inherits = (tso == patch.max_tso) & (transaction == patch.max_transaction)
+        seq[inherits] += patch.seq
+    return LocalKeys(tso, transaction, seq, alive)
+
+
+class Piece(Protocol):
+    """What assemble needs of a scanned piece (see `stages.scan.ScanResult`)."""
+
+    file_index: int
+    local: int
+    max_tso: int
+    max_transaction: int
+    locals_after_max: int
+    sets: tuple[tuple[tuple[str, str], ...], ...]
+    late: tuple[Any, ...]
+    open: tuple[Any, ...]
+    commit_rows: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A piece made final: its patch, the branches that its late commits completed, and what goes on to the next piece."""
+
+    patch: Patch
+    edges: tuple[EdgeBranch, ...]
+    carry: Carry
+    new_edges: tuple[tuple[int, int, int], ...]  # (tso, transaction, commit offset) of the edges
+    without_tso: tuple[tuple[Hash, int], ...]  # (gtrid, commit offset) of XA COMMITs kept as locals
+
+
+@dataclass
+class _Pass:
+    """The mutable state of one pass over one piece."""
+
+    piece: Piece
+    rows: dict[Hash, int]
+    open: dict[Hash, Prepared]
+    raised: list[tuple[int, int, int]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    kept: list[tuple[int, int, int, int]] = field(default_factory=list)
+    edges: list[EdgeBranch] = field(default_factory=list)
+    new_edges: list[tuple[int, int, int]] = field(default_factory=list)
+    without_tso: list[tuple[Hash, int]] = field(default_factory=list)
+
+
+def assemble_piece(piece: Piece, carry: Carry) -> Assembled:
+    """Join a piece's late commits with what earlier pieces left, and sum up what it leaves itself.
+
+    Raises UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input: its rows would be lost.
+    """
+    work = _Pass(piece, dict(carry.commit_rows), dict(carry.open))
+    for g1, g2, tso in piece.commit_rows:
+        known = work.rows.setdefault((g1, g2), tso)
+        if known != tso:
+            raise CommitTsoConflict(f"one XA transaction has two commit TSOs on this node: {known} and {tso}")
+    for late in piece.late:
+        _settle(work, late)
+    patch = Patch(
+        carry.max_tso, carry.max_transaction, carry.seq, tuple(work.raised), tuple(work.dropped), tuple(work.kept)
+    )
+    max_tso, max_transaction, seq = _leaving(piece, patch)
+    for branch in piece.open:
+        raised = [tso for _, tso, _, at in _raised_at(piece, work) if at < branch.start]
+        work.open[branch.xid] = Prepared(
+            branch.gtrid,
+            branch.transaction,
+            piece.file_index,
+            branch.start,
+            branch.end,
+            piece.sets[branch.set],
+            branch.flags,
+            max([branch.max_tso, carry.max_tso, *raised]),
+        )
+    wanted = {p.gtrid for p in work.open.values()}
+    unused = {(g1, g2) for g1, g2, _ in piece.commit_rows} | set(carry.commit_rows)
+    spent = {late.gtrid for late in piece.late}
+    rows = {g: tso for g, tso in work.rows.items() if g in wanted or (g in unused and g not in spent)}
+    return Assembled(
+        patch,
+        tuple(work.edges),
+        Carry(max_tso, max_transaction, seq, rows, work.open),
+        tuple(work.new_edges),
+        tuple(work.without_tso),
+    )
+
+
+def _raised_at(piece: Piece, work: _Pass) -> list[tuple[int, int, int, int]]:
+    """Return the late commits with the offsets at which they stand."""
+    known = {e[2]: e for e in work.new_edges}
+    return [
+        (late.locals_before, known[late.commit_at][0], late.transaction, late.commit_at)
+        for late in piece.late
+        if late.commit_at in known
+    ]
+
+
+def _settle(work: _Pass, late: Late) -> None:
+    piece = work.piece
+    prepared = work.open.pop(late.xid, None)
+    if late.branch is not None:
+        start, end, set_number, flags = late.branch
+        tables = piece.sets[set_number]
+        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, 0)
+    if late.rollback:
+        return  # a rollback of a branch that was prepared before our input began changes nothing
+    if prepared is None:
+        raise UnsupportedInput(
+            "an XA COMMIT has no XA PREPARE in the input: the rows of this transaction are not there",
+            position=late.commit_at,
+            remedy="give the earlier binlog files of this node, or a base taken when no XA transaction was prepared",
+        )
+    tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
+    if tso is None:
+        work.kept.append((late.local, prepared.file_index, prepared.start, prepared.end))
+        work.without_tso.append((late.gtrid, late.commit_at))
+        return
+    if late.local >= 0:
+        work.dropped.append(late.local)
+        work.raised.append((late.locals_before, tso, late.transaction))
+    work.new_edges.append((tso, late.transaction, late.commit_at))
+    work.edges.append(
+        EdgeBranch(
+            tso,
+            late.transaction,
+            prepared.file_index,
+            prepared.start,
+            prepared.end,
+            late.commit_us,
+            prepared.tables,
+            prepared.flags,
+        )
+    )
+
+
+def _leaving(piece: Piece, patch: Patch) -> tuple[int, int, int]:
+    """Return the greatest (tso, transaction) behind the piece and how many locals follow it."""
+    dropped = np.array(sorted(patch.dropped), np.int64)
+    live_after = lambda index: piece.local - index - int(np.count_nonzero(dropped >= index))  # noqa: E731
+    best = max(
+        (patch.max_tso, patch.max_transaction),
+        (piece.max_tso, piece.max_transaction),
+        *((tso, transaction) for _, tso, transaction in patch.raised),
+    )
+    if best == (patch.max_tso, patch.max_transaction):
+        return (*best, patch.seq + live_after(0))
+    places = [index for index, tso, transaction in patch.raised if (tso, transaction) == best]
+    if best == (piece.max_tso, piece.max_transaction):
+        places.append(piece.local - piece.locals_after_max)
+    return (*best, live_after(min(places)))
+
+
+def node_watermark(carry: Carry, node_seq: int, max_disorder: int = 0) -> OrderKey | None:
+    """Return the least order key that may still arrive from a node, or None when it has shown no commit TSO yet.
+
+    The next transaction without a TSO sorts right behind the greatest one; a branch that is still prepared may commit with any
+    TSO greater than those committed before its prepare, and a branch not yet prepared with any greater than all.
+    """
+    if carry.max_tso == 0 and carry.max_transaction == 0:
+        return None
+    least = OrderKey(carry.max_tso, carry.max_transaction, carry.seq + 1, node_seq)
+    for prepared in carry.open.values():
+        least = min(least, OrderKey(prepared.max_tso + 1, 0, 0, 0))
+    if max_disorder:
+        least = min(least, OrderKey(max(0, carry.max_tso - max_disorder), 0, 0, 0))
+    return least
+
+
+def check_without_tso(by_node: Mapping[str, Iterable[tuple[Hash, int]]]) -> None:
+    """Raise MissingCommitTso when a distributed transaction has no commit TSO: its branches could not be put together."""
+    seen: dict[Hash, tuple[str, int]] = {}
+    for node, commits in by_node.items():
+        for gtrid, position in commits:
+            other = seen.setdefault(gtrid, (node, position))
+            if other[0] != node:
+                raise MissingCommitTso(
+                    f"an XA transaction committed on nodes {other[0]} and {node} has no commit TSO",
+                    node=node,
+                    position=position,
+                )

@@ -1,0 +1,92 @@
+"""Carriers: where a node's binlog holds the commit TSO of a distributed transaction.
+
+A commit TSO is fetched after all branches are prepared, so it can only stand in what a node writes later: in a transaction of its own
+between PREPARE and XA COMMIT, or in the XA COMMIT's own group. The scan kernel reads all of these (`kernels.scan`, `_own_tso`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.gtid import Gtid, GtidTagged
+from binlog_merge.binlog.header import RawEvent
+from binlog_merge.binlog.kernels import scan as k
+from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.table_map import TableMap
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """One way to carry a commit TSO. `own` tells whether a local transaction can carry one of its own by it."""
+
+    name: str
+    code: int
+    own: bool
+    meaning: str
+
+
+CARRIERS = {
+    c.name: c
+    for c in (
+        Carrier("commit-table", k.BY_COMMIT_TABLE, False, "a row (gtrid, tso) in the commit table"),
+        Carrier(
+            "original-commit-timestamp", k.BY_ORIGINAL_TIMESTAMP, True,
+            "original_commit_timestamp = TSO >> 9, in the GTID event of XA COMMIT",
+        ),
+        Carrier(
+            "original-commit-timestamp-us", k.BY_ORIGINAL_MICROSECONDS, True,
+            "original_commit_timestamp in microseconds, in the GTID event of XA COMMIT",
+        ),
+        Carrier("gtid", k.BY_GTID, True, "the number of the XA COMMIT's own GTID (SET gtid_next = 'uuid:TSO')"),
+        Carrier("sequence", k.BY_SEQUENCE, True, "PolarDB-X: events 80 and 105, QUERY status variable 200"),
+    )
+}  # fmt: skip
+
+DEFAULT = "commit-table"
+
+
+@dataclass
+class Detection:
+    """What the head of a node's log shows; `carrier` is None until a transaction that was committed by XA has been seen."""
+
+    commit_table: tuple[str, str]
+    carrier: str | None = None
+    _has_row: bool = False
+    _sequence: bool = False
+    _original: bool = False
+    _original_large: bool = False
+
+    def feed(self, events: Iterable[RawEvent]) -> str | None:
+        """Take events until the first XA COMMIT and return what carries its TSO, or None where none came."""
+        for event in events:
+            self._take(event)
+            if self.carrier is not None:
+                break
+        return self.carrier
+
+    def _take(self, event: RawEvent) -> None:
+        kind = event.header.type_code
+        if kind in (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT, EventType.GTID_TAGGED_LOG_EVENT):
+            gtid = (GtidTagged if kind == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(event.body)
+            original = gtid.original_commit_timestamp
+            self._original = original is not None and original != gtid.immediate_commit_timestamp
+            # Microseconds since 1970 stay below 2**52 until 2112; a TSO of our time >> 9 is above 2**53.
+            self._original_large = original is not None and original >= 1 << 52
+        elif kind == EventType.TABLE_MAP_EVENT:
+            table_map = TableMap.parse(event.body)
+            self._has_row |= (table_map.schema, table_map.table) == self.commit_table
+        elif kind in (80, 105):
+            self._sequence = True
+        elif kind == EventType.QUERY_EVENT:
+            query = Query.parse(event.body)
+            if query.text.startswith("XA COMMIT "):
+                self.carrier = self._choose(query)
+
+    def _choose(self, query: Query) -> str | None:
+        if self._has_row:
+            return "commit-table"
+        if self._sequence or any(int(code) == 200 for code in query.status_vars):
+            return "sequence"
+        if self._original:
+            return "original-commit-timestamp" if self._original_large else "original-commit-timestamp-us"
+        return None

@@ -1,0 +1,41 @@
+"""The merge on Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.job.result import MergeResult
+from binlog_merge.job.run import run_merge
+from binlog_merge.spark.runner import SparkRunner
+
+__all__ = ["MergeResult", "merge"]
+
+
+def merge(
+    spark: Any,
+    config: MergeConfig,
+    out: str | Path,
+    *,
+    start_tso: int | None = None,
+    stop_tso: int | None = None,
+    end_of_input: bool = False,
+    partitions: int | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> MergeResult:
+    """Merge the binlogs of a cluster's nodes into one, going on where `out` ends.
+
+    `start_tso` is inclusive, `stop_tso` exclusive. `end_of_input` says that nothing more will come, so that nothing is held back.
+    `partitions` overrides how many pieces are scanned and ranges ordered; the files do not depend on it.
+    Raises MergeError; its `result` says what was published before the stop.
+    """
+    return run_merge(
+        SparkRunner(spark),
+        config,
+        out,
+        start_tso=start_tso,
+        stop_tso=stop_tso,
+        end_of_input=end_of_input,
+        partitions=partitions,
+        progress=progress,
+    )

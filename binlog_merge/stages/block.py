@@ -1,0 +1,54 @@
+"""Index blocks: named int64 columns in uncompressed Arrow files, memory-mapped when read.
+
+A block is written under a temporary name and renamed, so a task that is retried or run twice leaves one whole block.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Column = npt.NDArray[np.int64]
+
+
+def write_block(path: str, columns: Mapping[str, Column]) -> None:
+    """Write columns of equal length as one Arrow file."""
+    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in columns.items()})
+    temporary = f"{path}.{uuid4().hex}.tmp"
+    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+    Path(temporary).replace(path)
+
+
+def read_block(path: str) -> dict[str, Column]:
+    """Map a block's columns into memory; nothing is read until it is touched."""
+    with pa.memory_map(path) as source:
+        table = pa.ipc.open_file(source).read_all()
+    return {
+        name: (table.column(name).chunk(0).to_numpy() if table.num_rows else np.empty(0, np.int64))
+        for name in table.column_names
+    }
+
+
+def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence[int]) -> dict[str, Column]:
+    """Take columns `where` of a row-wise array under `names`."""
+    return {name: rows[:, column] for name, column in zip(names, where, strict=True)}
+
+
+def remove_blocks(folder: str) -> None:
+    """Remove the blocks of a finished or abandoned run."""
+    if not Path(folder).is_dir():
+        return
+    for entry in os.scandir(folder):
+        if entry.name.endswith((".arrow", ".tmp")):
+            os.unlink(entry.path)
+
+
+def empty(*names: str) -> dict[str, Any]:
+    """Return columns without rows."""
+    return {name: np.empty(0, np.int64) for name in names}

@@ -1,0 +1,290 @@
+"""The order stage: bring one range of commit TSOs into the global order, from the index blocks of all nodes.
+
+A range holds every row with `low <= commit_tso < high`; ranges need not be even. The result is one Arrow file of rows in global
+order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.kernels import scan as k
+from binlog_merge.merge.assemble import Patch, local_keys
+from binlog_merge.stages.block import Column, read_block, write_block
+from snapshot_store.topology import Topology
+from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
+
+# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the transactions
+# begun before it; commit_us is the transaction's.
+COLUMNS = (
+    "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before", "rank",
+)  # fmt: skip
+
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+
+TableSet = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One scanned piece as the order stage sees it. `path` is the prefix of its files; `node` the node's number."""
+
+    node: int
+    source_id: str
+    file_index: int
+    path: str
+    patch: Patch
+    sets: tuple[TableSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """A branch completed on the driver; `tables` decides whether it comes out."""
+
+    node: int
+    source_id: str
+    file_index: int
+    tso: int
+    transaction: int
+    start: int
+    end: int
+    commit_us: int
+    tables: TableSet
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask:
+    """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes out."""
+
+    number: int
+    low: int
+    high: int
+    floor: OrderKey
+    limit: OrderKey
+    blocks: tuple[Block, ...]
+    edges: tuple[EdgeRow, ...]
+    topology: Topology
+    ddl: frozenset[tuple[int, int]]
+    seen: Mapping[int, tuple[int, int]]  # by node: (file, offset) up to which earlier runs had read
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderResult:
+    """What a range holds. `last` is its greatest key, None when it is empty; `empty` counts branches that touch no logical table."""
+
+    number: int
+    path: str
+    rows: int
+    transactions: int
+    bytes: int
+    last: OrderKey | None
+    empty: int
+    ddl: int
+    held: int  # branches at or after the limit, and their bytes
+    held_bytes: int
+    late: tuple[OrderKey, int, int, int] | None  # a local below the floor that no run has seen: key, node, file, offset
+
+
+def order(task: OrderTask) -> OrderResult:
+    """Write the range's rows in global order."""
+    runs, empty = [], 0
+    keeper = _Keeper(task)
+    for block in task.blocks:
+        for run in (_timed(task, block, keeper), _local(task, block, keeper)):
+            kept = run.pop("keep").astype(bool)
+            empty += int(np.count_nonzero(~kept))
+            runs.append({name: values[kept] for name, values in run.items()})
+    edges, dropped = _edges(task, keeper)
+    runs.append(edges)
+    rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+    late = _late(task, rows)
+    held = _at_least(rows, task.limit)
+    held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
+    rows = _sorted(_within(rows, task.floor, task.limit))
+    rows |= _transactions(rows)
+    write_block(task.path, {name: rows[name] for name in COLUMNS})
+    count = len(rows["tso"])
+    last = OrderKey(*(int(rows[name][-1]) for name in ("tso", "transaction", "seq", "node_seq"))) if count else None
+    begins = rows["first"] == 1
+    return OrderResult(
+        task.number,
+        task.path,
+        count,
+        int(np.count_nonzero(begins)),
+        int(np.sum(rows["end"] - rows["start"])),
+        last,
+        empty + dropped,
+        int(np.count_nonzero(begins & ((rows["flags"] & k.MARKER) != 0))),
+        int(np.count_nonzero(held)),
+        held_bytes,
+        late,
+    )
+
+
+def _late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:
+    """Return a transaction without a TSO of its own that stands below the floor although no run has seen it yet."""
+    below = np.flatnonzero(~_at_least(rows, task.floor) & (rows["seq"] > 0))
+    for i in below.tolist():
+        node, file, start = (int(rows[name][i]) for name in ("node", "file", "start"))
+        if node in task.seen and (file, start) >= task.seen[node]:
+            return OrderKey(*(int(rows[name][i]) for name in _KEY)), node, file, start
+    return None
+
+
+class _Keeper:
+    """Decides which table sets have a logical table, once per set."""
+
+    def __init__(self, task: OrderTask) -> None:
+        self._topology = task.topology
+        self._ddl = np.array(sorted(task.ddl), np.int64).reshape(-1, 2)
+        self._known: dict[tuple[str, str, str], bool] = {}
+
+    def tables(self, source_id: str, tables: TableSet) -> bool:
+        return any(self._table(source_id, schema, table) for schema, table in tables)
+
+    def _table(self, source_id: str, schema: str, table: str) -> bool:
+        key = (source_id, schema, table)
+        if key not in self._known:
+            self._known[key] = self._topology.logical_name(source_id, schema, table) is not None
+        return self._known[key]
+
+    def sets(self, block: Block) -> npt.NDArray[np.int64]:
+        return np.array([self.tables(block.source_id, tables) for tables in block.sets], np.int64)
+
+    def markers(self, tso: Column, transaction: Column, flags: Column, keep: Column) -> Column:
+        """A marker comes out where a logical DDL stands, and nowhere else; its own rows never do."""
+        marked = np.flatnonzero(flags & k.MARKER)
+        for i in marked.tolist():
+            here = (self._ddl[:, 0] == tso[i]) & (self._ddl[:, 1] == transaction[i])
+            keep[i] = int(here.any())
+        return keep
+
+
+def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
+    columns = read_block(f"{block.path}.timed.arrow")
+    a, b = np.searchsorted(columns["tso"], [task.low, task.high])
+    columns = {name: values[a:b] for name, values in columns.items()}
+    own = (columns["flags"] & k.OWN_TSO) != 0
+    keep = keeper.sets(block)[columns["set"]] if b > a else np.empty(0, np.int64)
+    return {
+        "tso": columns["tso"],
+        "transaction": columns["transaction"],
+        "seq": np.zeros(b - a, np.int64),
+        "node_seq": np.where(own, block.node, 0).astype(np.int64),
+        "node": np.full(b - a, block.node, np.int64),
+        "file": np.full(b - a, block.file_index, np.int64),
+        "start": columns["start"],
+        "end": columns["end"],
+        "commit_us": columns["commit_us"],
+        "flags": columns["flags"],
+        "keep": keeper.markers(columns["tso"], columns["transaction"], columns["flags"], keep),
+    }
+
+
+def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
+    columns = read_block(f"{block.path}.local.arrow")
+    keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+    a, b = np.searchsorted(keys.tso, [task.low, task.high])
+    columns = {name: values[a:b] for name, values in columns.items()}
+    start, end = columns["start"].copy(), columns["end"].copy()
+    file = np.full(b - a, block.file_index, np.int64)
+    for index, file_index, branch_start, branch_end in block.patch.kept:
+        if a <= index < b:
+            start[index - a], end[index - a], file[index - a] = branch_start, branch_end, file_index
+    keep = keeper.sets(block)[columns["set"]] if b > a else np.empty(0, np.int64)
+    keep = keep * (keys.alive[a:b] & ((columns["flags"] & (k.DDL | k.MARKER)) == 0))
+    return {
+        "tso": keys.tso[a:b],
+        "transaction": keys.transaction[a:b],
+        "seq": keys.seq[a:b],
+        "node_seq": np.full(b - a, block.node, np.int64),
+        "node": np.full(b - a, block.node, np.int64),
+        "file": file,
+        "start": start,
+        "end": end,
+        "commit_us": columns["commit_us"],
+        "flags": columns["flags"],
+        "keep": keep,
+    }
+
+
+def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
+    inside = [e for e in task.edges if task.low <= e.tso < task.high]
+    kept = [
+        e
+        for e in inside
+        if ((e.tso, e.transaction) in task.ddl if e.flags & k.MARKER else keeper.tables(e.source_id, e.tables))
+    ]
+    column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
+    zeros = np.zeros(len(kept), np.int64)
+    rows = {
+        "tso": column("tso"), "transaction": column("transaction"), "seq": zeros, "node_seq": zeros,
+        "node": column("node"), "file": column("file_index"), "start": column("start"), "end": column("end"),
+        "commit_us": column("commit_us"), "flags": column("flags"),
+    }  # fmt: skip
+    return rows, len(inside) - len(kept)
+
+
+def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:
+    """Keep the rows with floor <= key < limit."""
+    keep = _at_least(rows, floor) & ~_at_least(rows, limit)
+    return {name: values[keep] for name, values in rows.items()}
+
+
+_KEY = ("tso", "transaction", "seq", "node_seq")
+
+
+def _at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
+    result = np.ones(len(rows["tso"]), np.bool_)
+    for name, part in zip(reversed(_KEY), reversed(key), strict=True):
+        result = (rows[name] > part) | ((rows[name] == part) & result)
+    return result
+
+
+def _sorted(rows: dict[str, Column]) -> dict[str, Column]:
+    """Sort by key, then node, file and offset: the order in which the branches of one transaction come out."""
+    place = np.lexsort((rows["start"], rows["file"], rows["node"], *(rows[name] for name in reversed(_KEY))))
+    return {name: values[place] for name, values in rows.items()}
+
+
+def _transactions(rows: Mapping[str, Column]) -> dict[str, Column]:
+    """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before it."""
+    n = len(rows["tso"])
+    first = np.ones(n, np.int64)
+    if n > 1:
+        same = np.ones(n - 1, np.bool_)
+        for name in _KEY:
+            same &= rows[name][1:] == rows[name][:-1]
+        first[1:] = ~same
+    size = rows["end"] - rows["start"]
+    before = np.cumsum(size) - size
+    rank = np.cumsum(first) - 1
+    begins = np.flatnonzero(first)
+    commit_us = np.maximum.reduceat(rows["commit_us"], begins)[rank] if n else rows["commit_us"]
+    return {"first": first, "before": before, "rank": rank, "commit_us": _commit_times(rows["tso"], commit_us)}
+
+
+def _commit_times(tso: Column, commit_us: Column) -> Column:
+    """Take the commit TSO's own time where it carries one (`snapshot_store.tso.carries_time`), else the source's."""
+    millis = tso >> LOGICAL_BITS
+    return np.where((millis >= FIRST_MILLIS) & (millis < LAST_MILLIS), millis * 1000, commit_us)
+
+
+def ranges(points: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Cut the TSOs into up to `count` ranges of about the same bytes, from the quantiles of all pieces."""
+    if not points or count <= 1:
+        return [(LEAST, GREATEST)]
+    ordered = sorted(points)
+    total = sum(weight for _, weight in ordered)
+    cuts: list[int] = []
+    reached = 0
+    for tso, weight in ordered:
+        reached += weight
+        if len(cuts) < count - 1 and reached * count >= total * (len(cuts) + 1) and (not cuts or tso + 1 > cuts[-1]):
+            cuts.append(tso + 1)
+    bounds = [LEAST, *cuts, GREATEST]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))

@@ -1,0 +1,172 @@
+"""Which plan each table map gets: the physical shape it must have, the logical one in force, and how to go from one to the other.
+
+Plans are found by node and the table map's own bytes, and hold as long as no schema changes: the gather stage begins a new *epoch* at
+every version of either history. The numbers behind a plan stay, so an epoch only forgets which plan is in force.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.kernels import render as k
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
+from binlog_merge.merge.reshape import ReshapePlan, make_plan
+from binlog_merge.merge.witness import check_witness, table_from_table_map
+from snapshot_store.history import SchemaHistory
+from snapshot_store.model import Table
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_AFTER_BASE = OrderKey(0, 0, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """What a gather task knows of schemas: both histories and the topology."""
+
+    history: SchemaHistory
+    topology: Topology
+
+
+class PlanTable:
+    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch."""
+
+    def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
+        self._schemas = schemas
+        self._nodes = nodes
+        self._known: dict[tuple[int, bytes, int, int], int] = {}
+        self.reshape: list[ReshapePlan | None] = []
+        self._index = np.zeros((256, 5), np.int64)
+        self._keys = np.zeros(1 << 14, np.uint8)
+        self._keys_end = 0
+        self._entries: list[tuple[int, int, int, int, int]] = []
+        self._plans = np.zeros((64, k.PLAN_COLUMNS), np.int64)
+        self._bytes = np.zeros(1 << 14, np.uint8)
+        self._bytes_end = 0
+        self._shapes = np.zeros(1 << 10, np.int64)
+        self._shapes_end = 0
+        self._maps = np.zeros((k.MAX_MAPS, 2), np.int64)
+        self._cells = np.zeros((k.MAX_COLUMNS + 1, 2), np.int64)
+        self.arrays = self._arrays()
+
+    def _arrays(self) -> k.Plans:
+        return k.Plans(self._index, self._keys, self._plans, self._bytes, self._shapes, self._maps, self._cells)
+
+    def begin_epoch(self) -> None:
+        """Forget which plan is in force for which table map: a schema changed."""
+        self._index[:] = 0
+        self._entries.clear()
+        self._keys_end = 0
+
+    def learn(self, node: int, body: bytes, key: OrderKey) -> None:
+        """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch."""
+        plan = self._plan(node, body, key)
+        name = np.frombuffer(body, np.uint8)[8:].copy()
+        if (len(self._entries) + 1) * 2 > len(self._index):
+            self._index = np.zeros((len(self._index) * 2, 5), np.int64)
+            for entry in self._entries:
+                self._place(entry)
+        self._keys = _room(self._keys, self._keys_end + len(name))
+        self._keys[self._keys_end : self._keys_end + len(name)] = name
+        entry = (int(k.plan_hash(name, node)), self._keys_end, len(name), plan + 1, node)
+        self._entries.append(entry)
+        self._place(entry)
+        self._keys_end += len(name)
+        self.arrays = self._arrays()
+
+    def _place(self, entry: tuple[int, int, int, int, int]) -> None:
+        slot = entry[0] & (len(self._index) - 1)
+        while self._index[slot, 3]:
+            slot = (slot + 1) & (len(self._index) - 1)
+        self._index[slot] = entry
+
+    def _plan(self, node: int, body: bytes, key: OrderKey) -> int:
+        table_map = TableMap.parse(body)
+        source_id = self._nodes[node]
+        name = self._schemas.topology.logical_name(source_id, table_map.schema, table_map.table)
+        if name is None:
+            return self._number((node, body[8:], 0, 0), None)
+        history = self._schemas.history
+        logical = history.at(*name, key)
+        if logical is None or logical.table is None:
+            state = "is not known" if logical is None else "has been dropped"
+            raise UnknownTableSchema(
+                f"rows of {table_map.schema}.{table_map.table}, but the logical table {name[0]}.{name[1]} {state} at this point"
+            )
+        version = history.at(table_map.schema, table_map.table, key, source_id)
+        known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id)
+        if known in self._known:
+            return self._known[known]
+        physical = self._physical(table_map, None if version is None else version.table, name)
+        difference = check_witness(physical, table_map)
+        if difference is not None:
+            raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
+        return self._number(known, make_plan(table_map, physical, logical.table, logical.version_id))
+
+    def _physical(self, table_map: TableMap, known: Table | None, logical: tuple[str, str]) -> Table:
+        """Return the physical shape: from the node's history, else the table map's own names, else the logical base."""
+        if known is not None:
+            return known
+        named = table_from_table_map(table_map)
+        if named is not None:
+            return named
+        base = self._schemas.history.at(*logical, _AFTER_BASE)
+        if base is not None and base.table is not None and base.key == ORIGIN:
+            return base.table.renamed(table_map.schema, table_map.table)
+        raise UnknownTableSchema(
+            f"the shape of the physical table {table_map.schema}.{table_map.table} is not known: no base schema has it, "
+            "and its table map carries no column names"
+        )
+
+    def _number(self, known: tuple[int, bytes, int, int], plan: ReshapePlan | None) -> int:
+        if known in self._known:
+            return self._known[known]
+        number = len(self.reshape)
+        self.reshape.append(plan)
+        if number >= len(self._plans):
+            self._plans = np.concatenate([self._plans, np.zeros_like(self._plans)])
+        row = self._plans[number]
+        row[k.KIND] = k.DROP
+        if plan is not None:
+            body = plan.out_table_map_body
+            row[k.KIND] = k.IDENTITY if plan.identity else (k.SLOWLY if plan.needs_slow_path else k.RESHAPE)
+            row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
+            row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
+            if not plan.identity and not plan.needs_slow_path:
+                self._shape(row, plan)
+        self._known[known] = number
+        return number
+
+    def _shape(self, row: npt.NDArray[np.int64], plan: ReshapePlan) -> None:
+        numbers: list[int] = []
+        for column_type, meta in zip(plan.column_types, plan.column_metas, strict=True):
+            numbers += (column_type, meta)
+        for source, pad in zip(plan.source, plan.pads, strict=True):
+            if source >= 0:
+                numbers += (source, 0, -1)
+            else:
+                numbers += (-1, 0 if pad is None else self._store(pad), -1 if pad is None else len(pad))
+        while self._shapes_end + len(numbers) > len(self._shapes):
+            self._shapes = np.concatenate([self._shapes, np.zeros_like(self._shapes)])
+        row[k.PHYSICAL], row[k.LOGICAL], row[k.SHAPE] = len(plan.column_types), len(plan.source), self._shapes_end
+        row[k.PADS_LENGTH] = sum(len(p) for s, p in zip(plan.source, plan.pads, strict=True) if s < 0 and p is not None)
+        self._shapes[self._shapes_end : self._shapes_end + len(numbers)] = numbers
+        self._shapes_end += len(numbers)
+
+    def _store(self, data: bytes) -> int:
+        start = self._bytes_end
+        self._bytes = _room(self._bytes, start + len(data))
+        self._bytes[start : start + len(data)] = np.frombuffer(data, np.uint8)
+        self._bytes_end += len(data)
+        return start
+
+
+def _room(buffer: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
+    if size <= len(buffer):
+        return buffer
+    bigger = np.zeros(max(size, 2 * len(buffer)), np.uint8)
+    bigger[: len(buffer)] = buffer
+    return bigger
