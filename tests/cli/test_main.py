@@ -58,8 +58,12 @@ def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, caps
     assert job.out == tmp_path / "merged"
     assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False}
     out, err = capsys.readouterr()
-    assert out.startswith(f"12 transactions and 1 DDL of 1 node merged into {tmp_path}/merged\n")
-    for part in ("binlog.000001  1,234,567 bytes", "holds the others back", "2 transactions not below the watermark"):
+    assert out.startswith(f"12 transactions (1 of them DDL) of 1 node merged into {tmp_path}/merged\n")
+    for part in (
+        "binlog.000001  1,234,567 bytes",
+        "holds the others back",
+        "2 branches not below the watermark, which dn-1 holds back",
+    ):
         assert part in out
     assert "X'61',X'62',1" in out
     assert r"a table named \x1b[31mred" in out
