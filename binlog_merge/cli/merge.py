@@ -93,7 +93,8 @@ def run(
 ) -> "MergeResult":
     """Merge and print the result, also what was published before an error. Stops the Spark session it made."""
     check_java()
-    conf = {**config.spark, **(options or {})}
+    # Spark's own bar would be drawn into our lines.
+    conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
     master = master or conf.pop("spark.master", "local[*]")
     from binlog_merge.spark.job import merge as merge_job
     from binlog_merge.spark.session import create_session

@@ -85,7 +85,7 @@ def _rows(title: str, values: Iterable[str]) -> list[str]:
 
 def _items(value: Any) -> list[Any]:
     if isinstance(value, Mapping):
-        return [f"{key}: {item}" for key, item in value.items()]
+        return [f"{item} {key}" for key, item in value.items() if item]
     return list(value) if isinstance(value, list | tuple) else []
 
 

@@ -14,6 +14,8 @@ from binlog_merge.cli.merge import check_java
 from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES, ChecksumMismatch, ConfigError, LateTransaction, MergeError
 from tests.cli.conftest import RESULT, FakeJob
 
+QUIET = {"spark.ui.showConsoleProgress": "false"}
+
 Captured = pytest.CaptureFixture[str]
 
 
@@ -53,7 +55,7 @@ def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path:
 
 def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, capsys: Captured) -> None:
     assert main.run(["merge", "--config", cluster]) == 0
-    assert job.session == ("local[*]", {"spark.ui.enabled": "false", "a": "config"})
+    assert job.session == ("local[*]", {**QUIET, "spark.ui.enabled": "false", "a": "config"})
     assert job.stopped == 1
     assert job.out == tmp_path / "merged"
     assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False}
@@ -74,14 +76,14 @@ def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path)
     arguments = ["--out", str(tmp_path / "o"), "--start-tso", "5", "--stop-tso", "9", "--end-of-input"]
     spark = ["--master", "local[2]", "--conf", "a=b=c", "--conf", "d="]
     assert main.run(["merge", "-c", cluster, *arguments, *spark]) == 0
-    assert job.session == ("local[2]", {"spark.ui.enabled": "false", "a": "b=c", "d": ""})
+    assert job.session == ("local[2]", {**QUIET, "spark.ui.enabled": "false", "a": "b=c", "d": ""})
     assert job.out == tmp_path / "o"
     assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True}
 
 
 def test_the_master_may_be_configured(job: FakeJob, cluster: str) -> None:
     main.run(["merge", "-c", cluster, "--conf", "spark.master=spark://h:7077"])
-    assert job.session == ("spark://h:7077", {"spark.ui.enabled": "false", "a": "config"})
+    assert job.session == ("spark://h:7077", {**QUIET, "spark.ui.enabled": "false", "a": "config"})
 
 
 def test_json_is_exactly_one_object(job: FakeJob, cluster: str, capsys: Captured) -> None:
