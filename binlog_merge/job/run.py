@@ -128,7 +128,7 @@ def _run(job: Job) -> MergeResult:
     with job.stage("coordinate"):
         work = SchemaWork(job.config, job.directory, inputs.manifest, scanned, inputs.nodes)
         limit, watermarks, errors = _limit(job, scanned)
-        coordination = work.coordinate(floor, limit, version_number(inputs.header.server_version))
+        coordination = work.coordinate(_merged_to(inputs), limit, version_number(inputs.header.server_version))
         if coordination.stopped is not None and coordination.stopped < limit:
             limit, errors = coordination.stopped, [coordination.error]
     ordered = _order(job, inputs, scanned, coordination, floor, limit)
@@ -232,18 +232,23 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
     return scanned
 
 
-def _floor(job: Job, inputs: Inputs) -> OrderKey:
-    """Return the key from which on nothing has been published."""
+def _merged_to(inputs: Inputs) -> OrderKey:
+    """Return the key before which earlier runs have merged everything."""
     last = inputs.manifest.state.last
-    start = OrderKey(job.start_tso, 0, 0, 0) if job.start_tso is not None else ORIGIN
+    return ORIGIN if last is None else OrderKey.parse(last.state["floor"])
+
+
+def _floor(job: Job, inputs: Inputs) -> OrderKey:
+    """Return the key from which on transactions come out."""
+    last = inputs.manifest.state.last
     if last is None:
-        return start
+        return OrderKey(job.start_tso, 0, 0, 0) if job.start_tso is not None else ORIGIN
     begun_with = last.state.get("start_tso")
     if job.start_tso is not None and begun_with != job.start_tso:
         raise ConfigError(
             f"--start-tso {job.start_tso}, but this output was begun with {begun_with}", remedy="leave --start-tso out, or choose another --out"
         )
-    return OrderKey.parse(last.state["floor"])
+    return _merged_to(inputs)
 
 
 def _limit(job: Job, scanned: Sequence[ScannedNode]) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:

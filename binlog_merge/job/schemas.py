@@ -61,7 +61,7 @@ class SchemaWork:
     base_schemas: list[SchemaVersion] = field(default_factory=list)
 
     def coordinate(self, floor: OrderKey, limit: OrderKey, server_version: int) -> Coordination:
-        """Turn the nodes' DDL and markers into both histories and the logical DDL between `floor` and `limit`."""
+        """Turn the nodes' DDL and markers into both histories; `floor` is where earlier runs stopped, `limit` where this one does."""
         topology = topology_of(self.config)
         history, done = self._known(floor)
         tables, schemas = list[TableVersion](), list[SchemaVersion]()
@@ -91,7 +91,7 @@ class SchemaWork:
         if logical.stopped is not None and (stopped is None or logical.stopped < stopped):
             stopped, error = logical.stopped, logical.error
         wanted = [d for d in logical.ddl if stopped is None or d.key < stopped]
-        applied = extend_logical(history, history.catalog(floor), wanted, server_version)
+        applied = extend_logical(history, history.catalog(max(floor, _AFTER_BASE)), wanted, server_version)
         if applied.stopped is not None:
             stopped, error = applied.stopped, applied.error
             wanted = [d for d in wanted if d.key < applied.stopped]
@@ -141,6 +141,7 @@ class SchemaWork:
             store.append_versions([*self.base_tables, *tables], [*self.base_schemas, *schemas])
 
 
+_AFTER_BASE = OrderKey(0, 0, 1, 0)
 _LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)
 
 

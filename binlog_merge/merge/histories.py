@@ -75,7 +75,7 @@ def extend_logical(history: SchemaHistory, catalog: Catalog, ddls: Iterable[Logi
         session = ddl_session(
             SessionVariables(ddl.flags2, ddl.sql_mode, ddl.server_collation, ddl.utf8mb4_collation), server_version
         )
-        if ddl.schema and ddl.schema not in catalog.schemas and not _creates_schema(ddl.sql):
+        if ddl.schema and ddl.schema not in catalog.schemas and not ddl.suppress_use:
             catalog = catalog.with_schema(Schema(ddl.schema, session.charset_server, session.collation_server))
         try:
             effect = apply_ddl(catalog, ddl.sql, ddl.schema or None, session)
@@ -158,11 +158,6 @@ def _concerns_us(ddl: PhysicalDdl, session: DdlSession, topology: Topology) -> b
     """Tell whether a statement may change a table that comes out: not if all it names are in ignored schemas."""
     names = tables_of(parse_statement(ddl.sql, session))
     return not names or any(not topology.is_ignored(schema or ddl.schema or "") for schema, _ in names)
-
-
-def _creates_schema(sql: str) -> bool:
-    words = sql.lstrip().upper().split(None, 2)
-    return len(words) > 1 and words[0] == "CREATE" and words[1] in ("DATABASE", "SCHEMA")
 
 
 def _versions(

@@ -31,7 +31,10 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class LogicalDdl:
-    """A DDL as it comes out: at its key, in its default schema, with the session variables that its text depends on."""
+    """A DDL as it comes out: at its key, in its default schema, with the session variables that its text depends on.
+
+    `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
+    """
 
     key: OrderKey
     schema: str
@@ -40,6 +43,7 @@ class LogicalDdl:
     sql_mode: int
     server_collation: int
     utf8mb4_collation: int | None
+    suppress_use: bool = False
 
 
 def version_number(version: str) -> int:
@@ -107,4 +111,5 @@ def pack_ddl(head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commi
     event = np.zeros(128, np.uint8)
     size = int(k.write_gtid(event, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1))
     gtid = event[:size].tobytes()
-    return gtid + _event(head, EventType.QUERY_EVENT, body, commit_us // 1_000_000, 0, position + size)
+    flags = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
+    return gtid + _event(head, EventType.QUERY_EVENT, body, commit_us // 1_000_000, flags, position + size)

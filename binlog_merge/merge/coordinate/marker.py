@@ -7,6 +7,7 @@ from binlog_merge.errors import MarkerDisagreement, MarkerIncomplete, MergeError
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.markers import PUBLIC, MarkerCopy
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.statements import is_schema_ddl
 from snapshot_store.tso import OrderKey
 
 
@@ -76,4 +77,5 @@ def _logical(key: OrderKey, copy: MarkerCopy) -> LogicalDdl:
         mode if isinstance(mode, int) and not isinstance(mode, bool) else session.sql_mode,
         session.server_collation,
         session.utf8mb4_collation,
+        is_schema_ddl(marker.sql),
     )
