@@ -24,19 +24,26 @@ apt_install() { # the first of these packages that apt knows, where we may
 }
 
 # --- Python -----------------------------------------------------------------------------------------------------------
-command -v "$PYTHON" >/dev/null || { say "no $PYTHON; install Python 3.11 or newer (apt-get install python3 python3-venv)"; exit 3; }
-"$PYTHON" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || {
-  say "$("$PYTHON" --version 2>&1) will not do: Python 3.11, 3.12 or 3.13 is needed"
-  say "name another one: make setup PYTHON=/usr/bin/python3.12"
-  exit 3
-}
-if [ ! -x .venv/bin/python ]; then
+good_python() { "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; }
+if ! good_python .venv/bin/python; then
+  command -v "$PYTHON" >/dev/null || {
+    say "no $PYTHON; install Python 3.11 or newer: apt-get install python3 python3-venv"
+    exit 3
+  }
+  good_python "$PYTHON" || {
+    say "$("$PYTHON" --version 2>&1) will not do: Python 3.11, 3.12 or 3.13 is needed"
+    say "name another one: make setup PYTHON=/usr/bin/python3.12"
+    exit 3
+  }
   if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    apt_install "python$version-venv" python3-venv || { say "Python's venv module is missing: apt-get install python3-venv"; exit 3; }
+    apt_install "python$version-venv" python3-venv || {
+      say "Python's venv module is missing: apt-get install python3-venv"
+      exit 3
+    }
   fi
   say "new .venv"
-  "$PYTHON" -m venv .venv
+  "$PYTHON" -m venv --clear .venv
 fi
 if ! .venv/bin/uv --version 2>/dev/null | grep -qF "uv $UV_VERSION"; then
   say "uv $UV_VERSION"
