@@ -48,6 +48,7 @@ class _AnsiQuotes(MySQL):
     class Tokenizer(_Plain.Tokenizer):
         QUOTES = ["'"]  # noqa: RUF012
         IDENTIFIERS = ["`", '"']  # noqa: RUF012
+        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
 
 
 class _NoBackslash(MySQL):
@@ -57,7 +58,7 @@ class _NoBackslash(MySQL):
 
 class _AnsiNoBackslash(MySQL):
     class Tokenizer(_AnsiQuotes.Tokenizer):
-        STRING_ESCAPES = ["'", '"']  # noqa: RUF012
+        STRING_ESCAPES = ["'"]  # noqa: RUF012
 
 
 # By (ANSI_QUOTES, backslash escapes).

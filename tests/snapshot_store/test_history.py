@@ -64,7 +64,7 @@ def test_the_same_version_twice_is_one_and_another_content_is_a_conflict() -> No
 
 def test_schemas_have_versions_too() -> None:
     schema = Schema("d", "gbk", "gbk_bin")
-    made, _ = Catalog({"d": schema}, {("d", "t"): OLD}), None
+    made = Catalog({"d": schema}, {("d", "t"): OLD})
     tables, schemas = versions_of(made, [("d", "t"), ("d", "gone")], ["d", "e"], K5, ddl="x", origin="marker")
     history = SchemaHistory().with_versions(tables, [*schemas, SchemaVersion(ORIGIN, "e", Schema("e"))])
     assert history.schema_at("d", K5) is None
