@@ -8,8 +8,10 @@ Which pairs cannot be converted is known when the plan is made: JSON, GEOMETRY a
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
+from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.convert_charsets import encode_text, has_codec
 from binlog_merge.merge.convert_numbers import to_bit, to_decimal, to_float, to_integer, to_year
@@ -24,10 +26,12 @@ from binlog_merge.merge.convert_values import (
     decode_cell,
     encode_cell,
 )
-from binlog_merge.merge.witness import GEOMETRY_TYPES, binlog_column
+from binlog_merge.merge.witness import GEOMETRY_TYPES, LENGTH_BYTES, binlog_column, byte_length
 from snapshot_store.model import Column, ColumnType
 
 __all__ = ["ConversionError", "Converter", "coerce", "make_converter"]
+
+_TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 _COERCE: Final[dict[str, Callable[[ColumnType, Value], Value]]] = {
     **dict.fromkeys(INTEGER_BYTES, to_integer),
@@ -106,16 +110,27 @@ def _refusal(old: ColumnType, new: ColumnType) -> str | None:
 
 def coerce(old: ColumnType, new: ColumnType, value: Value) -> Value:
     """Return a value of column type `old` as the nearest value of `new`, as ALTER TABLE ... MODIFY does."""
+    if old.name == "bit" and new.name in LENGTH_BYTES and isinstance(value, int):
+        value = value.to_bytes(((old.length or 1) + 7) // 8, "big")  # its bytes in a TEXT or BLOB, digits elsewhere
     if new.name in TEXT_TYPES:
         return to_text(new, text_of(old, value))
     if new.name in BINARY_TYPES:
-        text = text_of(old, value)
-        return to_bytes(new, encode_text(old.charset or "ascii", text) if isinstance(text, str) else text)
-    if new.name in ("enum", "set") and old.name in ("enum", "set"):
-        value = _member_text(old, value)
+        return to_bytes(new, _bytes_of(old, new, value))
+    if new.name in _TEMPORAL and not isinstance(value, Civil | timedelta) and value != 0:
+        value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
+    elif new.name in ("enum", "set") and not (isinstance(value, int) and old.name not in ("enum", "set")):
+        value = text_of(old, value)
+    elif old.name == "date" and isinstance(value, Civil) and new.name not in _TEMPORAL:
+        value = (value.year * 100 + value.month) * 100 + value.day
     return _COERCE[new.name](new, value)
 
 
-def _member_text(kind: ColumnType, value: Value) -> Value:
-    text = text_of(kind, value)
-    return text if isinstance(text, str) else value
+def _bytes_of(old: ColumnType, new: ColumnType, value: Value) -> bytes:
+    text = text_of(old, value)
+    if isinstance(text, bytes):
+        return text
+    data = encode_text(old.charset or "ascii", text)
+    # CHAR(n) to BINARY(n) of as many bytes is done in place, and the padding of CHAR becomes part of the value; a
+    # server that copies the table for another change of the same statement pads with zero bytes instead.
+    in_place = old.name == "char" and new.name == "binary" and byte_length(old) == byte_length(new) == old.length
+    return data.ljust(byte_length(new), b" ") if in_place else data

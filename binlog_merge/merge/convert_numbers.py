@@ -7,7 +7,7 @@ ConversionError. Rounding: decimals and texts half away from zero, floats half t
 import math
 import re
 import struct
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Final
 
@@ -17,6 +17,7 @@ from snapshot_store.model import ColumnType
 
 MICROSECOND: Final = timedelta(microseconds=1)
 _EXACT: Final = Context(prec=200)
+_DIGITS: Final = re.compile(r"\s*\+?\d+\s*", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,5})?)\s*")
 
 
@@ -40,6 +41,31 @@ def number_of(value: Value) -> int | float | Decimal:
     return value
 
 
+def in_whole_seconds(value: Value) -> Value:
+    """Return a time or moment rounded to seconds, carried into minutes, hours and days; other values as they are."""
+    if isinstance(value, timedelta):
+        seconds = (abs(value) // MICROSECOND + 500_000) // 1_000_000
+        return timedelta(seconds=-seconds if value < timedelta(0) else seconds)
+    return rounded_moment(value, 0) if isinstance(value, Civil) else value
+
+
+def rounded_moment(moment: Civil, fsp: int) -> Civil:
+    """Return a moment rounded to `fsp` digits of a second, a full second carried into the date."""
+    unit = 10 ** (6 - fsp)
+    return carried(moment, (moment.micro + unit // 2) // unit * unit)
+
+
+def carried(moment: Civil, micros: int) -> Civil:
+    """Return the moment with these microseconds instead of its own; a million are a second more."""
+    if micros < 1_000_000:
+        return moment._replace(micro=micros)
+    try:
+        at = datetime(*moment[:6]) + timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        raise ConversionError(f"{moment.text(6)} cannot be rounded up to the next second") from None
+    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second)
+
+
 def rounded(value: int | float | Decimal, scale: int = 0) -> Decimal:
     """Return a number with `scale` digits behind the point, half away from zero."""
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
@@ -51,7 +77,7 @@ def rounded(value: int | float | Decimal, scale: int = 0) -> Decimal:
 
 def to_integer(kind: ColumnType, value: Value) -> int:
     """Return an integer in the range of an integer column; clamped where it lies outside."""
-    number = number_of(value)
+    number = number_of(in_whole_seconds(value))
     if isinstance(number, float):
         if not math.isfinite(number):
             raise ConversionError(f"{number} is no integer")
@@ -79,8 +105,9 @@ def to_float(kind: ColumnType, value: Value) -> float:
     """Return a float in the range of the column, rounded to (M,D) where it has them."""
     number = float(number_of(value))
     if kind.decimals is not None and kind.length is not None:
-        factor = 10.0**kind.decimals
-        number = round(number * factor) / factor
+        # Field_real::truncate rounds what is behind the point, counted from the next lower integer.
+        factor, below = 10.0**kind.decimals, math.floor(number)
+        number = below + round((number - below) * factor) / factor
         if abs(number) >= 10.0 ** (kind.length - kind.decimals):
             raise ConversionError(f"{number} does not fit {kind.name}({kind.length},{kind.decimals})")
     if number < 0 and kind.unsigned:
@@ -94,7 +121,11 @@ def to_float(kind: ColumnType, value: Value) -> float:
 
 
 def to_bit(kind: ColumnType, value: Value) -> int:
-    """Return an integer of as many bits as the column has."""
+    """Return an integer of as many bits as the column has; text must be a plain integer."""
+    if isinstance(value, str | bytes) and not _DIGITS.fullmatch(
+        value if isinstance(value, str) else value.decode("latin-1")
+    ):
+        raise ConversionError(f"{value[:40]!r} is not an integer")
     number = number_of(value)
     whole = round(number) if isinstance(number, float) else int(rounded(number))
     if not 0 <= whole < 1 << (kind.length or 1):

@@ -11,18 +11,16 @@ from typing import Final
 
 from binlog_merge.binlog.temporal import Civil, time_text
 from binlog_merge.merge.convert_charsets import decode_text, encode_text
-from binlog_merge.merge.convert_numbers import number_of, rounded
 from binlog_merge.merge.convert_values import ConversionError, Value
 from binlog_merge.merge.witness import LENGTH_BYTES
 from snapshot_store.model import ColumnType
 
+_WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 
 
 def text_of(kind: ColumnType, value: Value) -> str | bytes:
-    """Return what `SELECT` prints of a value of column type `kind`; bytes for binary strings and BIT."""
-    if kind.name == "bit" and isinstance(value, int):
-        return value.to_bytes(((kind.length or 1) + 7) // 8, "big")
+    """Return what `SELECT` prints of a value of column type `kind`; bytes for binary strings."""
     if kind.name in ("enum", "set") and isinstance(value, int):
         return ",".join(members_of(kind, value))
     if isinstance(value, str | bytes):
@@ -43,15 +41,16 @@ def text_of(kind: ColumnType, value: Value) -> str | bytes:
 def _format_float(kind: ColumnType, value: float) -> str:
     if kind.decimals is not None:
         return f"{value:.{kind.decimals}f}"
-    # my_gcvt: the fewest digits that tell the value apart (six of a FLOAT), with an exponent when they would need
-    # more than 15 places behind or before the point.
-    text = f"{value:.6g}" if kind.name == "float" else repr(value)
+    # my_gcvt: the fewest digits that tell the value apart (six of a FLOAT); with an exponent when they would need more
+    # than 15 places behind or before the point, or more characters than the column shows.
+    text, width = (f"{value:.6g}", 12) if kind.name == "float" else (repr(value), 24)
     number = Decimal(text).normalize()
     if number == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
     exponent = number.adjusted()
-    if -15 <= exponent < 15:
-        return f"{number:f}"
+    plain = f"{number:f}"
+    if -15 <= exponent < 15 and len(plain) <= width:
+        return plain
     sign, digits, _ = number.as_tuple()
     mantissa = "".join(map(str, digits))
     point = mantissa[0] + ("." + mantissa[1:] if len(mantissa) > 1 else "")
@@ -70,8 +69,10 @@ def members_of(kind: ColumnType, value: int) -> tuple[str, ...]:
 
 
 def to_text(kind: ColumnType, value: str | bytes) -> str:
-    """Return text that fits a character column."""
+    """Return text that fits a character column; bytes too few for a wide character get zeros before them."""
     charset = kind.charset or "binary"
+    if isinstance(value, bytes) and len(value) % _WIDE.get(charset, 1):
+        value = bytes(-len(value) % _WIDE[charset]) + value
     try:
         text = decode_text(charset, value) if isinstance(value, bytes) else value
         size = len(encode_text(charset, text))
@@ -101,29 +102,42 @@ def to_bytes(kind: ColumnType, value: bytes) -> bytes:
 
 
 def to_enum(kind: ColumnType, value: Value) -> int:
-    """Return the index of a member, given by name or, as MySQL allows, by number."""
-    if isinstance(value, str):
-        if value == "" and "" not in kind.members:
-            return 0
-        found = _place(kind, value)
-        if found is not None:
-            return found + 1
-    whole = int(rounded(number_of(value)))
-    if not 0 < whole <= len(kind.members):
-        raise ConversionError(f"{value!r} is no member of the enum")
-    return whole
+    """Return the index of a member, given by name or, as MySQL allows, by number; 0 is the invalid value ''."""
+    if isinstance(value, int):
+        return _within(kind, value, len(kind.members))
+    text = _plain_text(value)
+    found = _place(kind, text)
+    if found is not None:
+        return found + 1
+    return 0 if not text else _within(kind, _number(kind, text), len(kind.members))
 
 
 def to_set(kind: ColumnType, value: Value) -> int:
     """Return the bits of the members, given by names with commas between or by number."""
-    if isinstance(value, str):
-        places = [_place(kind, member) for member in value.split(",")] if value else []
-        if None not in places:
-            return sum({1 << place for place in places if place is not None})
-    whole = int(rounded(number_of(value)))
-    if not 0 <= whole < 1 << len(kind.members):
-        raise ConversionError(f"{value!r} is no value of the set")
-    return whole
+    greatest = (1 << len(kind.members)) - 1
+    if isinstance(value, int):
+        return _within(kind, value, greatest)
+    text = _plain_text(value)
+    places = [_place(kind, member) for member in text.split(",")] if text else []
+    if None in places:
+        return _within(kind, _number(kind, text), greatest)
+    return sum({1 << place for place in places if place is not None})
+
+
+def _plain_text(value: Value) -> str:
+    return value.rstrip(b"\0").decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _number(kind: ColumnType, text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ConversionError(f"{text[:40]!r} is no member of the {kind.name}")
+    return int(text[:20])
+
+
+def _within(kind: ColumnType, value: int, greatest: int) -> int:
+    if not 0 <= value <= greatest:
+        raise ConversionError(f"{value} is no value of the {kind.name}")
+    return value
 
 
 def _place(kind: ColumnType, name: str) -> int | None:

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Final
 
 from binlog_merge.binlog.temporal import Civil, time_text
-from binlog_merge.merge.convert_numbers import MICROSECOND, number_of, rounded
+from binlog_merge.merge.convert_numbers import MICROSECOND, carried, number_of, rounded, rounded_moment
 from binlog_merge.merge.convert_values import ConversionError, Value
 from snapshot_store.model import ColumnType
 
@@ -46,19 +46,19 @@ def _time_of_day(moment: Civil) -> timedelta:
 
 
 def to_date(kind: ColumnType, value: Value) -> Civil:
-    """Return the day of a date, datetime, text or number; the time of day is cut off, not rounded."""
-    moment = _moment(value)
+    """Return the day of a date, datetime, text or number; half a second before midnight is the next day."""
+    moment = rounded_moment(_moment(value), 0)
     return Civil(moment.year, moment.month, moment.day)
 
 
 def to_datetime(kind: ColumnType, value: Value) -> Civil:
     """Return a moment rounded to the column's digits of a second."""
-    return _rounded(_moment(value), kind.fsp)
+    return rounded_moment(_moment(value), kind.fsp)
 
 
 def to_timestamp(kind: ColumnType, value: Value) -> Civil:
     """Return a moment that a TIMESTAMP can hold: the zero date, or from 1970-01-01 00:00:01 to 2038-01-19 03:14:07."""
-    moment = _rounded(_moment(value), kind.fsp)
+    moment = rounded_moment(_moment(value), kind.fsp)
     valid = moment.month and moment.day and _FIRST_TIMESTAMP <= moment <= _LAST_TIMESTAMP
     if moment != Civil(0, 0, 0) and not valid:
         raise ConversionError(f"{moment.text(kind.fsp)} is no TIMESTAMP")
@@ -136,28 +136,14 @@ def _checked(moment: Civil, fraction: str, text: str) -> Civil:
 def _with_fraction(moment: Civil, fraction: str) -> Civil:
     # A seventh digit rounds the sixth (MySQL keeps nanoseconds while it parses).
     micros = int((fraction + "0" * 7)[:7])
-    return _carried(moment._replace(micro=0), (micros + 5) // 10)
-
-
-def _rounded(moment: Civil, fsp: int) -> Civil:
-    unit = 10 ** (6 - fsp)
-    return _carried(moment._replace(micro=0), (moment.micro + unit // 2) // unit * unit)
-
-
-def _carried(moment: Civil, micros: int) -> Civil:
-    """Return the moment with these microseconds, a full second carried into the date."""
-    if micros < 1_000_000:
-        return moment._replace(micro=micros)
-    try:
-        at = datetime(*moment[:6]) + timedelta(seconds=1)
-    except (ValueError, OverflowError):
-        raise ConversionError(f"{moment.text(0)} cannot be rounded up to the next second") from None
-    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second)
+    return carried(moment, (micros + 5) // 10)
 
 
 def parse_time(text: str) -> timedelta:
     """Read [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS; a date with a time gives its time of day."""
-    if _DATE_TIME.fullmatch(text):
+    if not text:
+        return timedelta(0)
+    if (moment := _DATE_TIME.fullmatch(text)) and moment[4]:
         return _time_of_day(parse_moment(text))
     found = _TIME.fullmatch(text)
     if found is None:
