@@ -237,7 +237,7 @@ def _decode(line: bytes, previous: str) -> tuple[Record, str]:
             values["files"] = tuple(OutputFile(**_known(OutputFile, f)) for f in values["files"])
             values["nodes"] = {node: NodeState(**_known(NodeState, s)) for node, s in values["nodes"].items()}
         return cls(**_known(cls, values)), digest
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ManifestError(f"a record of the manifest cannot be read: {error}") from None
 
 
