@@ -44,6 +44,7 @@ _SMALL = (
     "--skip-name-resolve",
     "--default-time-zone=+00:00",
     "--max-connections=40",
+    "--innodb-lock-wait-timeout=5",
     "--max-allowed-packet=256M",
     "--sync-binlog=0",
     "--table-open-cache=64",
