@@ -129,7 +129,16 @@ def _merge_error(error: BaseException) -> MergeError:
     format_message = getattr(error, "format_message", None)
     if callable(format_message):
         return ConfigError(str(format_message()), remedy="see binlog-merge --help")
-    return InternalError(f"{type(error).__name__}: {error}")
+    return InternalError(f"{type(error).__name__}: {_gist(str(error))}")
+
+
+def _gist(text: str) -> str:
+    """Return one line of an error's text; of an executor's, which carries a whole traceback, the line that says it."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if "Traceback (most recent call last):" not in lines:
+        return lines[0] if lines else ""
+    told = lines[lines.index("Traceback (most recent call last):") + 1 :]
+    return next((line for line in told if not line.startswith(" ")), lines[0])
 
 
 if __name__ == "__main__":

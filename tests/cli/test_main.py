@@ -160,6 +160,13 @@ def test_an_unexpected_error_is_short_unless_debugged(job: FakeJob, cluster: str
     assert "Traceback" in capsys.readouterr().err
 
 
+def test_an_error_of_an_executor_is_told_in_one_line(job: FakeJob, cluster: str, capsys: Captured) -> None:
+    told = "An exception:\nTraceback (most recent call last):\n  File 'x'\n    f(x)\nKeyError: 7\n SQLSTATE: 38000\n"
+    job.raises = RuntimeError(told)
+    assert main.run(["merge", "-c", cluster]) == 70
+    assert "internal: RuntimeError: KeyError: 7\n" in capsys.readouterr().err
+
+
 def test_ctrl_c(job: FakeJob, cluster: str, capsys: Captured) -> None:
     job.raises = KeyboardInterrupt()
     assert main.run(["merge", "-c", cluster, "-o", "json"]) == 130
