@@ -5,7 +5,9 @@ cannot be matched by name: it shows up as one column trimmed and one padded. Who
 hold those transactions back until both sides agree; nothing here can tell a rename from a drop and an add.
 """
 
+import re
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from snapshot_store.model import Column, ColumnType, Index, Table
@@ -219,10 +221,19 @@ def _plain_column(column: Column) -> Column:
         default = replace(default, text=_plain_text(default.text))
     if default is not None and default.kind == "null":
         default = None
+    if default is not None and default.kind == "literal" and type.name in (*_WIDTH_IS_COSMETIC, "decimal"):
+        default = replace(default, text=_plain_number(default.text))
     generated = column.generated
     if generated is not None:
         generated = replace(generated, expression=_plain_text(generated.expression))
     return replace(column, name=column.name.lower(), type=type, default=default, generated=generated, comment="")
+
+
+def _plain_number(text: str) -> str:
+    try:
+        return str(Decimal(text).normalize())
+    except InvalidOperation:
+        return text
 
 
 def _plain_index(index: Index) -> Index:
@@ -238,13 +249,20 @@ def _plain_index(index: Index) -> Index:
 
 
 def _plain_text(text: str) -> str:
-    """Return an expression without blanks, backticks, case and outer parentheses; string literals keep theirs."""
-    plain = "".join(
-        piece if i % 2 else "".join(piece.replace("`", "").lower().split()) for i, piece in enumerate(_split(text))
-    )
+    """Return an expression without blanks, backticks, case, introducers and outer parentheses; literals stay."""
+    pieces = _split(text)
+    for i in range(0, len(pieces), 2):
+        pieces[i] = "".join(pieces[i].replace("`", "").lower().split())
+        if i + 1 < len(pieces):
+            pieces[i] = _INTRODUCER.sub("", pieces[i])
+    plain = "".join(pieces)
     while plain.startswith("(") and plain.endswith(")") and _closes_at(plain) == len(plain) - 1:
         plain = plain[1:-1]
     return plain
+
+
+# The server writes _utf8mb4'x' where the user wrote 'x'.
+_INTRODUCER = re.compile(r"(?<!\w)_[a-z0-9]+$")
 
 
 def _split(text: str) -> list[str]:

@@ -35,7 +35,7 @@ class Default:
     """A column's DEFAULT: a literal, NULL, CURRENT_TIMESTAMP, or an expression.
 
     `text` is the literal's value without quotes, or the expression's source text. A bit column's literal is written
-    `b'101'`, a binary column's as `0x41` wherever it is not plain text.
+    `b'101'`, a binary column's `0xff` unless it is UTF-8 text (that does not itself begin with 0x).
     A nullable column without a DEFAULT has the default NULL; None is what ALTER COLUMN … DROP DEFAULT leaves behind.
     """
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import parse_check, parse_references
-from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, KeySpec
+from snapshot_store.ddl.statements import Bits, CheckSpec, ColumnSpec, KeySpec
 from snapshot_store.ddl.types import charset_name, parse_type
 from snapshot_store.model import Default, Generated, IndexPart
 
@@ -102,7 +102,7 @@ def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     return column if cursor.accept("NOT", "SECONDARY") else None
 
 
-def parse_default(cursor: Cursor) -> Default:
+def parse_default(cursor: Cursor) -> Default | Bits:
     """Read the value after DEFAULT."""
     if cursor.at_symbol("("):
         return Default("expression", cursor.parenthesized())
@@ -115,15 +115,14 @@ def parse_default(cursor: Cursor) -> Default:
         return Default("literal", "1" if found == "TRUE" else "0")
     if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
         cursor.next()
+    if cursor.peek().kind == "bits":
+        return Bits(cursor.next().text)
     return Default("literal", _literal(cursor))
 
 
 def _literal(cursor: Cursor) -> str:
-    token = cursor.peek()
-    if token.kind == "string":
+    if cursor.peek().kind == "string":
         return cursor.string()
-    if token.kind == "bits":
-        return cursor.next().text
     sign = "-" if cursor.accept_symbol("-") else ""
     if not sign:
         cursor.accept_symbol("+")

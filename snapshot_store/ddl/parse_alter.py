@@ -148,11 +148,9 @@ def _drop(cursor: Cursor) -> Action:
 
 
 def _change(cursor: Cursor, verb: str) -> Action:
-    old = cursor.name() if verb == "CHANGE" else cursor.peek().text
-    if verb == "CHANGE" and cursor.accept_symbol("."):
-        old = cursor.name()
+    old = cursor.table_name()[1] if verb == "CHANGE" else None
     column = parse_column(cursor)
-    return ChangeColumn(column.name if verb == "MODIFY" else old, column, _position(cursor))
+    return ChangeColumn(old or column.name, column, _position(cursor))
 
 
 def _position(cursor: Cursor) -> Position | None:

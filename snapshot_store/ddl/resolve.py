@@ -16,7 +16,7 @@ from snapshot_store.ddl.charsets import (
     max_bytes,
 )
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.ddl.statements import ColumnSpec, Options, TypeSpec
+from snapshot_store.ddl.statements import Bits, ColumnSpec, Options, TypeSpec
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, ColumnType, Default
@@ -138,21 +138,37 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
 _BITS = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?", re.IGNORECASE)
 
 
-def resolve_default(default: Default | None, type: ColumnType) -> Default | None:
-    """Return a default with its literal in the spelling of its column's type."""
+def resolve_default(default: Default | Bits | None, type: ColumnType) -> Default | None:
+    """Return a default with its literal in the spelling of its column's type, as `model.Default` describes it."""
+    if isinstance(default, Bits):
+        return Default("literal", _bits_text(default.text, type))
     if default is None or default.kind != "literal":
         return default
-    literal = _BITS.fullmatch(default.text)
-    value = None if literal is None else int(literal["hex"] or "0", 16) | int(literal["bits"] or "0", 2)
+    if type.name == "bit" and default.text.isdecimal():
+        return Default("literal", f"b'{int(default.text):b}'")
+    if type.name in _BINARIES:
+        return Default("literal", _binary_text(default.text.encode(errors="surrogateescape")))
+    return default
+
+
+def _bits_text(text: str, type: ColumnType) -> str:
+    literal = _BITS.fullmatch(text)
+    if literal is None:
+        raise ValueError(f"not a hexadecimal or bit literal: {text!r}")
+    value = int(literal["hex"] or "0", 16) | int(literal["bits"] or "0", 2)
     if type.name == "bit":
-        number = value if value is not None else int(default.text) if default.text.isdecimal() else None
-        return default if number is None else Default("literal", f"b'{number:b}'")
-    if value is None or literal is None:
-        return default
+        return f"b'{value:b}'"
     if type.name in _NUMBERS:
-        return Default("literal", str(value))
+        return str(value)
     digits = literal["hex"] if literal["hex"] is not None else f"{value:x}"
     data = bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
-    if type.name in _BINARIES:
-        return Default("literal", f"0x{data.hex()}")
-    return Default("literal", data.decode(errors="replace"))
+    return _binary_text(data) if type.name in _BINARIES else data.decode(errors="replace")
+
+
+def _binary_text(data: bytes) -> str:
+    """Return a byte string as text if it is UTF-8 and no one could take it for hexadecimal, else as 0x…."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+    return f"0x{data.hex()}" if text.startswith("0x") else text

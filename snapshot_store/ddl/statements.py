@@ -21,6 +21,13 @@ class TypeSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Bits:
+    """A hexadecimal or bit literal as a default; its column's type decides what it is."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class KeySpec:
     """A key as written; `kind` is "primary", "unique", "index", "fulltext" or "spatial"."""
 
@@ -61,7 +68,7 @@ class ColumnSpec:
     name: str
     type: TypeSpec
     nullable: bool | None = None
-    default: Default | None = None
+    default: Default | Bits | None = None
     on_update_now: bool = False
     auto_increment: bool = False
     generated: Generated | None = None
@@ -197,7 +204,7 @@ class SetDefault:
     """ALTER COLUMN … SET DEFAULT, or DROP DEFAULT (None)."""
 
     name: str
-    default: Default | None
+    default: Default | Bits | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from snapshot_store.errors import (
     UnknownTable,
 )
 from snapshot_store.model import Catalog, Default, Schema, Table
+from snapshot_store.render_sql import create_sql
 from tests.snapshot_store.ddl_statements import ALTERS, KEYS, TYPES
 
 EMPTY = Catalog({"d": Schema("d"), "e": Schema("e", "latin1", "latin1_swedish_ci")})
@@ -141,19 +142,24 @@ def test_sql_modes_change_what_quotes_and_words_mean() -> None:
 def test_defaults_are_kept_in_one_spelling() -> None:
     made = table(
         "CREATE TABLE t (a BIT(8) DEFAULT 0x05, b BIT DEFAULT 1, c INT DEFAULT b'11', d VARCHAR(3) DEFAULT 0x4142, "
-        "e BINARY(2) DEFAULT x'41', f INT, g INT NOT NULL, h JSON DEFAULT ( json_array( 1 ) ), i DATETIME DEFAULT now())"
+        "e BINARY(2) DEFAULT x'41ff', f INT, g INT NOT NULL, h JSON DEFAULT ( json_array( 1 ) ), "
+        "i DATETIME DEFAULT now(), j VARCHAR(9) DEFAULT '0x41', k BINARY(4) DEFAULT '0x41', l BINARY(2) DEFAULT 0x4100)"
     )
     assert [c.default for c in made.columns] == [
         Default("literal", "b'101'"),
         Default("literal", "b'1'"),
         Default("literal", "3"),
         Default("literal", "AB"),
-        Default("literal", "0x41"),
+        Default("literal", "0x41ff"),
         Default("null"),
         None,
         Default("expression", "json_array( 1 )"),
         Default("now"),
+        Default("literal", "0x41"),
+        Default("literal", "0x30783431"),
+        Default("literal", "A\0"),
     ]
+    assert parse_dump(create_sql(made), "d").tables["d", "t"] == made
 
 
 def test_primary_key_columns_are_not_null() -> None:

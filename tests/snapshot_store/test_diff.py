@@ -125,6 +125,9 @@ def test_no_difference_means_equal(a: Table, b: Table) -> None:
         ("a INT, b INT", "b INT, a INT", False),
         ("a INT DEFAULT 1", "a INT DEFAULT 2", False),
         ("a INT DEFAULT (1 + 1)", "a INT DEFAULT (1+1)", True),
+        ("a DECIMAL(5,2) DEFAULT 1.5", "a DECIMAL(5,2) DEFAULT '1.50'", True),
+        ("a VARCHAR(5) DEFAULT '1.5'", "a VARCHAR(5) DEFAULT '1.50'", False),
+        ("a TEXT DEFAULT ('x')", "a TEXT DEFAULT (_utf8mb4'x')", True),
     ],
 )
 def test_equivalent_ignores_what_is_cosmetic(a: str, b: str, same: bool) -> None:
