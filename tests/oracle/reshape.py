@@ -208,8 +208,9 @@ _PLAIN_NAMES = {1: "tinyint", 2: "smallint", 3: "int", 4: "float", 5: "double", 
 
 
 def table_of_map(tmap: TableMap) -> Table:
-    """Return the table a fully described table map speaks of (binlog_row_metadata=FULL)."""
-    return Table(tuple(_column_of_map(c) for c in tmap.columns))
+    """Return the table a fully described table map speaks of (binlog_row_metadata=FULL); names may be missing."""
+    columns = [replace(c, name=c.name or f"column {i}") for i, c in enumerate(tmap.columns)]
+    return Table(tuple(_column_of_map(c) for c in columns))
 
 
 def _column_of_map(c: MapColumn) -> Column:
@@ -352,10 +353,6 @@ class Reshape:
         if event.type >= 30:
             at += int.from_bytes(body[8:10], "little")
         head = table_id.to_bytes(6, "little") + body[6:at]
-        if event.type == PARTIAL_UPDATE:
-            if not self.identity:
-                raise NotImplementedError("PARTIAL_UPDATE_ROWS_EVENT of a table that is reshaped")
-            return bytearray(head + body[at:]), []
         count, at = packed(body, at)
         if count != len(self.tmap.columns):
             raise OracleError(f"rows event has {count} columns, its table map {len(self.tmap.columns)}")
@@ -375,12 +372,28 @@ class Reshape:
         while at < len(body):
             row: dict[str, Image] = {}
             for image in images:
+                if event.type == PARTIAL_UPDATE and image == "after":
+                    options, at = self._partial_bits(body, at)
+                    new += options
                 cells, at = self._read_image(body, at, present[image])
                 row[image] = self._map_image(cells, bitmaps[image])
                 new += _pack_image(row[image])
             changes.append(Change(key, name, word, row.get("before", ()), row.get("after", ())))
         # Where nothing changes the bytes pass as they are: servers differ in what they leave in a bitmap's unused bits.
         return bytearray(head + body[len(head) :] if self.identity else new), changes
+
+    def _partial_bits(self, body: bytes, at: int) -> tuple[bytes, int]:
+        """Translate the value options before an after image: one bit per JSON column, set where a difference stands."""
+        options, end = packed(body, at)
+        if not options & 1:
+            return body[at:end], end
+        json = [i for i, c in enumerate(self.tmap.columns) if c.type == 245]
+        bits = dict(zip(json, _bits(body[end : end + (len(json) + 7) // 8], len(json)), strict=True))
+        columns = zip(self.logical.columns, self.sources, self.same, strict=True)
+        new = [same and source is not None and bits[source] for c, source, same in columns if c.type == "json"]
+        if sum(new) < sum(bits[i] for i in json if i in self.sources):
+            raise OracleError("a JSON difference cannot be converted")
+        return pack(options) + _to_bits(new), end + (len(json) + 7) // 8
 
     def _new_present(self, event: Event, present: list[bool]) -> list[bool]:
         padded = event.type in WRITE or all(present)
