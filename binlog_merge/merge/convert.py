@@ -26,11 +26,12 @@ from binlog_merge.merge.convert_values import (
     decode_cell,
     encode_cell,
 )
-from binlog_merge.merge.witness import GEOMETRY_TYPES, LENGTH_BYTES, binlog_column, byte_length
+from binlog_merge.merge.witness import GEOMETRY_TYPES, LENGTH_BYTES, binlog_column, byte_length, member_bytes
 from snapshot_store.model import Column, ColumnType
 
 __all__ = ["ConversionError", "Converter", "coerce", "make_converter"]
 
+_SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 _COERCE: Final[dict[str, Callable[[ColumnType, Value], Value]]] = {
@@ -91,9 +92,15 @@ def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
     """Tell whether every cell of the old type is, byte for byte, the right cell of the new one."""
     if old.name in GEOMETRY_TYPES and new.name in GEOMETRY_TYPES:
         return True
-    if old.name in ("enum", "set") and old.name == new.name and old.charset == new.charset:
+    if old.name != new.name:
+        return False
+    if old.name in ("enum", "set") and old.charset == new.charset:
         grown = new.members[: len(old.members)] == old.members
-        return grown and binlog_column(Column("", old)) == binlog_column(Column("", new))
+        return grown and member_bytes(old) == member_bytes(new)
+    if old.name in ("char", "varchar", "binary", "varbinary"):
+        # The usual MODIFY to a longer column. Trailing padding of CHAR and BINARY is not in their cells.
+        longer = (new.length or 1) >= (old.length or 1) and (byte_length(old) < 256) == (byte_length(new) < 256)
+        return longer and (old.charset, new.charset) in (*_SUBSETS, (old.charset, old.charset))
     return False
 
 

@@ -1,6 +1,6 @@
 """Values to CHAR, VARCHAR, TEXT, BINARY, VARBINARY, BLOB, ENUM and SET, as ALTER TABLE ... MODIFY turns them.
 
-What is too long is a ConversionError, unless only spaces are lost. Between binary and character columns the bytes
+What is too long is a ConversionError, unless a text loses only spaces. Between binary and character columns the bytes
 stay and must be text in the character set; between two character sets the text stays and the bytes change.
 """
 
@@ -95,9 +95,8 @@ def to_bytes(kind: ColumnType, value: bytes) -> bytes:
             raise ConversionError(f"{len(value)} bytes are too long for {kind.name}")
         return value
     length = 1 if kind.length is None else kind.length
-    if len(value) > length and value[length:].strip(b" "):
+    if len(value) > length:
         raise ConversionError(f"{value[:40]!r} is longer than {length} bytes")
-    value = value[:length]
     return value.ljust(length, b"\0") if kind.name == "binary" else value
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.binlog.constants import EventType
-from binlog_merge.binlog.events import walk
+from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.witness import binlog_column, check_witness, table_from_table_map
