@@ -1,7 +1,8 @@
-"""Cutting the global order into output files: by cumulative input bytes, at transaction boundaries, from where the last run stopped.
+"""Cutting the global order into output files: by cumulative input bytes, at transaction boundaries, from where the last
+run stopped.
 
-A new file begins before the first transaction at which the open file already holds `max_size` input bytes. The rule looks at nothing
-but the order itself, so neither ranges nor runs can be seen in the files.
+A new file begins before the first transaction at which the open file already holds `max_size` input bytes. The rule
+looks at nothing but the order itself, so neither ranges nor runs can be seen in the files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,9 @@ from binlog_merge.stages.order import OrderResult
 
 @dataclass
 class Cut:
-    """The rows of one output file: `runs` are (order file, from row, to row); `rank` is that of its first new transaction."""
+    """The rows of one output file: `runs` are (order file, from row, to row); `rank` is that of its first new
+    transaction.
+    """
 
     rank: int
     goes_on: bool
@@ -23,7 +26,8 @@ class Cut:
 
 
 def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | None) -> list[Cut]:
-    """Return the files that the ranges' rows go into. `used` are the input bytes of the open file, None when there is none.
+    """Return the files that the ranges' rows go into. `used` are the input bytes of the open file, None when there is
+    none.
 
     The first cut may be without rows: the open file is full and only has to be closed.
     """
@@ -49,7 +53,9 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
 
 
 def _full_at(before: Column, first: Column, row: int, room: int) -> int:
-    """Return the first row behind `row` that begins a transaction and has at least `room` bytes between, or the number of rows."""
+    """Return the first row behind `row` that begins a transaction and has at least `room` bytes between, or the number
+    of rows.
+    """
     at = int(np.searchsorted(before, int(before[row]) + room))
     at = max(at, row + 1)
     while at < len(first):

@@ -1,4 +1,6 @@
-"""What a run reads: per node the files from its checkpoint on, what earlier runs left to carry, and the pieces to scan."""
+"""What a run reads: per node the files from its checkpoint on, what earlier runs left to carry, and the pieces to
+scan.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +24,9 @@ _NOTHING_NEW = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class NodeInput:
-    """One node's part of a run. `first` is the index of the file to begin with; `seen` the place up to which an earlier run read."""
+    """One node's part of a run. `first` is the index of the file to begin with; `seen` the place up to which an earlier
+    run read.
+    """
 
     source_id: str
     number: int
@@ -51,7 +55,10 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
         return NodeInput(source_id, number, files, 0, Carry(), None)
     names = [f.name for f in files]
     checkpoint = state.checkpoint
-    for name, identity in ((checkpoint["file"], checkpoint["identity"]), (state.scan_end_file, checkpoint["end_identity"])):
+    for name, identity in (
+        (checkpoint["file"], checkpoint["identity"]),
+        (state.scan_end_file, checkpoint["end_identity"]),
+    ):
         if name not in names:
             raise MissingFile(f"{name} is gone, and the merge goes on in it", node=source_id, file=name)
         if files[names.index(name)].identity != identity:
@@ -67,14 +74,19 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
             f"the file is shorter ({files[end].size} bytes) than what was merged from it ({state.scan_end_position})",
             node=source_id,
             file=files[end].path,
-            remedy="the node lost its last transactions in a crash after they were merged; rebuild the output from a backup",
+            remedy="the node lost transactions in a crash after they were merged; begin a new output from a backup",
         )
     carry = Carry.from_dict(checkpoint["carry"], names)
     return NodeInput(source_id, number, files, names.index(checkpoint["file"]), carry, (end, state.scan_end_position))
 
 
 def scan_tasks(
-    inputs: Sequence[NodeInput], config: MergeConfig, carrier: str, folder: str, partitions: int | None, whole: frozenset[str]
+    inputs: Sequence[NodeInput],
+    config: MergeConfig,
+    carrier: str,
+    folder: str,
+    partitions: int | None,
+    whole: frozenset[str],
 ) -> list[ScanTask]:
     """Cut the files into pieces. Files in `whole` are not cut."""
     total = sum(f.size for node in inputs for f in node.files[node.first :])
@@ -117,7 +129,8 @@ def _seen(node: NodeInput, index: int) -> int:
 
 
 def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[str | None, dict[str, str | None]]:
-    """Return what the first committed XA transactions carry their TSO by, and what each node showed; None where none has committed.
+    """Return what the first committed XA transactions carry their TSO by, and what each node showed; None where none
+    has committed.
 
     Raises ConfigError when nodes differ.
     """

@@ -25,7 +25,9 @@ from snapshot_store.tso import OrderKey
 
 @dataclass
 class ScannedNode:
-    """One node, assembled. `error` says where its log stops being usable; `carries` are what comes in before each piece."""
+    """One node, assembled. `error` says where its log stops being usable; `carries` are what comes in before each
+    piece.
+    """
 
     input: NodeInput
     pieces: list[ScanResult] = field(default_factory=list)
@@ -72,7 +74,9 @@ def misread(results: Sequence[ScanResult]) -> frozenset[tuple[str, int]]:
     return frozenset(wrong)
 
 
-def assemble_node(node: NodeInput, results: Sequence[ScanResult], prefixes: Sequence[str], end_of_input: bool) -> ScannedNode:
+def assemble_node(
+    node: NodeInput, results: Sequence[ScanResult], prefixes: Sequence[str], end_of_input: bool
+) -> ScannedNode:
     """Join a node's pieces, in the order of its log, up to the first damage."""
     scanned = ScannedNode(node, carry=node.carry)
     for piece, prefix in zip(results, prefixes, strict=True):
@@ -84,12 +88,19 @@ def assemble_node(node: NodeInput, results: Sequence[ScanResult], prefixes: Sequ
             break
         scanned.pieces.append(piece)
         scanned.carries.append(scanned.carry)
-        scanned.blocks.append(
-            Block(node.number, node.source_id, piece.file_index, prefix, assembled.patch, piece.sets)
-        )
+        scanned.blocks.append(Block(node.number, node.source_id, piece.file_index, prefix, assembled.patch, piece.sets))
         scanned.edges += [
             EdgeRow(
-                node.number, node.source_id, e.file_index, e.tso, e.transaction, e.start, e.end, e.commit_us, e.tables, e.flags
+                node.number,
+                node.source_id,
+                e.file_index,
+                e.tso,
+                e.transaction,
+                e.start,
+                e.end,
+                e.commit_us,
+                e.tables,
+                e.flags,
             )
             for e in assembled.edges
         ]
@@ -118,7 +129,9 @@ def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, in
 def _damage(
     node: NodeInput, piece: ScanResult, file: NodeFile, end_of_input: bool, warnings: list[str], ends_file: bool
 ) -> MergeError | None:
-    """Return why the log cannot be followed beyond this piece, or None. A tail that is still being written only warns."""
+    """Return why the log cannot be followed beyond this piece, or None. A tail that is still being written only
+    warns.
+    """
     if piece.error is not None:
         return MergeError.from_dict(piece.error)
     if not ends_file:
@@ -132,7 +145,9 @@ def _damage(
         return TruncatedEvent("the file ends inside an event", position=piece.truncated, **place)
     if piece.unfinished is not None:
         if last and not end_of_input:
-            warnings.append(f"{file.path}: the last transaction is not whole yet (at {piece.unfinished}); it is held back")
+            warnings.append(
+                f"{file.path}: the last transaction is not whole yet (at {piece.unfinished}); it is held back"
+            )
             return None
         return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
     if not last and not piece.clean_end and not file.in_use:
@@ -146,7 +161,9 @@ def check_late(node: ScannedNode, floor: OrderKey) -> None:
         key = OrderKey(*node.least_new, 0, 0)
         if key < floor:
             raise LateTransaction(
-                f"a transaction commits at TSO {key.commit_tso}, below the published watermark", node=node.source_id, order_key=key
+                f"a transaction commits at TSO {key.commit_tso}, below the published watermark",
+                node=node.source_id,
+                order_key=key,
             )
 
 
@@ -201,7 +218,9 @@ def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
 
 
 def sightings(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
-    """Yield the markers that the node shows with floor <= key < limit. Raises MarkerIncomplete for one that is not distributed."""
+    """Yield the markers that the node shows with floor <= key < limit. Raises MarkerIncomplete for one that is not
+    distributed.
+    """
     places = [
         (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
         for piece in node.pieces
@@ -212,9 +231,7 @@ def sightings(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit
         if floor <= key < limit:
             copy = _marker_copy(node, file_index, start, end, schema, table)
             if copy is not None:
-                yield Sighting(
-                    key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy
-                )
+                yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
 
 
 def local_markers(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> MergeError | None:
@@ -232,18 +249,26 @@ def local_markers(node: ScannedNode, schema: str, table: str, floor: OrderKey, l
     return None
 
 
-def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, schema: str, table: str) -> MarkerCopy | None:
+def _marker_copy(
+    node: ScannedNode, file_index: int, start: int, end: int, schema: str, table: str
+) -> MarkerCopy | None:
     file = node.input.files[file_index]
     try:
-        return read_marker(transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), schema, table)
+        return read_marker(
+            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), schema, table
+        )
     except BinlogFormatError as error:
-        raise ChecksumMismatch(f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start) from None
+        raise ChecksumMismatch(
+            f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start
+        ) from None
     except MergeError as error:
         raise error.located(node=node.source_id, file=file.path, position=start) from None
 
 
 def checkpoint(node: ScannedNode, floor: OrderKey) -> tuple[int, Carry]:
-    """Return the file to begin with next time and what then comes in: the first file that still holds anything not merged."""
+    """Return the file to begin with next time and what then comes in: the first file that still holds anything not
+    merged.
+    """
     needed = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
     needed += [e.file_index for e in node.edges if OrderKey(e.tso, e.transaction, 0, 0) >= floor and e.file_index >= 0]
     for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
@@ -268,4 +293,3 @@ def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
     if np.any(columns["flags"][-1:] & 16):
         last = last._replace(node_seq=block.node)
     return last >= floor
-

@@ -20,8 +20,9 @@ class NodeResult:
 class MergeResult:
     """What a run published and what it held back.
 
-    `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them; `events`
-    are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the watermark.
+    `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
+    `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
+    watermark.
     """
 
     files: tuple[Mapping[str, Any], ...]

@@ -2,8 +2,9 @@
 
     discover → scan → assemble → coordinate → order → cut → gather → publish
 
-Whatever stops a stage lowers the *limit*, the key up to which everything is understood; what lies below it is still merged and
-published, then the error is raised. So the output is always a valid prefix, and a run after the cause is removed goes on there.
+Whatever stops a stage lowers the *limit*, the key up to which everything is understood; what lies below it is still
+merged and published, then the error is raised. So the output is always a valid prefix, and a run after the cause is
+removed goes on there.
 """
 
 import time
@@ -246,12 +247,15 @@ def _floor(job: Job, inputs: Inputs) -> OrderKey:
     begun_with = last.state.get("start_tso")
     if job.start_tso is not None and begun_with != job.start_tso:
         raise ConfigError(
-            f"--start-tso {job.start_tso}, but this output was begun with {begun_with}", remedy="leave --start-tso out, or choose another --out"
+            f"--start-tso {job.start_tso}, but this output was begun with {begun_with}",
+            remedy="leave --start-tso out, or choose another --out",
         )
     return _merged_to(inputs)
 
 
-def _limit(job: Job, scanned: Sequence[ScannedNode]) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
+def _limit(
+    job: Job, scanned: Sequence[ScannedNode]
+) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
     """Return the key below which everything is final, the nodes' watermarks, and the errors that lower it."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
     errors: list[MergeError | None] = [n.error for n in scanned if n.error is not None]
@@ -275,7 +279,8 @@ def _order(
 ) -> list[OrderResult]:
     points = [q for n in scanned for p in n.pieces for q in p.quantiles]
     total = sum(weight for _, weight in points)
-    wanted = job.partitions or max(job.runner.slots, -(-total // RANGE_BYTES)) if total > 1 << 20 else job.partitions or 1
+    large = total > 1 << 20
+    wanted = job.partitions or (max(job.runner.slots, -(-total // RANGE_BYTES)) if large else 1)
     blocks = tuple(b for n in scanned for b in n.blocks)
     edges = tuple(e for n in scanned for e in n.edges)
     seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
@@ -300,13 +305,14 @@ def _gather(
 ) -> list[GatherResult]:
     state = inputs.manifest.state
     open_file = state.open_file
-    cuts = cut(ordered, job.config.output.max_size, state.rank + 1, open_file.input_bytes if open_file is not None else None)
+    used = open_file.input_bytes if open_file is not None else None
+    cuts = cut(ordered, job.config.output.max_size, state.rank + 1, used)
     number = len(state.files) if open_file is not None else len(state.files) + 1
-    files = {
-        (n.number, i): InputFile(f.path, f.checksum_alg == 1) for n in inputs.nodes for i, f in enumerate(n.files)
-    }
+    files = {(n.number, i): InputFile(f.path, f.checksum_alg == 1) for n in inputs.nodes for i, f in enumerate(n.files)}
     tasks = [
-        _gather_task(job, inputs, coordination, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts))
+        _gather_task(
+            job, inputs, coordination, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)
+        )
         for i, one in enumerate(cuts)
     ]
     with job.stage("gather", len(tasks)):
@@ -355,7 +361,8 @@ def _publish(
     state = inputs.manifest.state
     files = tuple(_output_file(state.open_file, g) for g in kept)
     last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-    next_floor = max(floor, _after(last_key) if limit == GREATEST_KEY else limit) if last_key or limit != GREATEST_KEY else floor
+    reached = limit if limit != GREATEST_KEY else _after(last_key)
+    next_floor = max(floor, reached)
     totals = dict(state.last.totals) if state.last is not None else {}
     for name, value in _totals(kept).items():
         totals[name] = totals.get(name, 0) + value

@@ -61,7 +61,9 @@ class SchemaWork:
     base_schemas: list[SchemaVersion] = field(default_factory=list)
 
     def coordinate(self, floor: OrderKey, limit: OrderKey, server_version: int) -> Coordination:
-        """Turn the nodes' DDL and markers into both histories; `floor` is where earlier runs stopped, `limit` where this one does."""
+        """Turn the nodes' DDL and markers into both histories; `floor` is where earlier runs stopped, `limit` where
+        this one does.
+        """
         topology = topology_of(self.config)
         history, done = self._known(floor)
         tables, schemas = list[TableVersion](), list[SchemaVersion]()
@@ -98,9 +100,17 @@ class SchemaWork:
         tables += applied.versions
         schemas += applied.schemas
         return Coordination(
-            history.with_versions(tables, schemas), topology, tuple(wanted), done, logical.swallowed, ignored, stopped, error,
-            tuple(tables), tuple(schemas),
-        )  # fmt: skip
+            history.with_versions(tables, schemas),
+            topology,
+            tuple(wanted),
+            done,
+            logical.swallowed,
+            ignored,
+            stopped,
+            error,
+            tuple(tables),
+            tuple(schemas),
+        )
 
     def _known(self, floor: OrderKey) -> tuple[SchemaHistory, dict[str, OrderKey]]:
         """Return what earlier runs made final, or, before the first, the base schemas."""

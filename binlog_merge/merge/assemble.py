@@ -1,11 +1,11 @@
 """Assemble: settle, per node, what a piece of its log could not know by itself.
 
-Three things cross the edges between pieces: prepared branches whose end comes later, commit rows that came earlier, and the greatest
-commit TSO so far, which gives transactions without a TSO their place. All are few, so the driver walks the pieces of a node
-in order with a `Carry`, and hands each piece the `Patch` that makes its block final.
+Three things cross the edges between pieces: prepared branches whose end comes later, commit rows that came earlier, and
+the greatest commit TSO so far, which gives transactions without a TSO their place. All are few, so the driver walks the
+pieces of a node in order with a `Carry`, and hands each piece the `Patch` that makes its block final.
 
     piece 1        P1 P2 C1(tso 7)            carry: greatest 7, open {P2}
-    piece 2   L    C2(tso 9)   L              patch: the first L is (7, seq 1), the branch P2 commits at 9, the second L is (9, seq 1)
+    piece 2   L    C2(tso 9)   L              patch: L is (7, seq 1), P2 commits at 9, L is (9, seq 1)
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,8 +21,13 @@ from snapshot_store.tso import OrderKey
 Hash = tuple[int, int]
 
 
-class Late(Protocol):
-    """An XA COMMIT or ROLLBACK that its piece could not join (see `stages.scan.LateCommit`)."""
+@dataclass(frozen=True, slots=True)
+class LateCommit:
+    """An XA COMMIT or ROLLBACK that its piece could not join. `branch` is (start, end, set, flags) where the prepare is
+    known.
+
+    `local` is the index of its placeholder among the piece's locals, -1 where its TSO is known.
+    """
 
     local: int
     locals_before: int
@@ -34,6 +39,20 @@ class Late(Protocol):
     commit_us: int
     commit_at: int
     branch: tuple[int, int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBranch:
+    """A prepared branch that nothing in its piece ended."""
+
+    xid: Hash
+    gtrid: Hash
+    transaction: int
+    start: int
+    end: int
+    set: int
+    flags: int
+    max_tso: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +123,9 @@ class Carry:
 class Patch:
     """What makes the locals of one block final: the greatest key that comes in, and what became of its placeholders.
 
-    `raised` holds (index among the locals, tso, transaction) for every late commit: it raises the greatest key from there on.
-    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO at all: (index, file, start, end).
+    `raised` holds (index among the locals, tso, transaction) for every late commit, which raises the greatest key from
+    there on.
+    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO: (index, file, start, end).
     """
 
     max_tso: int
@@ -146,7 +166,7 @@ def local_keys(max_tso: npt.NDArray[np.int64], max_transaction: npt.NDArray[np.i
         changed[1:] = (tso[1:] != tso[:-1]) | (transaction[1:] != transaction[:-1])
         counted = np.cumsum(alive)
         run_start = np.maximum.accumulate(np.where(changed, np.arange(n), 0))
-        before_run = counted[run_start] - alive[run_start]
+        before_run: npt.NDArray[np.int64] = counted[run_start] - alive[run_start]
         seq = counted - before_run
         inherits = (tso == patch.max_tso) & (transaction == patch.max_transaction)
         seq[inherits] += patch.seq
@@ -154,22 +174,33 @@ def local_keys(max_tso: npt.NDArray[np.int64], max_transaction: npt.NDArray[np.i
 
 
 class Piece(Protocol):
-    """What assemble needs of a scanned piece (see `stages.scan.ScanResult`)."""
+    """What assemble needs of a scanned piece (`stages.scan.ScanResult`)."""
 
-    file_index: int
-    local: int
-    max_tso: int
-    max_transaction: int
-    locals_after_max: int
-    sets: tuple[tuple[tuple[str, str], ...], ...]
-    late: tuple[Any, ...]
-    open: tuple[Any, ...]
-    commit_rows: tuple[tuple[int, int, int], ...]
+    @property
+    def file_index(self) -> int: ...
+    @property
+    def local(self) -> int: ...
+    @property
+    def max_tso(self) -> int: ...
+    @property
+    def max_transaction(self) -> int: ...
+    @property
+    def locals_after_max(self) -> int: ...
+    @property
+    def sets(self) -> tuple[tuple[tuple[str, str], ...], ...]: ...
+    @property
+    def late(self) -> tuple[LateCommit, ...]: ...
+    @property
+    def open(self) -> tuple[OpenBranch, ...]: ...
+    @property
+    def commit_rows(self) -> tuple[tuple[int, int, int], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A piece made final: its patch, the branches that its late commits completed, and what goes on to the next piece."""
+    """A piece made final: its patch, the branches that its late commits completed, and what goes on to the next
+    piece.
+    """
 
     patch: Patch
     edges: tuple[EdgeBranch, ...]
@@ -244,7 +275,7 @@ def _raised_at(piece: Piece, work: _Pass) -> list[tuple[int, int, int, int]]:
     ]
 
 
-def _settle(work: _Pass, late: Late) -> None:
+def _settle(work: _Pass, late: LateCommit) -> None:
     piece = work.piece
     prepared = work.open.pop(late.xid, None)
     if late.branch is not None:
@@ -302,8 +333,9 @@ def _leaving(piece: Piece, patch: Patch) -> tuple[int, int, int]:
 def node_watermark(carry: Carry, node_seq: int, max_disorder: int = 0) -> OrderKey | None:
     """Return the least order key that may still arrive from a node, or None when it has shown no commit TSO yet.
 
-    The next transaction without a TSO sorts right behind the greatest one; a branch that is still prepared may commit with any
-    TSO greater than those committed before its prepare, and a branch not yet prepared with any greater than all.
+    The next transaction without a TSO sorts right behind the greatest one; a branch that is still prepared may commit
+    with any TSO greater than those committed before its prepare, and a branch not yet prepared with any greater than
+    all.
     """
     if carry.max_tso == 0 and carry.max_transaction == 0:
         return None
@@ -316,7 +348,9 @@ def node_watermark(carry: Carry, node_seq: int, max_disorder: int = 0) -> OrderK
 
 
 def check_without_tso(by_node: Mapping[str, Iterable[tuple[Hash, int]]]) -> None:
-    """Raise MissingCommitTso when a distributed transaction has no commit TSO: its branches could not be put together."""
+    """Raise MissingCommitTso when a distributed transaction has no commit TSO: its branches could not be put
+    together.
+    """
     seen: dict[Hash, tuple[str, int]] = {}
     for node, commits in by_node.items():
         for gtrid, position in commits:

@@ -1,7 +1,8 @@
 """Carriers: where a node's binlog holds the commit TSO of a distributed transaction.
 
-A commit TSO is fetched after all branches are prepared, so it can only stand in what a node writes later: in a transaction of its own
-between PREPARE and XA COMMIT, or in the XA COMMIT's own group. The scan kernel reads all of these (`kernels.scan`, `_own_tso`).
+A commit TSO is fetched after all branches are prepared, so it can only stand in what a node writes later: in a
+transaction of its own between PREPARE and XA COMMIT, or in the XA COMMIT's own group. The scan kernel reads all of
+these (`kernels.scan`, `_own_tso`).
 """
 
 from collections.abc import Iterable
@@ -47,7 +48,9 @@ DEFAULT = "commit-table"
 
 @dataclass
 class Detection:
-    """What the head of a node's log shows; `carrier` is None until a transaction that was committed by XA has been seen."""
+    """What the head of a node's log shows; `carrier` is None until a transaction that was committed by XA has been
+    seen.
+    """
 
     commit_table: tuple[str, str]
     carrier: str | None = None

@@ -1,4 +1,6 @@
-"""Both schema histories of a run: what base schemas, the nodes' DDL and the logical DDL make of each table, version by version."""
+"""Both schema histories of a run: what base schemas, the nodes' DDL and the logical DDL make of each table, version by
+version.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -47,7 +49,8 @@ class Extended:
 def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[TableVersion], list[SchemaVersion]]:
     """Return the versions that a base schema gives, at the origin."""
     tables = [
-        TableVersion(ORIGIN, 0, t.schema, t.name, t, node=node, file=file, origin="base") for t in catalog.tables.values()
+        TableVersion(ORIGIN, 0, t.schema, t.name, t, node=node, file=file, origin="base")
+        for t in catalog.tables.values()
     ]
     schemas = [SchemaVersion(ORIGIN, s.name, s, node=node, file=file, origin="base") for s in catalog.schemas.values()]
     return tables, schemas
@@ -67,7 +70,9 @@ def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSe
     )
 
 
-def extend_logical(history: SchemaHistory, catalog: Catalog, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
+def extend_logical(
+    history: SchemaHistory, catalog: Catalog, ddls: Iterable[LogicalDdl], server_version: int
+) -> Extended:
     """Apply logical DDL in order to the logical catalog; stops at the first that is not understood."""
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
@@ -87,7 +92,7 @@ def extend_logical(history: SchemaHistory, catalog: Catalog, ddls: Iterable[Logi
                 error=DdlNotUnderstoodError(f"logical DDL {ddl.sql[:300]!r}: {error}", order_key=ddl.key),
             )
         catalog = effect.catalog
-        new_tables, new_schemas = _versions(effect, ddl.key, ddl.sql, None, "", 0, "marker")
+        new_tables, new_schemas = _versions(effect, ddl.key, ddl.sql, None, "", 0, "marker", _touched(effect))
         versions += new_tables
         schemas += new_schemas
     return Extended(tuple(versions), tuple(schemas))
@@ -98,8 +103,8 @@ def extend_physical(
 ) -> Extended:
     """Apply a node's DDL in order to its catalog; stops at the first on a table of ours that is not understood.
 
-    A table that no base has takes the logical base's shape through the routes. DDL on a table of which nothing is known is passed
-    over and listed: its table maps must then speak for themselves.
+    A table that no base has takes the logical base's shape through the routes. DDL on a table of which nothing is known
+    is passed over and listed: its table maps must then speak for themselves.
     """
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
@@ -122,7 +127,11 @@ def extend_physical(
                 tuple(ignored),
                 ddl.key,
                 DdlNotUnderstoodError(
-                    f"DDL {ddl.sql[:300]!r}: {error}", node=node, file=ddl.file, position=ddl.position, order_key=ddl.key
+                    f"DDL {ddl.sql[:300]!r}: {error}",
+                    node=node,
+                    file=ddl.file,
+                    position=ddl.position,
+                    order_key=ddl.key,
                 ),
             )
         if not effect.changed and not effect.changed_schemas:
@@ -160,12 +169,26 @@ def _concerns_us(ddl: PhysicalDdl, session: DdlSession, topology: Topology) -> b
     return not names or any(not topology.is_ignored(schema or ddl.schema or "") for schema, _ in names)
 
 
+def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
+    """Return the table that gets a new table id although its shape may be what it was, as on a MySQL server."""
+    if effect.kind in ("ALTER TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX") and effect.tables:
+        return tuple(t for t in effect.tables[:1] if effect.catalog.get(*t) is not None)
+    return ()
+
+
 def _versions(
-    effect: DdlEffect, key: OrderKey, sql: str, node: str | None, file: str, position: int, origin: str
+    effect: DdlEffect,
+    key: OrderKey,
+    sql: str,
+    node: str | None,
+    file: str,
+    position: int,
+    origin: str,
+    touched: tuple[tuple[str, str], ...] = (),
 ) -> tuple[list[TableVersion], list[SchemaVersion]]:
     tables = [
         TableVersion(key, 0, schema, name, effect.catalog.get(schema, name), sql, node, file, position, origin)
-        for schema, name in effect.changed
+        for schema, name in sorted({*effect.changed, *touched})
     ]
     schemas = [
         SchemaVersion(key, name, effect.catalog.schemas.get(name), sql, node, file, position, origin)

@@ -1,8 +1,8 @@
 """Markers: the transactions by which a cluster tells its binlog readers about DDL.
 
-After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on every node, by one
-distributed transaction. That transaction's place in the global order is the place of the logical DDL (PolarDB-X: 打标取标).
-Columns by position where the table map carries no names (PolarDB-X `CdcTableUtil`):
+After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on
+every node, by one distributed transaction. That transaction's place in the global order is the place of the logical DDL
+(PolarDB-X: 打标取标). Columns by position where the table map carries no names (PolarDB-X `CdcTableUtil`):
 ID, JOB_ID, SQL_KIND, SCHEMA_NAME, TABLE_NAME, GMT_CREATED, DDL_SQL, META_INFO, VISIBILITY, EXT.
 """
 
@@ -117,9 +117,7 @@ def read_marker(events: Iterable[RawEvent], schema: str, table: str) -> MarkerCo
 def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:
     names = table_map.optional.column_names if table_map.optional else None
     columns = [str(n).upper() for n in names] if names else list(COLUMNS)
-    values = {
-        name: _value(table_map, i, row[i]) for i, name in enumerate(columns) if i < len(row)
-    }
+    values = {name: _value(table_map, i, row[i]) for i, name in enumerate(columns) if i < len(row)}
     job = values.get("JOB_ID")
     return Marker(
         int(job) if job is not None else None,
@@ -127,7 +125,7 @@ def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:
         str(values.get("SCHEMA_NAME") or ""),
         None if values.get("TABLE_NAME") is None else str(values["TABLE_NAME"]),
         str(values.get("DDL_SQL") or ""),
-        int(values.get("VISIBILITY") if values.get("VISIBILITY") is not None else PUBLIC),
+        PUBLIC if values.get("VISIBILITY") is None else int(values["VISIBILITY"]),
         str(values.get("EXT") or ""),
     )
 

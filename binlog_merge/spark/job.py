@@ -25,8 +25,8 @@ def merge(
 ) -> MergeResult:
     """Merge the binlogs of a cluster's nodes into one, going on where `out` ends.
 
-    `start_tso` is inclusive, `stop_tso` exclusive. `end_of_input` says that nothing more will come, so that nothing is held back.
-    `partitions` overrides how many pieces are scanned and ranges ordered; the files do not depend on it.
+    `start_tso` is inclusive, `stop_tso` exclusive. `end_of_input` says that nothing more will come, so that nothing is
+    held back. `partitions` overrides how many pieces are scanned and ranges ordered; the files do not depend on it.
     Raises MergeError; its `result` says what was published before the stop.
     """
     return run_merge(

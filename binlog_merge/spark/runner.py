@@ -1,4 +1,5 @@
-"""Stages as Spark jobs: a task is a row of `spark.range`, its input travels in the closure, its result comes back as one value.
+"""Stages as Spark jobs: a task is a row of `spark.range`, its input travels in the closure, its result comes back as
+one value.
 
 No shuffle, no RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connect as well.
 """
@@ -48,4 +49,6 @@ class _Body:
         for batch in batches:
             numbers = batch.column(0).to_pylist()
             results = [pickle.dumps(self._function(self._tasks[n])) for n in numbers]
-            yield pa.RecordBatch.from_arrays([pa.array(numbers, pa.int64()), pa.array(results, pa.binary())], ["number", "result"])
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(numbers, pa.int64()), pa.array(results, pa.binary())], ["number", "result"]
+            )

@@ -20,7 +20,9 @@ _DEFAULTS = {
 
 
 def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Any:
-    """Return a session; `conf` overrides the defaults. Workers run this interpreter, with the kernels' cache where it is."""
+    """Return a session; `conf` overrides the defaults. Workers run this interpreter, with the kernels' cache where it
+    is.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")

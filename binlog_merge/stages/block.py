@@ -3,7 +3,6 @@
 A block is written under a temporary name and renamed, so a task that is retried or run twice leaves one whole block.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Column = npt.NDArray[np.int64]
+
+
+def view(buffer: npt.NDArray[Any]) -> memoryview:
+    """Return the bytes of an array as a memoryview, to read into or write from."""
+    return memoryview(buffer)  # type: ignore[arg-type]
 
 
 def write_block(path: str, columns: Mapping[str, Column]) -> None:
@@ -42,13 +46,6 @@ def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence
 
 def remove_blocks(folder: str) -> None:
     """Remove the blocks of a finished or abandoned run."""
-    if not Path(folder).is_dir():
-        return
-    for entry in os.scandir(folder):
-        if entry.name.endswith((".arrow", ".tmp")):
-            os.unlink(entry.path)
-
-
-def empty(*names: str) -> dict[str, Any]:
-    """Return columns without rows."""
-    return {name: np.empty(0, np.int64) for name in names}
+    for path in Path(folder).glob("*"):
+        if path.suffix in (".arrow", ".tmp"):
+            path.unlink()

@@ -1,13 +1,13 @@
 """The gather stage: write one output file, from rows in global order and the bytes they point at.
 
-Rows are taken in windows of a few thousand branches; their byte ranges are read, coalesced, into one buffer, and the render kernel
-writes whole transactions from it. A transaction too big for that is streamed piece by piece (`stages.giant`).
-What is not understood stops the file right before its transaction: the file is then a valid, shorter one, and the error comes back
-as a value with it.
+Rows are taken in windows of a few thousand branches; their byte ranges are read, coalesced, into one buffer, and the
+render kernel writes whole transactions from it. A transaction too big for that is streamed piece by piece
+(`stages.giant`). What is not understood stops the file right before its transaction: the file is then a valid, shorter
+one, and the error comes back as a value with it.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,20 +17,16 @@ import numpy.typing as npt
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render as k
-from binlog_merge.binlog.kernels import scan as ks
-from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.render import FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
 from binlog_merge.merge.reshape import rewrite_rows
-from binlog_merge.stages.block import Column, read_block
+from binlog_merge.stages.block import view
 from binlog_merge.stages.plans import PlanTable, Schemas
+from binlog_merge.stages.window import WINDOW_BYTES, Rows, window, window_end
 from snapshot_store.tso import OrderKey
 
-WINDOW_ROWS = 4096
-WINDOW_BYTES = 4 << 20
-GAP = 64 << 10  # ranges closer than this are read as one
 OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length
 FLUSH = 4 << 20
 
@@ -47,8 +43,9 @@ class InputFile:
 class GatherTask:
     """One output file: its rows, and everything its bytes depend on.
 
-    `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on: (path, size); its head is not
-    written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with a ROTATE.
+    `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on, (path, size); its
+    head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with a
+    ROTATE.
     """
 
     name: str
@@ -100,10 +97,10 @@ class Output:
 
     def write(self, count: int) -> None:
         """Write the first `count` bytes of the buffer behind the file's end."""
-        view = memoryview(self.buffer)[:count]
+        part = view(self.buffer)[:count]
         try:
-            while view:
-                view = view[os.write(self.fd, view) :]
+            while part:
+                part = part[os.write(self.fd, part) :]
         except OSError as error:
             raise io_error(error, self.path) from error
         self.position += count
@@ -179,59 +176,6 @@ class Gather:
         self.reg[k.INJECT] = len(new)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The rows of one run, as columns."""
-
-    columns: Mapping[str, Column]
-    first: Column
-    start: Column
-    end: Column
-    node: Column
-    file: Column
-    flags: Column
-    commit_us: Column
-    before: Column
-
-    @classmethod
-    def load(cls, path: str, start: int, stop: int) -> "Rows":
-        """Map rows[start:stop] of an order file."""
-        columns = {name: values[start:stop] for name, values in read_block(path).items()}
-        return cls(columns, *(columns[n] for n in ("first", "start", "end", "node", "file", "flags", "commit_us", "before")))
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def key(self, row: int) -> OrderKey:
-        """Return the order key of a row."""
-        return OrderKey(*(int(self.columns[name][row]) for name in ("tso", "transaction", "seq", "node_seq")))
-
-    def size(self, row: int) -> int:
-        """Return the bytes of a row's branch."""
-        return int(self.end[row] - self.start[row])
-
-    def transaction_end(self, row: int) -> int:
-        """Return the row behind the last one of the transaction that begins at `row`."""
-        stop, step = row + 1, 64
-        while stop < len(self):
-            begins = np.flatnonzero(self.first[stop : stop + step])
-            if len(begins):
-                return stop + int(begins[0])
-            stop += step
-        return len(self)
-
-    def upper(self, key: OrderKey) -> int:
-        """Return how many rows have a key less than or equal to `key`."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.key(middle) <= key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
-
 def gather(task: GatherTask) -> GatherResult:
     """Write one output file; what stops it early is returned as `error` beside the valid prefix."""
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -258,11 +202,26 @@ def gather(task: GatherTask) -> GatherResult:
     finally:
         state.close()
         os.close(fd)
+    reg = state.reg
     return GatherResult(
-        task.name, task.path, out.position, int(state.reg[k.RANK]), int(state.reg[k.SEQUENCE]), state.first_key, state.last_key,
-        state.last_timestamp, state.input_bytes, int(state.reg[k.RANK]) - task.rank, state.branches, int(state.reg[k.EVENTS]), int(state.reg[k.ROW_EVENTS]),
-        int(state.reg[k.RESHAPED_ROWS]), state.ddl, closed, error,
-    )  # fmt: skip
+        name=task.name,
+        path=task.path,
+        size=out.position,
+        rank=int(reg[k.RANK]),
+        sequence=int(reg[k.SEQUENCE]),
+        first_key=state.first_key,
+        last_key=state.last_key,
+        last_timestamp=state.last_timestamp,
+        input_bytes=state.input_bytes,
+        transactions=int(reg[k.RANK]) - task.rank,
+        branches=state.branches,
+        events=int(reg[k.EVENTS]),
+        row_events=int(reg[k.ROW_EVENTS]),
+        reshaped=int(reg[k.RESHAPED_ROWS]),
+        ddl=state.ddl,
+        closed=closed,
+        error=error,
+    )
 
 
 def _begin(task: GatherTask, state: Gather) -> None:
@@ -277,9 +236,9 @@ def _begin(task: GatherTask, state: Gather) -> None:
         path, size = task.prefix
         with open_source(path) as source:
             while out.position < size:
-                view = memoryview(out.buffer)[: min(len(out.buffer), size - out.position)]
-                got = source.read_into(view, out.position)
-                if got != len(view):
+                part = view(out.buffer)[: min(len(out.buffer), size - out.position)]
+                got = source.read_into(part, out.position)
+                if got != len(part):
                     raise io_error(OSError(0, "the published file is shorter than the manifest says"), path)
                 out.write(got)
     state.reg[k.FILE_BASE] = out.position
@@ -303,7 +262,7 @@ def _write_epoch(state: Gather, rows: Rows, start: int, stop: int) -> None:
     from binlog_merge.stages.giant import write_giant
 
     while start < stop:
-        end = _window_end(rows, start, stop)
+        end = window_end(rows, start, stop)
         if int(rows.end[start:end].sum() - rows.start[start:end].sum()) > 2 * WINDOW_BYTES:
             write_giant(state, rows, start, end)  # one transaction alone
         else:
@@ -313,33 +272,19 @@ def _write_epoch(state: Gather, rows: Rows, start: int, stop: int) -> None:
             state.flush()
 
 
-def _window_end(rows: Rows, start: int, stop: int) -> int:
-    """Return where the window that begins at `start` ends: whole transactions, at least one."""
-    end = min(start + WINDOW_ROWS, stop)
-    wanted = int(np.searchsorted(rows.before[start:end], int(rows.before[start]) + WINDOW_BYTES)) + start
-    end = max(start + 1, min(end, wanted))
-    if end < stop and not rows.first[end]:
-        begins = np.flatnonzero(rows.first[start + 1 : end])
-        end = start + 1 + int(begins[-1]) if len(begins) else rows.transaction_end(start)
-    # A window begins and ends with whole transactions even if its last one is large: then it is cut before that one.
-    if end - start > 1 and rows.before[end - 1] + rows.size(end - 1) - rows.before[start] > 2 * WINDOW_BYTES:
-        begins = np.flatnonzero(rows.first[start + 1 : end])
-        if len(begins):
-            return start + 1 + int(begins[-1])
-    return end
-
-
 def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
     from binlog_merge.stages.giant import write_giant
 
-    segments, keys = _window(state, rows, start, stop)
+    segments, keys = window(state, rows, start, stop)
     reg, out = state.reg, state.out
     reg[k.SEGMENT], reg[k.IN], reg[k.LENGTH_WIDTH] = 0, -1, 0
     written = start
     try:
         while True:
             reason = int(
-                k.render_window(reg, state.plans.arrays, state.input, segments, keys, state.sid, out.buffer, state.inject)
+                k.render_window(
+                    reg, state.plans.arrays, state.input, segments, keys, state.sid, out.buffer, state.inject
+                )
             )
             row = start + int(reg[k.SEGMENT])
             if reason == k.FINISHED:
@@ -433,104 +378,3 @@ def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
     state.ddl += 1
-
-
-def _window(state: Gather, rows: Rows, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Read the bytes of rows[start:stop] into the input buffer; returns the kernel's segments and keys."""
-    n = stop - start
-    segments = np.zeros((n, k.S_COLUMNS), np.int64)
-    node, file, begin = rows.node[start:stop], rows.file[start:stop], rows.start[start:stop]
-    length = rows.end[start:stop] - begin
-    ddl = (rows.flags[start:stop] & ks.MARKER) != 0
-    at, used = _read(state, node, file, begin, length, ddl)
-    segments[:, k.S_POS], segments[:, k.S_END] = at, at + length
-    segments[:, k.S_NODE] = node
-    segments[:, k.S_DDL] = ddl
-    first = rows.first[start:stop]
-    segments[:, k.S_FIRST] = first
-    segments[:-1, k.S_LAST] = first[1:]
-    segments[-1, k.S_LAST] = 1
-    begins = np.flatnonzero(first)
-    segments[begins, k.S_BYTES] = np.add.reduceat(length, begins)
-    pairs = {pair: 4 if state.task.files[pair].checksum else 0 for pair in _pairs(node, file)}
-    if len(set(pairs.values())) == 1:
-        segments[:, k.S_CRC] = next(iter(pairs.values()))
-    else:
-        segments[:, k.S_CRC] = [pairs[p] for p in zip(node.tolist(), file.tolist(), strict=True)]
-    for i in np.flatnonzero(rows.flags[start:stop] & ks.COMPRESSED).tolist():
-        used = _unpack(state, segments[i], used)
-    keys = np.empty((n, k.K_COLUMNS), np.int64)
-    for column, name in ((k.K_TSO, "tso"), (k.K_TRANSACTION, "transaction"), (k.K_SEQ, "seq"), (k.K_NODE, "node_seq")):
-        keys[:, column] = rows.columns[name][start:stop]
-    keys[:, k.K_COMMIT_US] = rows.commit_us[start:stop]
-    return segments, keys
-
-
-def _pairs(node: Column, file: Column) -> list[tuple[int, int]]:
-    distinct = np.unique(node * (1 << 32) + file)
-    return [(int(p >> 32), int(p & 0xFFFFFFFF)) for p in distinct]
-
-
-def _read(
-    state: Gather, node: Column, file: Column, begin: Column, length: Column, skip: npt.NDArray[np.bool_]
-) -> tuple[Column, int]:
-    """Read byte ranges into the input buffer, near ones together; returns where each begins there, and the bytes used."""
-    place = np.lexsort((begin, file, node))
-    node, file, begin, length = node[place], file[place], begin[place], np.where(skip, 0, length)[place]
-    new = np.ones(len(place), np.bool_)
-    if len(place) > 1:
-        far = begin[1:] > begin[:-1] + length[:-1] + GAP
-        new[1:] = far | (node[1:] != node[:-1]) | (file[1:] != file[:-1])
-    heads = np.flatnonzero(new)
-    ends = np.maximum.reduceat(begin + length, heads)
-    sizes = ends - begin[heads]
-    offsets = np.cumsum(sizes) - sizes
-    used = int(sizes.sum())
-    state.input = _at_least(state.input, used)
-    view = memoryview(state.input)
-    for head, size, offset in zip(heads.tolist(), sizes.tolist(), offsets.tolist(), strict=True):
-        if size:
-            source = state.source(int(node[head]), int(file[head]))
-            got = source.read_into(view[offset : offset + size], int(begin[head]))
-            if got != size:
-                raise ChecksumMismatch(
-                    "the file became shorter while it was read",
-                    node=state.task.nodes[int(node[head])],
-                    file=state.task.files[int(node[head]), int(file[head])].path,
-                    position=int(begin[head]),
-                )
-    run = np.cumsum(new) - 1
-    at = np.empty(len(place), np.int64)
-    at[place] = offsets[run] + begin - begin[heads][run]
-    return at, used
-
-
-def _unpack(state: Gather, segment: npt.NDArray[np.int64], used: int) -> int:
-    """Replace a compressed branch by the events inside, behind the `used` bytes of the input buffer."""
-    data = b"".join(chunk for _, chunk in unpacked(state.input, segment))
-    state.input = _at_least(state.input, used + len(data), keep=used)
-    state.input[used : used + len(data)] = np.frombuffer(data, np.uint8)
-    segment[k.S_POS], segment[k.S_END], segment[k.S_CRC] = used, used + len(data), 0
-    return used + len(data)
-
-
-def unpacked(buffer: npt.NDArray[np.uint8], segment: npt.NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of the payloads in a branch; its other events (GTID, XA_PREPARE) carry no rows."""
-    at, end, crc = int(segment[k.S_POS]), int(segment[k.S_END]), int(segment[k.S_CRC])
-    number = 0
-    while at < end:
-        header = EventHeader.parse(buffer[at : at + 19].tobytes())
-        if header.type_code == 40:
-            payload = TransactionPayload.parse(buffer[at + 19 : at + header.event_size - crc].tobytes())
-            for chunk in payload.chunks():
-                yield number, chunk
-            number += 1
-        at += header.event_size
-
-
-def _at_least(buffer: npt.NDArray[np.uint8], size: int, keep: int = 0) -> npt.NDArray[np.uint8]:
-    if size <= len(buffer):
-        return buffer
-    bigger = np.empty(size + (size >> 2), np.uint8)
-    bigger[:keep] = buffer[:keep]
-    return bigger

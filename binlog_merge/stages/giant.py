@@ -1,7 +1,8 @@
 """Transactions too big for a window: read, rewritten and written piece by piece, in bounded memory.
 
-The GTID event that opens a transaction holds its length, known only at the end. As soon as a piece is written the length is above 2**24
-(the output buffer is larger than that), so its width is nine bytes and the event can be written again in place.
+The GTID event that opens a transaction holds its length, known only at the end. As soon as a piece is written the
+length is above 2**24 (the output buffer is larger than that), so its width is nine bytes and the event can be written
+again in place.
 """
 
 import os
@@ -16,7 +17,9 @@ from binlog_merge.binlog.kernels import render as k
 from binlog_merge.binlog.kernels import scan as ks
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
-from binlog_merge.stages.gather import Gather, Rows, serve
+from binlog_merge.stages.block import view
+from binlog_merge.stages.gather import Gather, serve
+from binlog_merge.stages.window import Rows
 
 PIECE = 8 << 20
 STREAMED_EVENT = 32 << 20  # a row event of this size is copied through, not held, where its rows pass unchanged
@@ -131,7 +134,9 @@ def _render(state: Gather, rows: Rows, row: int, buffer: Buffer, end: int, crc: 
     reg = state.reg
     while True:
         reason = int(
-            k.render_events(reg, state.plans.arrays, buffer, end, crc, int(rows.node[row]), state.out.buffer, state.inject)
+            k.render_events(
+                reg, state.plans.arrays, buffer, end, crc, int(rows.node[row]), state.out.buffer, state.inject
+            )
         )
         if reason == k.FINISHED:
             return
@@ -149,7 +154,7 @@ def _pieces(state: Gather, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]
     offset, stop = int(rows.start[row]), int(rows.end[row])
     buffer = np.empty(PIECE, np.uint8)
     while offset < stop:
-        got = source.read_into(memoryview(buffer)[: min(len(buffer), stop - offset)], offset)
+        got = source.read_into(view(buffer)[: min(len(buffer), stop - offset)], offset)
         whole = _whole_events(buffer, got)
         if whole:
             yield buffer, whole
@@ -170,11 +175,11 @@ def _unpacked_pieces(state: Gather, rows: Rows, row: int) -> Iterator[tuple[Buff
     offset, stop, crc = int(rows.start[row]), int(rows.end[row]), _crc(state, rows, row)
     while offset < stop:
         head = np.empty(19, np.uint8)
-        source.read_into(memoryview(head), offset)
+        source.read_into(view(head), offset)
         header = EventHeader.parse(head.tobytes())
         if header.type_code == 40:
             body = np.empty(header.event_size - 19 - crc, np.uint8)
-            source.read_into(memoryview(body), offset + 19)
+            source.read_into(view(body), offset + 19)
             left = np.empty(0, np.uint8)
             for chunk in TransactionPayload.parse(body.tobytes()).chunks():
                 left = np.concatenate([left, np.frombuffer(chunk, np.uint8)])
@@ -226,18 +231,20 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     source = state.source(int(rows.node[row]), int(rows.file[row]))
     done, end = 27, size - crc
     while done < end:
-        view = memoryview(out.buffer)[: min(PIECE, end - done)]
-        got = source.read_into(view, offset + done)
+        part = view(out.buffer)[: min(PIECE, end - done)]
+        got = source.read_into(part, offset + done)
         if not got:
             raise ChecksumMismatch("the file became shorter while it was read", position=offset + done)
-        read_check, write_check = zlib.crc32(view[:got], read_check), zlib.crc32(view[:got], write_check)
+        read_check, write_check = zlib.crc32(part[:got], read_check), zlib.crc32(part[:got], write_check)
         out.write(got)
         done += got
     if crc:
         trailer = np.empty(4, np.uint8)
-        source.read_into(memoryview(trailer), offset + end)
+        source.read_into(view(trailer), offset + end)
         if int.from_bytes(trailer.tobytes(), "little") != read_check:
-            raise ChecksumMismatch("an event's checksum is wrong; it was right when the file was scanned", position=offset)
+            raise ChecksumMismatch(
+                "an event's checksum is wrong; it was right when the file was scanned", position=offset
+            )
     out.buffer[:4] = np.frombuffer(write_check.to_bytes(4, "little"), np.uint8)
     out.write(4)
     reg[k.FILE_BASE] = out.position

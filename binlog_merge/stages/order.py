@@ -1,11 +1,12 @@
 """The order stage: bring one range of commit TSOs into the global order, from the index blocks of all nodes.
 
-A range holds every row with `low <= commit_tso < high`; ranges need not be even. The result is one Arrow file of rows in global
-order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
+A range holds every row with `low <= commit_tso < high`; ranges need not be even. The result is one Arrow file of rows
+in global order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,11 @@ from binlog_merge.stages.block import Column, read_block, write_block
 from snapshot_store.topology import Topology
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
 
-# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the transactions
-# begun before it; commit_us is the transaction's.
+# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
+# transactions begun before it; commit_us is the transaction's.
 COLUMNS = (
-    "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before", "rank",
+    "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before",
+    "rank",
 )  # fmt: skip
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
@@ -57,7 +59,9 @@ class EdgeRow:
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes out."""
+    """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes
+    out.
+    """
 
     number: int
     low: int
@@ -74,7 +78,9 @@ class OrderTask:
 
 @dataclass(frozen=True, slots=True)
 class OrderResult:
-    """What a range holds. `last` is its greatest key, None when it is empty; `empty` counts branches that touch no logical table."""
+    """What a range holds. `last` is its greatest key, None when it is empty; `empty` counts branches that touch no
+    logical table.
+    """
 
     number: int
     path: str
@@ -252,7 +258,9 @@ def _sorted(rows: dict[str, Column]) -> dict[str, Column]:
 
 
 def _transactions(rows: Mapping[str, Column]) -> dict[str, Column]:
-    """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before it."""
+    """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before
+    it.
+    """
     n = len(rows["tso"])
     first = np.ones(n, np.int64)
     if n > 1:
@@ -287,4 +295,4 @@ def ranges(points: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int
         if len(cuts) < count - 1 and reached * count >= total * (len(cuts) + 1) and (not cuts or tso + 1 > cuts[-1]):
             cuts.append(tso + 1)
     bounds = [LEAST, *cuts, GREATEST]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))

@@ -1,7 +1,9 @@
-"""Which plan each table map gets: the physical shape it must have, the logical one in force, and how to go from one to the other.
+"""Which plan each table map gets: the physical shape it must have, the logical one in force, and how to go from one to
+the other.
 
-Plans are found by node and the table map's own bytes, and hold as long as no schema changes: the gather stage begins a new *epoch* at
-every version of either history. The numbers behind a plan stay, so an epoch only forgets which plan is in force.
+Plans are found by node and the table map's own bytes, and hold as long as no schema changes: the gather stage begins a
+new *epoch* at every version of either history. The numbers behind a plan stay, so an epoch only forgets which plan is
+in force.
 """
 
 from collections.abc import Mapping
@@ -94,7 +96,8 @@ class PlanTable:
         if logical is None or logical.table is None:
             state = "is not known" if logical is None else "has been dropped"
             raise UnknownTableSchema(
-                f"rows of {table_map.schema}.{table_map.table}, but the logical table {name[0]}.{name[1]} {state} at this point"
+                f"rows of {table_map.schema}.{table_map.table}, "
+                f"but the logical table {name[0]}.{name[1]} {state} at this point"
             )
         version = history.at(table_map.schema, table_map.table, key, source_id)
         known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id)
@@ -117,8 +120,8 @@ class PlanTable:
         if base is not None and base.table is not None and base.key == ORIGIN:
             return base.table.renamed(table_map.schema, table_map.table)
         raise UnknownTableSchema(
-            f"the shape of the physical table {table_map.schema}.{table_map.table} is not known: no base schema has it, "
-            "and its table map carries no column names"
+            f"the shape of the physical table {table_map.schema}.{table_map.table} is not known: "
+            "no base schema has it, and its table map carries no column names"
         )
 
     def _number(self, known: tuple[int, bytes, int, int], plan: ReshapePlan | None) -> int:

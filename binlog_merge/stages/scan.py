@@ -1,8 +1,9 @@
 """The scan stage: walk one piece of a binlog file and write its index block.
 
-A piece owns the groups that begin in [start, stop). What it finds is final but for three things, which `merge.assemble` settles per
-node: the greatest commit TSO that earlier pieces bring in, XA COMMITs whose prepare or TSO lies in an earlier piece, and prepares
-that are still open at the end. A piece that meets damage keeps what stands before it and says where it stopped.
+A piece owns the groups that begin in [start, stop). What it finds is final but for three things, which `merge.assemble`
+settles per node: the greatest commit TSO that earlier pieces bring in, XA COMMITs whose prepare or TSO lies in an
+earlier piece, and prepares that are still open at the end. A piece that meets damage keeps what stands before it and
+says where it stopped.
 """
 
 import zlib
@@ -15,8 +16,8 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.gtid import GtidTagged
+from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan as k
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import (
@@ -28,7 +29,8 @@ from binlog_merge.errors import (
     UnsupportedInput,
 )
 from binlog_merge.files.source import Source, open_source
-from binlog_merge.stages.block import from_rows, write_block
+from binlog_merge.merge.assemble import LateCommit, OpenBranch
+from binlog_merge.stages.block import from_rows, view, write_block
 
 CHUNK = 8 << 20
 FIND_BUFFER = 20 << 20  # more than find_group asks to see of one event
@@ -59,36 +61,6 @@ class ScanTask:
     marker_table: str
     block: str  # path prefix
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
-
-
-@dataclass(frozen=True, slots=True)
-class LateCommit:
-    """An XA COMMIT or ROLLBACK that could not be joined inside its piece; fields as the kernel's X_* columns."""
-
-    local: int
-    locals_before: int
-    xid: tuple[int, int]
-    gtrid: tuple[int, int]
-    transaction: int
-    tso: int | None
-    rollback: bool
-    commit_us: int
-    commit_at: int
-    branch: tuple[int, int, int, int] | None  # start, end, set, flags
-
-
-@dataclass(frozen=True, slots=True)
-class OpenBranch:
-    """A prepared branch that nothing in its piece ended."""
-
-    xid: tuple[int, int]
-    gtrid: tuple[int, int]
-    transaction: int
-    start: int
-    end: int
-    set: int
-    flags: int
-    max_tso: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +106,7 @@ class _Walk:
 
     @property
     def reg(self) -> npt.NDArray[np.int64]:
-        return self.arrays.reg  # type: ignore[no-any-return]
+        return self.arrays.reg
 
 
 def _arrays(rows: int = 1 << 12) -> k.Arrays:
@@ -205,7 +177,9 @@ def scan(task: ScanTask) -> ScanResult:
 
 
 def _walk_piece(walk: _Walk, source: Source) -> tuple[int, int | None]:
-    """Walk the piece; returns where its first group may begin (-1: it owns none) and the offset of a truncated event."""
+    """Walk the piece; returns where its first group may begin (-1: it owns none) and the offset of a truncated
+    event.
+    """
     task, reg = walk.task, walk.reg
     crc = 4 if task.checksum else 0
     first = offset = 4 if task.start <= 4 else _find_group(source, task, crc)
@@ -240,7 +214,7 @@ def _walk_piece(walk: _Walk, source: Source) -> tuple[int, int | None]:
 
 def _read(source: Source, buffer: npt.NDArray[np.uint8], offset: int, end: int) -> int:
     wanted = min(len(buffer), end - offset)
-    return source.read_into(memoryview(buffer)[:wanted], offset) if wanted > 0 else 0
+    return source.read_into(view(buffer)[:wanted], offset) if wanted > 0 else 0
 
 
 def _find_group(source: Source, task: ScanTask, crc: int) -> int:
@@ -411,7 +385,7 @@ def _giant_event(walk: _Walk, source: Source, offset: int, length: int) -> None:
             got = _read(source, buffer, offset + done, offset + body)
             if got <= 0:
                 raise _damage(walk, k.BAD_SIZE, buffer)
-            check = zlib.crc32(memoryview(buffer)[:got], check)
+            check = zlib.crc32(view(buffer)[:got], check)
             done += got
         _read(source, buffer, offset + body, offset + length)
         if check != int.from_bytes(buffer[:4].tobytes(), "little"):
@@ -441,13 +415,17 @@ def _damage(walk: _Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErr
         place = int(walk.reg[k.GROUP_START])  # inside a payload: name the transaction
     kind = int(buffer[at + 4]) if at + 5 <= len(buffer) else -1
     if reason == k.NO_TABLE_MAP:
-        return RowsWithoutTableMap("a rows event names a table id that no table map of its transaction has", position=place)
+        return RowsWithoutTableMap(
+            "a rows event names a table id that no table map of its transaction has", position=place
+        )
     if reason == k.UNKNOWN_EVENT:
         return UnknownEvent(f"event type {kind} is not known, and is not marked ignorable", position=place)
     if reason == k.STATEMENT_EVENT:
         return StatementDml(f"event type {kind} belongs to statement-format logging", position=place)
     if reason == k.UNSUPPORTED:
-        return UnsupportedInput(f"an event of type {kind} that cannot be merged (INCIDENT, or a logged ROLLBACK)", position=place)
+        return UnsupportedInput(
+            f"an event of type {kind} that cannot be merged (INCIDENT, or a logged ROLLBACK)", position=place
+        )
     return ChecksumMismatch(f"{_DAMAGE[reason]} (event type {kind})", position=place)
 
 
@@ -490,9 +468,7 @@ def _result(walk: _Walk, first: int, truncated: int | None, error: dict[str, Any
         open=tuple(_open(row) for row in live.tolist()),
         commit_rows=tuple(_pending_commit_rows(a, live)),
         ddl=tuple(np.flatnonzero(local[:, k.L_FLAGS] & (k.DDL | k.FLAG_CREATE_SELECT)).tolist()),
-        markers=tuple(
-            (r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()
-        ),
+        markers=tuple((r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()),
         local_markers=tuple(np.flatnonzero(local[:, k.L_FLAGS] & k.MARKER).tolist()),
         unfinished=None if reg[k.PHASE] == k.IDLE else int(reg[k.GROUP_START]),
         error=error,

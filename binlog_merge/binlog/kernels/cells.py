@@ -1,11 +1,13 @@
-"""Cell lengths in a row image, by column type and table-map metadata (MySQL `calc_field_size`, libs/mysql/binlog/event/binary_log_funcs.cpp)."""
+"""Cell lengths in a row image, by column type and table-map metadata (MySQL `calc_field_size`,
+libs/mysql/binlog/event/binary_log_funcs.cpp).
+"""
 
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels.memory import u16, u32
+from binlog_merge.binlog.kernels.memory import u16
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
@@ -21,7 +23,8 @@ def decimal_length(precision: int, scale: int) -> int:
 
 @njit(cache=True, nogil=True)
 def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
-    """Return the length of the cell at `b[at]`, its length prefix included; -1 where it does not fit before `end` or the type is unknown.
+    """Return the length of the cell at `b[at]`, its length prefix included; -1 where it does not fit before `end` or
+    the type is unknown.
 
     `meta` is the column's metadata as the little-endian number of its table-map bytes.
     """
@@ -34,9 +37,7 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
         size = 1
     elif kind == 2:
         size = 2
-    elif kind == 9 or kind == 10 or kind == 14:
-        size = 3
-    elif kind == 11:
+    elif kind == 9 or kind == 10 or kind == 14 or kind == 11:
         size = 3
     elif kind == 7:
         size = 4

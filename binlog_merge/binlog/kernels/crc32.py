@@ -1,7 +1,9 @@
-"""CRC32 of an event, as zlib computes it: by carry-less multiplication on x86-64, else sixteen bytes a step from tables.
+"""CRC32 of an event, as zlib computes it: by carry-less multiplication on x86-64, else sixteen bytes a step from
+tables.
 
-The folding constants are those of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ" (Intel, 2009),
-for the reflected polynomial 0xEDB88320. About 11 GB/s against 2 GB/s from tables; processors without PCLMULQDQ take the tables.
+The folding constants are those of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
+(Intel, 2009), for the reflected polynomial 0xEDB88320. About 11 GB/s against 2 GB/s from tables; processors without PCLMULQDQ take the
+tables.
 """
 
 from typing import Any
@@ -99,9 +101,7 @@ class _Folding:
         b.cbranch(more, blocks["wide_body"], blocks["wide_end"])
 
         b = ir.IRBuilder(blocks["wide_body"])
-        folded = [
-            self.fold(b, lane, k1k2, self.load(b, b.add(offset, number(16 * i)))) for i, lane in enumerate(lanes)
-        ]
+        folded = [self.fold(b, lane, k1k2, self.load(b, b.add(offset, number(16 * i)))) for i, lane in enumerate(lanes)]
         offset.add_incoming(b.add(offset, number(64)), blocks["wide_body"])
         for lane, value in zip(lanes, folded, strict=True):
             lane.add_incoming(value, blocks["wide_body"])

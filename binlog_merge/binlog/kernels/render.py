@@ -1,8 +1,9 @@
 """Rewrite a transaction's events into the merged log: frame, rename, renumber, reshape, checksum.
 
-The kernel reads branches from one buffer and writes whole transactions into another. It decides nothing about schemas: every table map
-it meets must have a *plan* (see `Plans`), looked up by the table map's own bytes and confirmed byte by byte; an unknown one stops it.
-It also stops where the output buffer is full and at row events that only Python can rewrite. The reason is its return value.
+The kernel reads branches from one buffer and writes whole transactions into another. It decides nothing about schemas:
+every table map it meets must have a *plan* (see `Plans`), looked up by the table map's own bytes and confirmed byte by
+byte; an unknown one stops it. It also stops where the output buffer is full and at row events that only Python can
+rewrite. The reason is its return value.
 
 A transaction in the output, as MySQL writes one:
 
@@ -97,7 +98,9 @@ K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_COLUMNS = range(6)
 
 
 class Plans(NamedTuple):
-    """What to do with each table map met: `index` is an open-addressing table by its bytes, `plans` the instructions."""
+    """What to do with each table map met: `index` is an open-addressing table by its bytes, `plans` the
+    instructions.
+    """
 
     index: Any  # int64[n, 5]: hash, offset of the key in `keys`, its length, plan + 1 (0: empty), node
     keys: Any  # uint8: table map bodies behind table id and flags
@@ -254,7 +257,8 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 @njit(cache=True)
 def _reshape(p: Plans, plan: Any, b: Any, at: int, end: int, kind: int, out: Any, o: int) -> Any:
-    """Rewrite the row images of `b[at:end]` (a rows event behind its extra data) to `out[o]`; returns (new offset, rows).
+    """Rewrite the row images of `b[at:end]` (a rows event behind its extra data) to `out[o]`; returns (new offset,
+    rows).
 
     A negative offset says why not: -1 the images contradict the plan, -2 the output is too small.
     """

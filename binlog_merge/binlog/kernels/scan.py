@@ -1,8 +1,9 @@
-"""Walk a binlog and index its transactions: headers, checksums, table names, XA ids, commit TSOs; no row image is decoded.
+"""Walk a binlog and index its transactions: headers, checksums, table names, XA ids, commit TSOs; no row image is
+decoded.
 
-The kernel keeps its state in arrays, so it stops at any event and goes on with the next piece of the file. It stops when it needs
-what only Python can give (more input, a bigger array, a table name it has not seen, the inside of a compressed payload)
-and at everything it does not understand: the reason is its return value, the place is `state.reg[POS]`.
+The kernel keeps its state in arrays, so it stops at any event and goes on with the next piece of the file. It stops when
+it needs what only Python can give (more input, a bigger array, a table name it has not seen, the inside of a compressed
+payload) and at everything it does not understand: the reason is its return value, the place is `state.reg[POS]`.
 
 A *group* is what one GTID event introduces (MySQL's binary log group): a local transaction, a prepared XA branch, an
 XA COMMIT or XA ROLLBACK, or a DDL statement. Out come rows of int64:
@@ -371,7 +372,9 @@ def _table_map(a: Arrays, b: Any, at: int, end: int) -> int:
 
 @njit(cache=True)
 def _metadata_size(column_type: int) -> int:
-    """Return how many metadata bytes a column type has in a table map (MySQL `Table_map_event::save_field_metadata`)."""
+    """Return how many metadata bytes a column type has in a table map (MySQL
+    `Table_map_event::save_field_metadata`).
+    """
     if column_type in (15, 16, 246, 247, 248, 253, 254):
         return 2
     if column_type in (4, 5, 17, 18, 19, 242, 245, 249, 250, 251, 252, 255):
@@ -381,7 +384,9 @@ def _metadata_size(column_type: int) -> int:
 
 @njit(cache=True)
 def _commit_table_shape(a: Arrays, b: Any, at: int, end: int) -> int:
-    """Keep the types of the commit table's first columns in `ids`, from the end backwards: count, then (type, metadata)."""
+    """Keep the types of the commit table's first columns in `ids`, from the end backwards: count, then (type,
+    metadata).
+    """
     if at >= end or b[at] > 64:
         return BAD_BODY
     count = np.int64(b[at])
@@ -509,7 +514,9 @@ def _open(reg: Any, start: int, timestamp: int, phase: int) -> None:
 
 @njit(cache=True)
 def _end_local(a: Arrays, end: int, flags: int, carrier: int, use_own_tso: bool) -> None:
-    """Write the row of a transaction without a distributed commit TSO; one that only feeds the commit table has none."""
+    """Write the row of a transaction without a distributed commit TSO; one that only feeds the commit table has
+    none.
+    """
     reg = a.reg
     flags |= reg[FLAGS]
     if not (flags & HAS_COMMIT_ROWS and reg[SET] == 0):
@@ -798,16 +805,20 @@ def scan_events(a: Arrays, b: Any, end: int, stop: int, crc: int, carrier: int, 
 
 @njit(cache=True, nogil=True)
 def find_group(b: Any, end: int, base: int, start: int, crc: int) -> int:
-    """Return the offset in `b`, at or after `start`, of the first GTID event; `end` where there is none whole; -1 - offset for
-    'an event chain was found, look on behind this offset with more input'.
+    """Return the offset in `b`, at or after `start`, of the first GTID event; `end` where there is none whole; -1 -
+    offset for 'an event chain was found, look on behind this offset with more input'.
 
-    A place is taken for an event when its length and type are plausible and its log_pos names its own end; with checksums the CRC
-    must agree too, without them the next event must look right as well.
+    A place is taken for an event when its length and type are plausible and its log_pos names its own end; with
+    checksums the CRC must agree too, without them the next event must look right as well.
     """
     o = start
     while o + 19 <= end:
         length = u32(b, o + 9)
-        if 19 + crc <= length <= MAX_EVENT_SIZE and u32(b, o + 13) == (base + o + length) & 0xFFFFFFFF and b[o + 4] < 128:
+        if (
+            19 + crc <= length <= MAX_EVENT_SIZE
+            and u32(b, o + 13) == (base + o + length) & 0xFFFFFFFF
+            and b[o + 4] < 128
+        ):
             if o + length > end:
                 if length <= (1 << 24):
                     return -1 - o

@@ -23,7 +23,9 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """The logical DDLs in order, the holds, and, where coordination stopped, the key before which all is well and why."""
+    """The logical DDLs in order, the holds, and, where coordination stopped, the key before which all is well and
+    why.
+    """
 
     ddl: tuple[LogicalDdl, ...]
     holds: tuple[Hold, ...] = ()

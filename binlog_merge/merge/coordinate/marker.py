@@ -53,12 +53,14 @@ def _fault(copies: Sequence[Sighting], nodes: Sequence[tuple[int, str]]) -> Merg
     statement = first.copy.marker.sql[:200]
     if missing:
         return MarkerIncomplete(
-            f"the marker of {statement!r} is not on node {', '.join(missing)}", **place  # type: ignore[arg-type]
+            f"the marker of {statement!r} is not on node {', '.join(missing)}",
+            **place,  # type: ignore[arg-type]
         )
     for other in copies[1:]:
         if other.copy.marker != first.copy.marker:
             return MarkerDisagreement(
-                f"the marker is {first.copy.marker} on node {first.source_id}, but {other.copy.marker} on node {other.source_id}",
+                f"the marker is {first.copy.marker} on node {first.source_id}, "
+                f"but {other.copy.marker} on node {other.source_id}",
                 **place,  # type: ignore[arg-type]
             )
     return None
