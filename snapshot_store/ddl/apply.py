@@ -60,7 +60,11 @@ def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: D
     session = session or DdlSession()
     statement = parse_statement(sql, session)
     context = Context(sql, session, default_schema)
-    after = _APPLY[type(statement)](context, catalog, statement)
+    try:
+        after = _APPLY[type(statement)](context, catalog, statement)
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+        # A value beyond what any server takes, such as a default of five thousand digits.
+        raise context.error(f"a value in it cannot be read ({type(error).__name__})") from error
     return DdlEffect(
         after,
         _differences(catalog.tables, after.tables),

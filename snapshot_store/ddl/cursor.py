@@ -23,7 +23,10 @@ class Cursor:
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
         """Return a cursor at the start of one statement."""
         text, _ = expand(sql, session)
-        return cls(sql, text, tokenize(text, session), session)
+        try:
+            return cls(sql, text, tokenize(text, session), session)
+        except DdlNotUnderstood as error:
+            raise DdlNotUnderstood(sql, error.reason) from None
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without moving; past the last one, a token of kind "end"."""

@@ -160,6 +160,8 @@ def _read(type: TokenType, source: str, session: DdlSession) -> tuple[TokenKind,
     if type in (TokenType.STRING, TokenType.NATIONAL_STRING):
         return "string", decode_string(source.lstrip("nN"), session.backslash_escapes)
     if type in (TokenType.HEX_STRING, TokenType.BIT_STRING):
+        if not _BITS.fullmatch(source):
+            raise DdlNotUnderstood(source, "no hexadecimal or bit literal")
         return "bits", source
     if type == TokenType.NUMBER:
         return "number", source
@@ -168,6 +170,7 @@ def _read(type: TokenType, source: str, session: DdlSession) -> tuple[TokenKind,
     return "symbol", source
 
 
+_BITS = re.compile(r"0[xX][0-9a-fA-F]+|[xX]'(?:[0-9a-fA-F]{2})*'|0[bB][01]+|[bB]'[01]*'")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 

@@ -154,7 +154,7 @@ def resolve_default(default: Default | Bits | None, type: ColumnType) -> Default
 def _bits_text(text: str, type: ColumnType) -> str:
     literal = _BITS.fullmatch(text)
     if literal is None:
-        raise ValueError(f"not a hexadecimal or bit literal: {text!r}")
+        raise ValueError(f"no hexadecimal or bit literal: {text!r}")
     value = int(literal["hex"] or "0", 16) | int(literal["bits"] or "0", 2)
     if type.name == "bit":
         return f"b'{value:b}'"

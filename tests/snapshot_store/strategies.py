@@ -1,11 +1,15 @@
 """Random values of the schema model, for properties."""
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Column, ColumnType, Default, Generated, Index, IndexPart, Table
 from snapshot_store.render_sql import quote_name
 from snapshot_store.tso import OrderKey
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For machines that are busy with other things."""
 
 NAMES = st.sampled_from(["a", "b", "c", "B", "数据", "with space", "back`tick", "quote'", 'sel"ect', "key"])
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

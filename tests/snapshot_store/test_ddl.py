@@ -219,6 +219,10 @@ REFUSED = [
     "CREATE GLOBAL INDEX g ON t (a)",
     "CREATE DATABASE x MODE = 'auto'",
     "RENAME SOMETHING a TO b",
+    "CREATE TABLE t2 (a BIT DEFAULT b'12')",
+    "CREATE TABLE t2 (a VARCHAR(3) DEFAULT x' 4142')",
+    "CREATE TABLE t2 (a BIT DEFAULT " + "9" * 5000 + ")",
+    "CREATE TABLE t2 (a INT DEFAULT 0x" + "9" * 5000 + ")",
     "CREATE TABLE t2 (a INT DEFAULT (" + "(" * 5000,
     "CREATE TABLE t2 (a INT DEFAULT " + "-" * 5000 + "1)",
 ]

@@ -24,7 +24,7 @@ from snapshot_store.diff import (
     same_type,
 )
 from snapshot_store.model import ColumnType, Table
-from tests.snapshot_store.strategies import tables
+from tests.snapshot_store.strategies import UNHURRIED, tables
 
 
 def t(body: str, name: str = "t", options: str = "") -> Table:
@@ -101,6 +101,7 @@ def test_a_difference_names_every_change() -> None:
     assert moved == (OptionChanged("index_order", ("i", "j"), ("j", "i")),)
 
 
+@UNHURRIED
 @given(tables(), tables(name="u"))
 def test_no_difference_means_equal(a: Table, b: Table) -> None:
     assert diff_tables(a, a) == () and equals(a, a) and equivalent(a, a)

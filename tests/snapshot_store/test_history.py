@@ -10,7 +10,7 @@ from snapshot_store.errors import HistoryConflict
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, versions_of
 from snapshot_store.model import Catalog, Column, ColumnType, Schema, Table
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
+from tests.snapshot_store.strategies import KEYS, NODES, UNHURRIED, VERSIONS
 
 OLD = Table("d", "t", (Column("a", ColumnType("int")),))
 NEW = Table("d", "t", (Column("b", ColumnType("int")),))
@@ -73,6 +73,7 @@ def test_schemas_have_versions_too() -> None:
     assert {v.origin for v in history.versions} == {"marker"}
 
 
+@UNHURRIED
 @given(VERSIONS, KEYS, NODES, st.sampled_from(["d", "D"]), st.sampled_from(["t", "u", "表"]))
 def test_lookup_is_the_greatest_key_strictly_below(
     versions: list[TableVersion], key: OrderKey, node: str | None, schema: str, name: str
@@ -87,6 +88,7 @@ def test_lookup_is_the_greatest_key_strictly_below(
         assert found is not None and (found.key, found.table) == (last.key, last.table)
 
 
+@UNHURRIED
 @given(VERSIONS, st.randoms(use_true_random=False))
 def test_the_history_does_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: object) -> None:
     at_once = SchemaHistory().with_versions(versions)
@@ -99,6 +101,7 @@ def test_the_history_does_not_depend_on_the_order_of_appends(versions: list[Tabl
     assert pickle.loads(pickle.dumps(at_once)) == at_once
 
 
+@UNHURRIED
 @given(VERSIONS)
 def test_numbers_stay_when_later_versions_are_added(versions: list[TableVersion]) -> None:
     history = SchemaHistory().with_versions(versions)

@@ -13,11 +13,12 @@ from snapshot_store.errors import StoreError
 from snapshot_store.model import Catalog, Column, ColumnType, Default, Index, IndexPart, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
 from snapshot_store.render_sql import create_schema_sql, create_sql
-from tests.snapshot_store.strategies import tables
+from tests.snapshot_store.strategies import UNHURRIED, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@UNHURRIED
 @given(tables())
 def test_json_gives_the_table_back(table: Table) -> None:
     assert table_from_json(table_to_json(table)) == table
@@ -38,6 +39,7 @@ def test_what_is_no_table_is_refused(text: str) -> None:
         table_from_json(text)
 
 
+@UNHURRIED
 @given(tables())
 def test_sql_gives_the_table_back(table: Table) -> None:
     assert parse_dump(create_sql(table), "d").tables["d", "t"] == table
