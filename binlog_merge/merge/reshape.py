@@ -10,7 +10,6 @@ order, row images pass untouched, and of the table map only id and names change.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.merge.convert import Converter, make_converter
@@ -22,11 +21,6 @@ from snapshot_store.diff import ColumnMap, column_map
 from snapshot_store.model import Table
 
 __all__ = ["ReshapePlan", "encode_now", "make_plan", "rewrite_rows"]
-
-# Table map flag: the first column is a generated invisible primary key. A replica that sees it skips the first column
-# of every row when its own table has no such key (Replicated_columns_view), so it must not outlive that column.
-_TM_GENERATED_INVISIBLE_PK: Final = 0x0004
-_GENERATED_KEY: Final = "my_row_id"
 
 
 def make_plan(table_map: TableMap, physical: Table, logical: Table, table_id: int) -> ReshapePlan:
@@ -82,12 +76,8 @@ def _reshaped(table_map: TableMap, logical: Table, columns: ColumnMap, source: S
         passes = entry.physical_index is not None and entry.same_type
         out.append(replace(known[source[len(out)]], name=column.name) if passes else from_definition(column))
     nullable = sum(1 << i for i, column in enumerate(out) if column.nullable)
-    flags = table_map.flags
-    if not logical.columns[0].same_name(_GENERATED_KEY):
-        flags &= ~_TM_GENERATED_INVISIBLE_PK
     mapped = replace(
         table_map,
-        flags=flags,
         types=bytes(column.type for column in out),
         metas=tuple(column.meta for column in out),
         null_bitmap=nullable.to_bytes((len(out) + 7) // 8, "little"),

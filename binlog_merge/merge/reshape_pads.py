@@ -6,9 +6,12 @@ per transaction; it is UTC, for DATETIME too, whose source session's time zone a
 default is computed where it is a constant; a generated column is padded as if it had no DEFAULT.
 """
 
+import json
 import re
 from typing import Final
 
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.convert import coerce
@@ -25,22 +28,13 @@ _HEX: Final = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'|0x([0-9a-fA-F]+)")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _STRING: Final = re.compile(r"(?:_[a-z0-9]+\s*)?'((?:[^'\\]|\\.|'')*)'", re.S)
 _JSON_OF: Final = re.compile(r"json_(array|object)\s*\(\s*\)", re.I)
-_CAST_JSON: Final = re.compile(r"cast\s*\(\s*_?\w*\s*'(\[\]|\{\}|null|true|false)'\s+as\s+json\s*\)", re.I)
+_CAST_JSON: Final = re.compile(rf"cast\s*\(\s*{_STRING.pattern}\s+as\s+json\s*\)", re.I | re.S)
 _ESCAPES: Final = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "Z": "\x1a"}
 
 # A literal reaches its column as text of the widest character set.
 _LITERAL: Final = ColumnType("varchar", length=65535, charset="utf8mb4")
 _LITERAL_BYTES: Final = ColumnType("varbinary", length=65535)
 _LITERAL_NUMBER: Final = ColumnType("bigint", unsigned=True)
-
-# JSON documents in binary form (sql-common/json_binary.h): literals, and the empty small array and object.
-_JSON: Final = {
-    "null": b"\x04\x00",
-    "true": b"\x04\x01",
-    "false": b"\x04\x02",
-    "[]": b"\x02\x00\x00\x04\x00",
-    "{}": b"\x00\x00\x00\x04\x00",
-}
 
 
 def pads_now(column: Column) -> bool:
@@ -77,7 +71,7 @@ def _implicit(column: Column) -> bytes:
             remedy="make the column nullable, or let the DDL finish on every node first",
         )
     if kind.name == "json":
-        return _json_cell("null")
+        return _json_cell(column, "null")
     if kind.name == "vector":
         return bytes(4)  # what ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives rows that are there
     if kind.name in TEXT_TYPES:
@@ -119,11 +113,10 @@ def _expression(column: Column, source: str) -> bytes | None:
     if text.lower() in ("true", "false"):
         return _encoded(column, _LITERAL_NUMBER, int(text.lower() == "true"))
     if column.type.name == "json":
-        shape, document = _JSON_OF.fullmatch(text), _CAST_JSON.fullmatch(text)
-        if shape is not None:
-            return _json_cell("[]" if shape[1].lower() == "array" else "{}")
-        if document is not None:
-            return _json_cell(document[1].lower())
+        if (shape := _JSON_OF.fullmatch(text)) is not None:
+            return _json_cell(column, "[]" if shape[1].lower() == "array" else "{}")
+        if (quoted := _STRING.fullmatch(text) or _CAST_JSON.fullmatch(text)) is not None:
+            return _json_cell(column, _unescaped(quoted[1]))
     elif _NUMBER.fullmatch(text) or _BITS.fullmatch(text) or _HEX.fullmatch(text):
         return _literal(column, text)
     elif (quoted := _STRING.fullmatch(text)) is not None:
@@ -138,8 +131,12 @@ def _unescaped(text: str) -> str:
     return re.sub(r"\\(.)|''", lambda m: _ESCAPES.get(m[1], m[1]) if m[1] else "'", text, flags=re.S)
 
 
-def _json_cell(document: str) -> bytes:
-    return len(_JSON[document]).to_bytes(4, "little") + _JSON[document]
+def _json_cell(column: Column, text: str) -> bytes:
+    try:
+        document = encode_json(json.loads(text))
+    except (ValueError, BinlogFormatError) as error:
+        raise UnsupportedInput(f"column {column.name}: the default {text!r} is no JSON document: {error}") from None
+    return len(document).to_bytes(4, "little") + document
 
 
 def _encoded(column: Column, literal: ColumnType, value: Value) -> bytes:
