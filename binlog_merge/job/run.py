@@ -144,10 +144,9 @@ def _run(job: Job) -> MergeResult:
     gathered = _gather(job, inputs, scanned, coordination, ordered)
     failed = next((g for g in gathered if g.error is not None), None)
     if failed is not None and failed.error is not None:
-        stopped = MergeError.from_dict(failed.error)
-        if stopped.order_key is not None:
-            limit = OrderKey.parse(stopped.order_key)
-        errors = [stopped]
+        errors = [MergeError.from_dict(failed.error)]
+        written = [g.last_key for g in gathered[: gathered.index(failed) + 1] if g.last_key is not None]
+        limit = _after(written[-1]) if written else floor
     with job.stage("publish"):
         kept = gathered[: gathered.index(failed) + 1] if failed is not None else gathered
         kept = [g for g in kept if g.size and (g.last_key is not None or g.closed)]
@@ -382,7 +381,11 @@ def _publish(
             "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
         },
     )
-    publish(job.directory, inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+    unchanged = (
+        state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
+    )
+    if not unchanged:
+        publish(job.directory, inputs.manifest, record, {g.name: Path(g.path) for g in kept})
     for path in job.directory.glob(".*.part"):
         path.unlink()
 
@@ -477,6 +480,7 @@ def _result(
             {"name": g.name, "size": g.size, "closed": g.closed, "path": str(job.directory / g.name)} for g in kept
         ),
         watermark=None if limit == GREATEST_KEY else limit.text(),
+        end_of_input=limit == GREATEST_KEY,
         first_key=_text(next((g.first_key for g in kept if g.first_key is not None), None)),
         last_key=_text(next((g.last_key for g in reversed(kept) if g.last_key is not None), None)),
         transactions=transactions,

@@ -113,8 +113,8 @@ _EUCJPMS: Final = {
     0x00A6: 0xFFE4,
 }
 _SWAP_GB18030: Final = {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}
-# The wide backslash is the backslash; there and back, the narrow one is not what comes out.
-_BACKSLASH: Final = ({0xFF3C: 0x5C}, {0x5C: 0xFF3C})
+# The wide backslash is a backslash, and in sjis a backslash becomes the wide one.
+_BACKSLASH: Final = {0xFF3C: 0x5C}
 
 _MULTIBYTE: Final[dict[str, _Multibyte]] = {
     "utf8mb4": _Multibyte("utf-8"),
@@ -127,9 +127,9 @@ _MULTIBYTE: Final[dict[str, _Multibyte]] = {
     "gb2312": _Multibyte("gb2312"),
     "gb18030": _Multibyte("gb18030", _SWAP_GB18030, _SWAP_GB18030),
     "big5": _Multibyte("big5", lacks="\u02cd\u2574\uffe3"),
-    "sjis": _Multibyte("shift_jis", *_BACKSLASH),
+    "sjis": _Multibyte("shift_jis", _BACKSLASH, {0x5C: 0xFF3C}),
     "cp932": _Multibyte("cp932", lacks="\x80\uf8f0\uf8f1\uf8f2\uf8f3"),
-    "ujis": _Multibyte("euc_jp", *_BACKSLASH),
+    "ujis": _Multibyte("euc_jp", _BACKSLASH),
     "eucjpms": _Multibyte("euc_jp", _EUCJPMS, {mysql: python for python, mysql in _EUCJPMS.items()}, "\u2116"),
     "euckr": _Multibyte("cp949"),
 }

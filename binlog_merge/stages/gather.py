@@ -44,8 +44,8 @@ class GatherTask:
     """One output file: its rows, and everything its bytes depend on.
 
     `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on, (path, size); its
-    head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with a
-    ROTATE.
+    head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with
+    a ROTATE.
     """
 
     name: str

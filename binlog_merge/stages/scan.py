@@ -109,7 +109,8 @@ class _Walk:
         return self.arrays.reg
 
 
-def _arrays(rows: int = 1 << 12) -> k.Arrays:
+def new_arrays(rows: int = 1 << 12) -> k.Arrays:
+    """Return empty arrays with room for `rows` rows; `_grow` gives them more."""
     table = lambda n, columns: np.zeros((n, columns), np.int64)  # noqa: E731
     registers = np.zeros(k.REGISTERS, np.int64)
     registers[k.INNER_END] = registers[k.ORIGINAL_US] = registers[k.SEQUENCE_TSO] = registers[k.COMMIT_TABLE_ID] = -1
@@ -163,7 +164,7 @@ def _rehash_steps(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def scan(task: ScanTask) -> ScanResult:
     """Walk one piece and write its block; damage is returned as `error`, never raised."""
-    walk = _Walk(task, _arrays(min(1 << 20, max(1 << 10, (task.stop - task.start) // 512))))
+    walk = _Walk(task, new_arrays(min(1 << 20, max(1 << 10, (task.stop - task.start) // 512))))
     first, truncated, error = -1, None, None
     try:
         with open_source(task.path) as source:

@@ -1,9 +1,8 @@
-"""CRC32 of an event, as zlib computes it: by carry-less multiplication on x86-64, else sixteen bytes a step from
-tables.
+"""CRC32 of an event, as zlib computes it: by carry-less multiplication on x86-64, else 16 bytes a step from tables.
 
 The folding constants are those of Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ"
-(Intel, 2009), for the reflected polynomial 0xEDB88320. About 11 GB/s against 2 GB/s from tables; processors without PCLMULQDQ take the
-tables.
+(Intel, 2009), for the reflected polynomial 0xEDB88320. About 11 GB/s against 2 GB/s from tables; processors without
+PCLMULQDQ take the tables.
 """
 
 from typing import Any

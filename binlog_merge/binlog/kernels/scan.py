@@ -1,9 +1,10 @@
 """Walk a binlog and index its transactions: headers, checksums, table names, XA ids, commit TSOs; no row image is
 decoded.
 
-The kernel keeps its state in arrays, so it stops at any event and goes on with the next piece of the file. It stops when
-it needs what only Python can give (more input, a bigger array, a table name it has not seen, the inside of a compressed
-payload) and at everything it does not understand: the reason is its return value, the place is `state.reg[POS]`.
+The kernel keeps its state in arrays, so it stops at any event and goes on with the next piece of the file. It stops
+when it needs what only Python can give (more input, a bigger array, a table name it has not seen, the inside of a
+compressed payload) and at everything it does not understand: the reason is its return value, the place is
+`state.reg[POS]`.
 
 A *group* is what one GTID event introduces (MySQL's binary log group): a local transaction, a prepared XA branch, an
 XA COMMIT or XA ROLLBACK, or a DDL statement. Out come rows of int64:
