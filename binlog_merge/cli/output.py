@@ -57,7 +57,8 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     lines += _rows("files", [_file(file) for file in _items(result.get("files"))] or ["none (nothing new)"])
     counted = [f"{_number(result[key])} {word}" for key, word in _COUNTS if result.get(key) is not None]
     lines += _rows("contents", [", ".join(counted)] if counted else [])
-    lines += _rows("watermark", [result.get("watermark") or "none yet"])
+    whole = "end of input: nothing is held back" if result.get("end_of_input") else None
+    lines += _rows("watermark", [whole or result.get("watermark") or "none yet"])
     lines += _rows("nodes", [_node(node, state) for node, state in sorted(nodes.items())])
     if _number(result.get("held")):
         by = f", which {result['held_back_by']} holds back" if result.get("held_back_by") else ""

@@ -27,6 +27,7 @@ class MergeResult:
 
     files: tuple[Mapping[str, Any], ...]
     watermark: str | None
+    end_of_input: bool
     first_key: str | None
     last_key: str | None
     transactions: int

@@ -1,6 +1,6 @@
 """Schemas of a run: what earlier runs stored, what this run's DDL and markers add, and what of it becomes final."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,7 +123,10 @@ class SchemaWork:
         done = {node: OrderKey.parse(text) for node, text in last.state["ddl_done"].items()}
         with Store.open(self.directory / STORE_NAME) as store:
             history = store.load_history()
-        return earlier(history, floor, done), done
+        joined = [n.source_id for n in self.inputs if n.source_id not in last.nodes]
+        self._import_dumps((node, self.config.base.physical.get(node)) for node in joined)
+        history = earlier(history, floor, done).with_versions(self.base_tables, self.base_schemas)
+        return history, done
 
     def _import_bases(self) -> None:
         base = self.config.base
@@ -134,7 +137,9 @@ class SchemaWork:
                 history = store.load_history()
             self.base_tables += [v for v in history.versions if v.key == ORIGIN]
             self.base_schemas += [v for v in history.schema_versions if v.key == ORIGIN]
-        sources = [(None, base.logical), *((node, path) for node, path in sorted(base.physical.items()))]
+        self._import_dumps([(None, base.logical), *sorted(base.physical.items())])
+
+    def _import_dumps(self, sources: Iterable[tuple[str | None, str | None]]) -> None:
         for node, path in sources:
             if path is not None:
                 tables, schemas = base_versions(_read_dump(path), node, path)
