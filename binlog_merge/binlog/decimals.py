@@ -25,6 +25,8 @@ def _groups(precision: int, scale: int) -> tuple[list[int], list[int]]:
 def encode_decimal(value: Decimal, precision: int, scale: int) -> bytes:
     """Return the bytes of `value` as DECIMAL(precision, scale), rounded half away from zero as MySQL does."""
     size = decimal_length(precision, scale)
+    if not value.is_finite():
+        raise CellValueError(f"{value} is no DECIMAL({precision},{scale})")
     try:
         fixed = value.quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP, context=_CONTEXT)
     except InvalidOperation:

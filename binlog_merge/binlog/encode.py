@@ -51,7 +51,15 @@ def encode_cell(
     try:
         cell = encode(column, value)
         cell_length(type_code, meta, cell, 0)  # the metadata itself may be impossible
-    except (BinlogFormatError, OverflowError, UnicodeError, LookupError, TypeError, InvalidOperation) as error:
+    except (
+        BinlogFormatError,
+        OverflowError,
+        UnicodeError,
+        LookupError,
+        TypeError,
+        InvalidOperation,
+        struct.error,
+    ) as error:
         raise CellValueError(f"{type_name(column.kind)}: {value!r} cannot be written: {error}") from None
     return cell
 

@@ -302,15 +302,26 @@ def _lay_out(keys: list[bytes], members: list[tuple[int, bytes]], is_object: boo
 
 
 def json_text(value: JsonValue) -> str:
-    """Return the JSON text of a decoded document, spaced as MySQL prints it."""
-    return json.dumps(value, ensure_ascii=False, default=_plain)
-
-
-def _plain(value: Any) -> Any:
+    """Return the JSON text of a decoded document, spaced as MySQL prints it; what JSON has no type for is a string."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_string(key)}: {json_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(json_text, value)) + "]"
     if isinstance(value, Decimal):
-        return _Number(format(value, "f"))
+        return format(value, "f")
+    if value is None or isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return _string(value if isinstance(value, str) else plain_text(value))
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def plain_text(value: Any) -> str:
+    """Return the text of a value that JSON has no type for, as MySQL casts it."""
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S.%f")
+        return f"{value.year:04d}-{value:%m-%d %H:%M:%S.%f}"
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, timedelta):
@@ -318,22 +329,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, JsonOpaque):
         if value.type_code in _TEMPORAL:
             moment = packed_to_temporal(value.type_code, int.from_bytes(value.data, "little", signed=True))
-            return moment.strftime("%Y-%m-%d %H:%M:%S.%f") if isinstance(moment, datetime) else str(moment)
+            return moment if isinstance(moment, str) else plain_text(moment)
         return f"base64:type{value.type_code}:{base64.b64encode(value.data).decode()}"
-    raise TypeError(type(value).__name__)
-
-
-class _Number(float):
-    """A number that prints with the digits it was written with."""
-
-    __slots__ = ("digits",)
-
-    def __new__(cls, digits: str) -> "_Number":
-        number = super().__new__(cls, digits)
-        number.digits = digits
-        return number
-
-    digits: str
-
-    def __repr__(self) -> str:
-        return self.digits
+    raise TypeError(f"{type(value).__name__} has no place in JSON")

@@ -44,7 +44,7 @@ from binlog_merge.binlog.events import (
     is_ignorable,
     is_known,
 )
-from binlog_merge.binlog.json_binary import decode_json, json_text
+from binlog_merge.binlog.json_binary import decode_json, json_text, plain_text
 from binlog_merge.binlog.json_diff import JsonOperation, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage, iter_rows
 
@@ -326,7 +326,13 @@ def _json_value(value: Any) -> Any:
         return [_json_value(item) for item in value]
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    return json_text(value).strip('"')
+    return (
+        format(value, "f")
+        if isinstance(value, Decimal)
+        else str(value)
+        if isinstance(value, float)
+        else plain_text(value)
+    )
 
 
 # --- JSON ---------------------------------------------------------------------------------------------------------

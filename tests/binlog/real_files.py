@@ -1,4 +1,5 @@
-"""The real binlogs that tests read: ours, the repository's fixtures, and any directory named by BINLOG_MERGE_EXTRA_BINLOGS."""
+"""The real binlogs that tests read: ours, the repository's fixtures, and any directory named by
+BINLOG_MERGE_EXTRA_BINLOGS."""
 
 import os
 from collections.abc import Iterator

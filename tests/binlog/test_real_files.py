@@ -1,4 +1,4 @@
-"""Invariant: what is parsed from real bytes packs to the same bytes, on every level; what is damaged raises and nothing else."""
+"""Invariant: real bytes parse and pack to the same bytes, on every level; damaged ones raise, and nothing else."""
 
 import random
 from pathlib import Path
@@ -97,7 +97,7 @@ def _check_cells(table_map: TableMap, image: tuple[object, ...]) -> None:
         kind, meta = table_map.types[i], table_map.metas[i]
         value = decode_cell(kind, meta, cell, unsigned[i], charsets[i])
         if kind == ColumnType.JSON:
-            # The server leaves gaps where it updated in place and keeps a decimal's declared precision; the value is the same.
+            # The server leaves gaps where it updated in place, and keeps a decimal's declared precision.
             assert decode_json(encode_json(value)) == value
         else:
             assert encode_cell(kind, meta, value, unsigned[i], charsets[i]) == cell
@@ -118,7 +118,18 @@ def test_the_recorded_file_holds_every_kind_of_event() -> None:
     written_by_9_7 = {2, 3, 4, 5, 13, 14, 15, 16, 19, 29, 30, 31, 32, 33, 35, 38, 39, 40, 42}
     assert written_by_9_7 <= kinds
     T = ColumnType  # noqa: N806
-    old = {T.DECIMAL, T.TIMESTAMP, T.TIME, T.DATETIME, T.NEWDATE, T.VAR_STRING, T.NULL, T.BOOL, T.INVALID, T.TYPED_ARRAY}
+    old = {
+        T.DECIMAL,
+        T.TIMESTAMP,
+        T.TIME,
+        T.DATETIME,
+        T.NEWDATE,
+        T.VAR_STRING,
+        T.NULL,
+        T.BOOL,
+        T.INVALID,
+        T.TYPED_ARRAY,
+    }
     # All blobs are BLOB on disk, told apart by the length of their length.
     assert column_types >= set(ColumnType) - old - {T.TINY_BLOB, T.MEDIUM_BLOB, T.LONG_BLOB}
     assert {StatusVar.Q_ENABLE_CASCADE_TRIGGERS, StatusVar.Q_INVOKER, StatusVar.Q_MICROSECONDS} <= codes
