@@ -7,28 +7,26 @@ merged and published, then the error is raised. So the output is always a valid 
 removed goes on there.
 """
 
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, LateTransaction, MergeError
 from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import Discovery, discover
-from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.files.manifest import Header, Manifest, NodeState, OutputFile, Publish
-from binlog_merge.files.publish import file_name, part_path, publish, recover
+from binlog_merge.files.manifest import Header, Manifest, OutputFile
+from binlog_merge.files.publish import file_name, part_path, recover
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, checkpoint, misread
-from binlog_merge.job.result import MergeResult, NodeResult
+from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, misread
+from binlog_merge.job.publishing import publish_run
+from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.schemas import Coordination, SchemaWork
+from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
+from binlog_merge.job.summary import result_of
 from binlog_merge.merge.assemble import check_without_tso
 from binlog_merge.merge.carriers import DEFAULT
 from binlog_merge.merge.render import FileHead, version_number
@@ -38,41 +36,7 @@ from binlog_merge.stages.plans import Schemas
 from binlog_merge.stages.scan import ScanResult, scan
 from snapshot_store.tso import ORIGIN, OrderKey
 
-Progress = Callable[[str, int, int], None]
-
-WORK_FOLDER = ".work"
 RANGE_BYTES = 256 << 20
-GREATEST_KEY = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 62), 1 << 30)
-
-
-@dataclass
-class Job:
-    """One run: what was asked for, and what has been found out so far."""
-
-    runner: Runner
-    config: MergeConfig
-    directory: Path
-    start_tso: int | None
-    stop_tso: int | None
-    end_of_input: bool
-    partitions: int | None
-    progress: Progress
-    warnings: list[str] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def work(self) -> Path:
-        return self.directory / WORK_FOLDER
-
-    @contextmanager
-    def stage(self, name: str, total: int = 1) -> Any:
-        """Time a stage and report its beginning and end."""
-        begun = time.perf_counter()
-        self.progress(name, 0, total)
-        yield
-        self.progress(name, total, total)
-        self.seconds[name] = round(time.perf_counter() - begun, 3)
-        failpoint(f"after-{name}")
 
 
 def run_merge(
@@ -107,17 +71,6 @@ def _clean(folder: Path) -> None:
         folder.rmdir()
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The nodes' files and what the output was begun with."""
-
-    manifest: Manifest
-    header: Header
-    head: FileHead
-    nodes: list[NodeInput]
-    carrier: str
-
-
 def _run(job: Job) -> MergeResult:
     with job.stage("discover"):
         inputs = _begin(job)
@@ -146,13 +99,13 @@ def _run(job: Job) -> MergeResult:
     if failed is not None and failed.error is not None:
         errors = [MergeError.from_dict(failed.error)]
         written = [g.last_key for g in gathered[: gathered.index(failed) + 1] if g.last_key is not None]
-        limit = _after(written[-1]) if written else floor
+        limit = key_after(written[-1]) if written else floor
     with job.stage("publish"):
         kept = gathered[: gathered.index(failed) + 1] if failed is not None else gathered
         kept = [g for g in kept if g.size and (g.last_key is not None or g.closed)]
         work.store(coordination, limit)
-        _publish(job, inputs, scanned, coordination, kept, floor, limit)
-    result = _result(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
+        publish_run(job, inputs, scanned, coordination, kept, floor, limit)
+    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
     if errors and errors[0] is not None:
         error = errors[0]
         error.result = result
@@ -345,168 +298,3 @@ def _gather_task(
         schemas=Schemas(coordination.history, coordination.topology),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
     )
-
-
-def _publish(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    kept: Sequence[GatherResult],
-    floor: OrderKey,
-    limit: OrderKey,
-) -> None:
-    """Append the run to the manifest, with its files; a run that changes nothing leaves no record."""
-    state = inputs.manifest.state
-    files = tuple(_output_file(state.open_file, g) for g in kept)
-    last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-    reached = limit if limit != GREATEST_KEY else _after(last_key)
-    next_floor = max(floor, reached)
-    totals = dict(state.last.totals) if state.last is not None else {}
-    for name, value in _totals(kept).items():
-        totals[name] = totals.get(name, 0) + value
-    previous = state.last.last_key if state.last is not None else None
-    record = Publish(
-        run=state.run + 1,
-        files=files,
-        last_key=last_key.text() if last_key is not None else previous,
-        watermark=limit.text() if limit != GREATEST_KEY else None,
-        rank=kept[-1].rank - 1 if kept else state.rank,
-        totals=totals,
-        nodes={n.source_id: _node_state(n, next_floor) for n in scanned},
-        end_of_input=job.end_of_input,
-        state={
-            "floor": next_floor.text(),
-            "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
-            "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
-        },
-    )
-    unchanged = (
-        state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
-    )
-    if not unchanged:
-        publish(job.directory, inputs.manifest, record, {g.name: Path(g.path) for g in kept})
-    for path in job.directory.glob(".*.part"):
-        path.unlink()
-
-
-def _after(key: OrderKey | None) -> OrderKey:
-    return ORIGIN if key is None else key._replace(node_seq=key.node_seq + 1)
-
-
-def _totals(kept: Sequence[GatherResult]) -> dict[str, int]:
-    return {
-        "branches": sum(g.branches for g in kept),
-        "events": sum(g.events for g in kept),
-        "rows_reshaped": sum(g.reshaped for g in kept),
-        "ddl": sum(g.ddl for g in kept),
-        "input_bytes": sum(g.input_bytes for g in kept),
-    }
-
-
-def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
-    earlier = open_file if open_file is not None and open_file.name == g.name else None
-    first = earlier.first_key if earlier is not None else (g.first_key or ORIGIN).text()
-    first_rank = earlier.first_rank if earlier is not None else g.rank - (g.sequence - 1)
-    last = g.last_key.text() if g.last_key is not None else (earlier.last_key if earlier is not None else first)
-    return OutputFile(
-        name=g.name,
-        size=g.size,
-        closed=g.closed,
-        first_key=first,
-        last_key=last,
-        first_rank=first_rank,
-        last_rank=g.rank - 1,
-        input_bytes=g.input_bytes + (earlier.input_bytes if earlier is not None else 0),
-        transactions=g.sequence - 1,
-        sequence_number=g.sequence - 1,
-        state={"last_timestamp": g.last_timestamp},
-    )
-
-
-def _node_state(node: ScannedNode, floor: OrderKey) -> NodeState:
-    files = node.input.files
-    index, carry = checkpoint(node, floor)
-    end_index, end = node.end
-    return NodeState(
-        scan_end_file=files[end_index].name,
-        scan_end_position=end,
-        checkpoint={
-            "file": files[index].name,
-            "identity": files[index].identity,
-            "end_identity": files[end_index].identity,
-            "carry": carry.to_dict([f.name for f in files]),
-        },
-    )
-
-
-def _result(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    ordered: Sequence[OrderResult],
-    kept: Sequence[GatherResult],
-    watermarks: Mapping[str, OrderKey | None],
-    limit: OrderKey,
-) -> MergeResult:
-    least = min((w or ORIGIN for w in watermarks.values()), default=ORIGIN)
-    holders = sorted(n for n, w in watermarks.items() if (w or ORIGIN) == least)
-    totals = _totals(kept)
-    held = sum(r.held for r in ordered)
-    transactions = sum(g.transactions for g in kept)
-    nodes = {
-        n.source_id: NodeResult(
-            watermark=_text(watermarks[n.source_id]),
-            holds_back=n.source_id in holders and bool(held) and not job.end_of_input,
-            files=len(n.input.files),
-            read_to=f"{n.input.files[n.end[0]].name}:{n.end[1]}",
-            open_branches=len(n.carry.open),
-        )
-        for n in scanned
-    }
-    in_doubt = tuple(
-        {
-            "node": n.source_id,
-            "file": n.input.files[p.file_index].name if p.file_index >= 0 else "",
-            "position": p.start,
-            "transaction_id": p.transaction,
-        }
-        for n in scanned
-        for p in n.carry.open.values()
-    )
-    return MergeResult(
-        files=tuple(
-            {"name": g.name, "size": g.size, "closed": g.closed, "path": str(job.directory / g.name)} for g in kept
-        ),
-        watermark=None if limit == GREATEST_KEY else limit.text(),
-        end_of_input=limit == GREATEST_KEY,
-        first_key=_text(next((g.first_key for g in kept if g.first_key is not None), None)),
-        last_key=_text(next((g.last_key for g in reversed(kept) if g.last_key is not None), None)),
-        transactions=transactions,
-        branches=totals["branches"],
-        events=totals["events"],
-        row_events=sum(g.row_events for g in kept),
-        rows_reshaped=totals["rows_reshaped"],
-        ddl=totals["ddl"],
-        input_bytes=totals["input_bytes"],
-        output_bytes=sum(g.size for g in kept),
-        held=held,
-        held_bytes=sum(r.held_bytes for r in ordered),
-        held_back_by=holders[0] if held and not job.end_of_input else None,
-        in_doubt=in_doubt,
-        nodes=nodes,
-        carrier=inputs.header.carrier,
-        ignored={
-            "events": sum(p.ignored for n in scanned for p in n.pieces),
-            "branches": sum(r.empty for r in ordered),
-            "ddl": coordination.ignored,
-            "markers": coordination.swallowed,
-        },
-        warnings=tuple(job.warnings),
-        stages=dict(job.seconds),
-    )
-
-
-def _text(key: OrderKey | None) -> str | None:
-    return None if key is None else key.text()

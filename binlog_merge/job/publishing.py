@@ -1,0 +1,101 @@
+"""The end of a run: its files get their names, and the manifest its record."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from binlog_merge.files.manifest import NodeState, OutputFile, Publish
+from binlog_merge.files.publish import publish
+from binlog_merge.job.nodes import ScannedNode, checkpoint
+from binlog_merge.job.schemas import Coordination
+from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, key_after
+from binlog_merge.stages.gather import GatherResult
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+def publish_run(
+    job: Job,
+    inputs: Inputs,
+    scanned: Sequence[ScannedNode],
+    coordination: Coordination,
+    kept: Sequence[GatherResult],
+    floor: OrderKey,
+    limit: OrderKey,
+) -> None:
+    """Append the run to the manifest, with its files; a run that changes nothing leaves no record."""
+    state = inputs.manifest.state
+    files = tuple(_output_file(state.open_file, g) for g in kept)
+    last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
+    reached = limit if limit != GREATEST_KEY else key_after(last_key)
+    next_floor = max(floor, reached)
+    totals = dict(state.last.totals) if state.last is not None else {}
+    for name, value in totals_of(kept).items():
+        totals[name] = totals.get(name, 0) + value
+    previous = state.last.last_key if state.last is not None else None
+    record = Publish(
+        run=state.run + 1,
+        files=files,
+        last_key=last_key.text() if last_key is not None else previous,
+        watermark=limit.text() if limit != GREATEST_KEY else None,
+        rank=kept[-1].rank - 1 if kept else state.rank,
+        totals=totals,
+        nodes={n.source_id: _node_state(n, next_floor) for n in scanned},
+        end_of_input=job.end_of_input,
+        state={
+            "floor": next_floor.text(),
+            "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
+            "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
+        },
+    )
+    unchanged = (
+        state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
+    )
+    if not unchanged:
+        publish(job.directory, inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+    for path in job.directory.glob(".*.part"):
+        path.unlink()
+
+
+def totals_of(kept: Sequence[GatherResult]) -> dict[str, int]:
+    return {
+        "branches": sum(g.branches for g in kept),
+        "events": sum(g.events for g in kept),
+        "rows_reshaped": sum(g.reshaped for g in kept),
+        "ddl": sum(g.ddl for g in kept),
+        "input_bytes": sum(g.input_bytes for g in kept),
+    }
+
+
+def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
+    earlier = open_file if open_file is not None and open_file.name == g.name else None
+    first = earlier.first_key if earlier is not None else (g.first_key or ORIGIN).text()
+    first_rank = earlier.first_rank if earlier is not None else g.rank - (g.sequence - 1)
+    last = g.last_key.text() if g.last_key is not None else (earlier.last_key if earlier is not None else first)
+    return OutputFile(
+        name=g.name,
+        size=g.size,
+        closed=g.closed,
+        first_key=first,
+        last_key=last,
+        first_rank=first_rank,
+        last_rank=g.rank - 1,
+        input_bytes=g.input_bytes + (earlier.input_bytes if earlier is not None else 0),
+        transactions=g.sequence - 1,
+        sequence_number=g.sequence - 1,
+        state={"last_timestamp": g.last_timestamp},
+    )
+
+
+def _node_state(node: ScannedNode, floor: OrderKey) -> NodeState:
+    files = node.input.files
+    index, carry = checkpoint(node, floor)
+    end_index, end = node.end
+    return NodeState(
+        scan_end_file=files[end_index].name,
+        scan_end_position=end,
+        checkpoint={
+            "file": files[index].name,
+            "identity": files[index].identity,
+            "end_identity": files[end_index].identity,
+            "carry": carry.to_dict([f.name for f in files]),
+        },
+    )

@@ -1,0 +1,66 @@
+"""The state of one run: what was asked for, and what its inputs are."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.job.inputs import NodeInput
+from binlog_merge.job.runner import Runner
+from binlog_merge.merge.render import FileHead
+from snapshot_store.tso import ORIGIN, OrderKey
+
+Progress = Callable[[str, int, int], None]
+
+WORK_FOLDER = ".work"
+GREATEST_KEY = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 62), 1 << 30)
+
+
+@dataclass
+class Job:
+    """One run: what was asked for, and what has been found out so far."""
+
+    runner: Runner
+    config: MergeConfig
+    directory: Path
+    start_tso: int | None
+    stop_tso: int | None
+    end_of_input: bool
+    partitions: int | None
+    progress: Progress
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def work(self) -> Path:
+        return self.directory / WORK_FOLDER
+
+    @contextmanager
+    def stage(self, name: str, total: int = 1) -> Iterator[None]:
+        """Time a stage and report its beginning and end."""
+        begun = time.perf_counter()
+        self.progress(name, 0, total)
+        yield
+        self.progress(name, total, total)
+        self.seconds[name] = round(time.perf_counter() - begun, 3)
+        failpoint(f"after-{name}")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The nodes' files and what the output was begun with."""
+
+    manifest: Manifest
+    header: Header
+    head: FileHead
+    nodes: list[NodeInput]
+    carrier: str
+
+
+def key_after(key: OrderKey | None) -> OrderKey:
+    """Return the least key above `key`; the origin where there is none."""
+    return ORIGIN if key is None else key._replace(node_seq=key.node_seq + 1)

@@ -1,0 +1,84 @@
+"""What a run tells its caller, put together from what its stages returned."""
+
+from collections.abc import Mapping, Sequence
+
+from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.job.publishing import totals_of
+from binlog_merge.job.result import MergeResult, NodeResult
+from binlog_merge.job.schemas import Coordination
+from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.stages.gather import GatherResult
+from binlog_merge.stages.order import OrderResult
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+def result_of(
+    job: Job,
+    inputs: Inputs,
+    scanned: Sequence[ScannedNode],
+    coordination: Coordination,
+    ordered: Sequence[OrderResult],
+    kept: Sequence[GatherResult],
+    watermarks: Mapping[str, OrderKey | None],
+    limit: OrderKey,
+) -> MergeResult:
+    least = min((w or ORIGIN for w in watermarks.values()), default=ORIGIN)
+    holders = sorted(n for n, w in watermarks.items() if (w or ORIGIN) == least)
+    totals = totals_of(kept)
+    held = sum(r.held for r in ordered)
+    transactions = sum(g.transactions for g in kept)
+    nodes = {
+        n.source_id: NodeResult(
+            watermark=_text(watermarks[n.source_id]),
+            holds_back=n.source_id in holders and bool(held) and not job.end_of_input,
+            files=len(n.input.files),
+            read_to=f"{n.input.files[n.end[0]].name}:{n.end[1]}",
+            open_branches=len(n.carry.open),
+        )
+        for n in scanned
+    }
+    in_doubt = tuple(
+        {
+            "node": n.source_id,
+            "file": n.input.files[p.file_index].name if p.file_index >= 0 else "",
+            "position": p.start,
+            "transaction_id": p.transaction,
+        }
+        for n in scanned
+        for p in n.carry.open.values()
+    )
+    return MergeResult(
+        files=tuple(
+            {"name": g.name, "size": g.size, "closed": g.closed, "path": str(job.directory / g.name)} for g in kept
+        ),
+        watermark=None if limit == GREATEST_KEY else limit.text(),
+        end_of_input=limit == GREATEST_KEY,
+        first_key=_text(next((g.first_key for g in kept if g.first_key is not None), None)),
+        last_key=_text(next((g.last_key for g in reversed(kept) if g.last_key is not None), None)),
+        transactions=transactions,
+        branches=totals["branches"],
+        events=totals["events"],
+        row_events=sum(g.row_events for g in kept),
+        rows_reshaped=totals["rows_reshaped"],
+        ddl=totals["ddl"],
+        input_bytes=totals["input_bytes"],
+        output_bytes=sum(g.size for g in kept),
+        held=held,
+        held_bytes=sum(r.held_bytes for r in ordered),
+        held_back_by=holders[0] if held and not job.end_of_input else None,
+        in_doubt=in_doubt,
+        nodes=nodes,
+        carrier=inputs.header.carrier,
+        ignored={
+            "events": sum(p.ignored for n in scanned for p in n.pieces),
+            "branches": sum(r.empty for r in ordered),
+            "ddl": coordination.ignored,
+            "markers": coordination.swallowed,
+        },
+        warnings=tuple(job.warnings),
+        stages=dict(job.seconds),
+    )
+
+
+def _text(key: OrderKey | None) -> str | None:
+    return None if key is None else key.text()
