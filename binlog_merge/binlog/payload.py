@@ -77,8 +77,8 @@ class TransactionPayload:
 
         Raises when the bytes are not sound, or when more comes out than `max_size` or than 1000 times what went in.
         """
-        source = _Unpacked(self, max_size)
         try:
+            source = _Unpacked(self, max_size)
             while (event := source.next_event()) is not None:
                 yield replace(event, offset=offset)
         except BinlogFormatError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import RawEvent
-from binlog_merge.binlog.kernels import scan as k
+from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.table_map import TableMap
 

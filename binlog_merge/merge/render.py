@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, POST_HEADER_LENS, EventFlag, EventType
-from binlog_merge.binlog.kernels import render as k
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels.frame import length_width, write_gtid
 from snapshot_store.tso import OrderKey
 
 _HEADER = struct.Struct("<IBIIIH")
@@ -102,14 +103,14 @@ def pack_ddl(head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commi
     schema, variables = ddl.schema.encode(), status_variables(ddl)
     body = struct.pack("<IIBHH", 0, 0, len(schema), 0, len(variables)) + variables + schema + b"\0" + ddl.sql.encode()
     query_size = 19 + len(body) + 4
-    width = int(k.length_width(19 + 49 + 4 + 4 + query_size))
+    width = int(length_width(19 + 49 + 4 + 4 + query_size))
     length = 19 + 49 + width + 4 + 4 + query_size
     reg = np.zeros(k.REGISTERS, np.int64)
     reg[k.FILE_BASE], reg[k.SERVER_ID], reg[k.SERVER_VERSION] = position, head.server_id, head.server_version_number
     reg[k.ANONYMOUS], reg[k.RANK], reg[k.SEQUENCE] = head.anonymous, rank, sequence
     reg[k.TIMESTAMP] = commit_us // 1_000_000
     event = np.zeros(128, np.uint8)
-    size = int(k.write_gtid(event, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1))
+    size = int(write_gtid(event, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1))
     gtid = event[:size].tobytes()
     flags = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
     return gtid + _event(head, EventType.QUERY_EVENT, body, commit_us // 1_000_000, flags, position + size)

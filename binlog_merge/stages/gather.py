@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels import render as k
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.merge.convert import ConversionError
@@ -282,9 +283,7 @@ def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
     try:
         while True:
             reason = int(
-                k.render_window(
-                    reg, state.plans.arrays, state.input, segments, keys, state.sid, out.buffer, state.inject
-                )
+                render_window(reg, state.plans.arrays, state.input, segments, keys, state.sid, out.buffer, state.inject)
             )
             row = start + int(reg[k.SEGMENT])
             if reason == k.FINISHED:

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels import render as k
-from binlog_merge.binlog.kernels import scan as ks
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
+from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction, length_width, write_gtid
+from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
@@ -34,7 +36,7 @@ def write_giant(state: Gather, rows: Rows, start: int, stop: int) -> None:
     try:
         while True:
             total = _write(state, rows, start, stop, width)
-            right = int(k.length_width(total - width))
+            right = int(length_width(total - width))
             if right == width:
                 break
             # Nothing has been flushed: a transaction with a shorter length fits the buffer.
@@ -69,13 +71,13 @@ def _key(rows: Rows, row: int) -> npt.NDArray[np.int64]:
 def _write(state: Gather, rows: Rows, start: int, stop: int, width: int) -> int:
     """Write all events of the transaction; returns its length."""
     reg, position = state.reg, state.out.position
-    k.begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start), width)
+    begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start), width)
     for row in range(start, stop):
         reg[k.N_MAPS] = reg[k.INJECT] = 0
         _write_branch(state, rows, row)
     if reg[k.OUT] + k.FRAME > len(state.out.buffer):
         _make_room(state)
-    k.end_transaction(state.out.buffer, reg)
+    end_transaction(state.out.buffer, reg)
     return state.out.position + int(reg[k.OUT]) - position
 
 
@@ -83,7 +85,7 @@ def _patch_gtid(state: Gather, rows: Rows, row: int, position: int, total: int, 
     reg = state.reg.copy()
     reg[k.FILE_BASE], reg[k.TIMESTAMP] = position, int(rows.commit_us[row]) // 1_000_000
     event = np.zeros(256, np.uint8)
-    size = int(k.write_gtid(event, 0, reg, state.sid, int(rows.commit_us[row]), total, width, 0))
+    size = int(write_gtid(event, 0, reg, state.sid, int(rows.commit_us[row]), total, width, 0))
     if state.out.position == position:
         state.out.buffer[:size] = event[:size]
     else:
@@ -134,7 +136,7 @@ def _render(state: Gather, rows: Rows, row: int, buffer: Buffer, end: int, crc: 
     reg = state.reg
     while True:
         reason = int(
-            k.render_events(
+            render_events(
                 reg, state.plans.arrays, buffer, end, crc, int(rows.node[row]), state.out.buffer, state.inject
             )
         )

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.kernels import scan as k
+from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.merge.assemble import Patch, local_keys
 from binlog_merge.stages.block import Column, read_block, write_block
 from snapshot_store.topology import Topology

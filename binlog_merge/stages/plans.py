@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.kernels import render as k
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
@@ -73,7 +74,7 @@ class PlanTable:
                 self._place(entry)
         self._keys = _room(self._keys, self._keys_end + len(name))
         self._keys[self._keys_end : self._keys_end + len(name)] = name
-        entry = (int(k.plan_hash(name, node)), self._keys_end, len(name), plan + 1, node)
+        entry = (int(plan_hash(name, node)), self._keys_end, len(name), plan + 1, node)
         self._entries.append(entry)
         self._place(entry)
         self._keys_end += len(name)

@@ -18,7 +18,9 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import GtidTagged
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels import scan as k
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.scan import find_group, name_hash, scan_events
+from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import (
     ChecksumMismatch,
@@ -146,11 +148,11 @@ def _grow(a: k.Arrays) -> k.Arrays:
     if (reg[k.N_XIDS] + 2) * 2 > len(a.xids):
         live = int(np.count_nonzero(a.xids[:, k.P_STATE] == 1))
         bigger = np.zeros((max(len(a.xids), 1 << (live * 4).bit_length()), k.P_COLUMNS), np.int64)
-        reg[k.N_XIDS] = k.rehash(a.xids, bigger, k.P_STATE, True)
+        reg[k.N_XIDS] = rehash(a.xids, bigger, k.P_STATE, True)
         changed["xids"] = bigger
     if (reg[k.N_TSOS] + 2) * 2 > len(a.tsos):
         bigger = np.zeros((len(a.tsos) * 2, k.C_COLUMNS), np.int64)
-        k.rehash(a.tsos, bigger, k.C_STATE, False)
+        rehash(a.tsos, bigger, k.C_STATE, False)
         changed["tsos"] = bigger
     if (reg[k.N_SETS] + 2) * 4 > len(a.steps):
         changed["steps"] = _rehash_steps(a.steps)
@@ -224,7 +226,7 @@ def _find_group(source: Source, task: ScanTask, crc: int) -> int:
     offset = task.start
     while offset < task.stop and offset + 19 <= task.size:
         got = _read(source, buffer, offset, task.size)
-        found = int(k.find_group(buffer, got, offset, 0, crc))
+        found = int(find_group(buffer, got, offset, 0, crc))
         if 0 <= found < got:
             return offset + found if offset + found < task.stop else -1
         known = -1 - found if found < 0 else got
@@ -239,7 +241,7 @@ def _run(walk: _Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
     """Run the kernel over the buffer, serving what it asks for, until it needs input or is done; raises on damage."""
     task, reg = walk.task, walk.reg
     while True:
-        reason = int(k.scan_events(walk.arrays, buffer, end, task.stop, crc, task.carrier, task.use_own_tso))
+        reason = int(scan_events(walk.arrays, buffer, end, task.stop, crc, task.carrier, task.use_own_tso))
         if reason in (k.MORE, k.DONE):
             return reason
         if reason == k.GROW:
@@ -291,7 +293,7 @@ def _learn_table(walk: _Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
     reg[k.NAMES_END] += len(key)
     reg[k.N_TABLES] += 1
     walk.names.append(names)
-    _place(a.tables, np.array([k.name_hash(key), start, len(key), reg[k.N_TABLES], kind], np.int64))
+    _place(a.tables, np.array([name_hash(key), start, len(key), reg[k.N_TABLES], kind], np.int64))
     walk.arrays = a
 
 
@@ -334,7 +336,7 @@ def _tagged_gtid(walk: _Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     reg[k.FIRST_TIMESTAMP] = header.timestamp
     reg[k.GNO] = gtid.gno
     name = np.frombuffer(gtid.sid + gtid.tag.encode() + gtid.gno.to_bytes(8, "little"), np.uint8).copy()
-    reg[k.GTID_HASH] = k.name_hash(name)
+    reg[k.GTID_HASH] = name_hash(name)
     reg[k.COMMIT_US] = gtid.immediate_commit_timestamp or header.timestamp * 1_000_000
     original = gtid.original_commit_timestamp
     reg[k.ORIGINAL_US] = -1 if original is None or original == gtid.immediate_commit_timestamp else original

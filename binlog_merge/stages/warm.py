@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from binlog_merge.binlog.kernels import render
-from binlog_merge.binlog.kernels import scan as walk
+from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, xid
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.scan import new_arrays
 from snapshot_store.history import SchemaHistory
@@ -13,20 +12,20 @@ from snapshot_store.topology import Topology
 def warm() -> None:
     """Call the kernels with nothing to do, with arguments of the types that the stages use."""
     nothing = np.zeros(64, np.uint8)
-    walk.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
-    walk.find_group(nothing, 0, 0, 0, 4)
-    walk.name_hash(nothing)
+    scan.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
+    scan.find_group(nothing, 0, 0, 0, 4)
+    scan.name_hash(nothing)
     arrays = new_arrays(16)
-    walk.rehash(arrays.xids, arrays.tsos, walk.C_STATE, True)
+    xid.rehash(arrays.xids, arrays.tsos, scan_layout.C_STATE, True)
     plans = PlanTable(Schemas(SchemaHistory(), Topology()), {}).arrays
-    registers, out = np.zeros(render.REGISTERS, np.int64), np.zeros(1024, np.uint8)
-    segments = np.zeros((0, render.S_COLUMNS), np.int64)
-    keys = np.zeros((0, render.K_COLUMNS), np.int64)
+    registers, out = np.zeros(render_layout.REGISTERS, np.int64), np.zeros(1024, np.uint8)
+    segments = np.zeros((0, render_layout.S_COLUMNS), np.int64)
+    keys = np.zeros((0, render_layout.K_COLUMNS), np.int64)
     render.render_window(registers, plans, nothing, segments, keys, nothing, out, nothing)
     render.render_events(registers, plans, nothing, 0, 4, 1, out, nothing)
-    key = np.zeros(render.K_COLUMNS, np.int64)
-    render.begin_transaction(out, registers, nothing, key, 4)
-    render.end_transaction(out, registers)
-    render.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
-    render.length_width(100)
+    key = np.zeros(render_layout.K_COLUMNS, np.int64)
+    frame.begin_transaction(out, registers, nothing, key, 4)
+    frame.end_transaction(out, registers)
+    frame.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
+    frame.length_width(100)
     render.plan_hash(nothing, 1)

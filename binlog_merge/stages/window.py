@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels import render as k
-from binlog_merge.binlog.kernels import scan as ks
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.stages.block import Column, read_block, view

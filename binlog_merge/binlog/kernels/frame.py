@@ -1,0 +1,129 @@
+"""The events that frame a transaction of the merged log: GTID, BEGIN, the CTS text, XID."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels.crc32 import crc32
+from binlog_merge.binlog.kernels.memory import copy, put_u48, store_16, store_32, store_64
+
+
+def _text(word: str) -> Any:
+    return np.frombuffer(word.encode(), np.uint8).copy()
+
+
+_BEGIN, _CTS = _text("BEGIN"), _text("# CTS::")
+
+
+@njit(inline="always")
+def write_header(out: Any, o: int, reg: Any, kind: int, length: int, flags: int) -> None:
+    store_32(out, o, np.uint32(reg[k.TIMESTAMP]))
+    out[o + 4] = kind
+    store_32(out, o + 5, np.uint32(reg[k.SERVER_ID]))
+    store_32(out, o + 9, np.uint32(length))
+    store_32(out, o + 13, np.uint32((reg[k.FILE_BASE] + o + length) & 0xFFFFFFFF))
+    store_16(out, o + 17, np.uint16(flags))
+    store_32(out, o + length - 4, np.uint32(crc32(out, o, length - 4)))
+
+
+@njit(cache=True)
+def packed_width(length: int) -> int:
+    """Return the bytes of a length-encoded integer (MySQL `net_length_size`)."""
+    if length < 251:
+        return 1
+    if length < 65536:
+        return 3
+    if length < 16777216:
+        return 4
+    return 9
+
+
+@njit(cache=True)
+def length_width(rest: int) -> int:
+    """Return the width of the packed length of a transaction that is `rest` bytes long without it."""
+    width = 1
+    while packed_width(rest + width) > width:
+        width = packed_width(rest + width)
+    return width
+
+
+@njit(cache=True)
+def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int) -> int:
+    """Write the GTID event of a transaction `length` bytes long; returns the event's own length."""
+    size = 19 + 49 + width + 4 + 4
+    at = o + 19
+    anonymous = reg[k.ANONYMOUS] != 0
+    out[at] = flags
+    for n in range(16):
+        out[at + 1 + n] = 0 if anonymous else sid[n]
+    store_64(out, at + 17, np.uint64(0 if anonymous else reg[k.RANK]))
+    out[at + 25] = 2
+    store_64(out, at + 26, np.uint64(reg[k.SEQUENCE] - 1))
+    store_64(out, at + 34, np.uint64(reg[k.SEQUENCE]))
+    put_u48(out, at + 42, commit_us)
+    out[at + 48] = (commit_us >> 48) & 0x7F
+    at += 49
+    if width == 1:
+        out[at] = length
+    elif width == 3:
+        out[at] = 252
+        store_16(out, at + 1, np.uint16(length))
+    elif width == 4:
+        out[at] = 253
+        store_16(out, at + 1, np.uint16(length & 0xFFFF))
+        out[at + 3] = length >> 16
+    else:
+        out[at] = 254
+        store_64(out, at + 1, np.uint64(length))
+    store_32(out, at + width, np.uint32(reg[k.SERVER_VERSION]))
+    write_header(out, o, reg, 34 if anonymous else 33, size, 0)
+    return size
+
+
+@njit(inline="always")
+def _digits(out: Any, at: int, value: int, count: int) -> int:
+    for n in range(count):
+        out[at + count - 1 - n] = 48 + value % 10
+        value //= 10
+    return at + count
+
+
+@njit(cache=True)
+def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
+    """Write GTID (its length still unknown), BEGIN and the CTS text of the transaction with this key at OUT."""
+    o = reg[k.OUT]
+    reg[k.TXN_OUT], reg[k.LENGTH_WIDTH] = o, width
+    reg[k.TIMESTAMP] = key[k.K_COMMIT_US] // 1000000
+    reg[k.SAVED_EVENTS], reg[k.SAVED_ROW_EVENTS], reg[k.SAVED_RESHAPED] = (
+        reg[k.EVENTS],
+        reg[k.ROW_EVENTS],
+        reg[k.RESHAPED_ROWS],
+    )
+    reg[k.LAST_ROWS] = -1
+    o += write_gtid(out, o, reg, sid, key[k.K_COMMIT_US], 0, width, 0)
+    for n in range(13 + 1):
+        out[o + 19 + n] = 0
+    copy(out, o + 19 + 14, _BEGIN, 0, 5)
+    write_header(out, o, reg, 2, 19 + 14 + 5 + 4, 8)
+    o += 19 + 14 + 5 + 4
+    text = len(_CTS) + 54
+    out[o + 19] = text
+    copy(out, o + 20, _CTS, 0, len(_CTS))
+    at = _digits(out, o + 20 + len(_CTS), key[k.K_TSO], 19)
+    at = _digits(out, at, key[k.K_TRANSACTION], 19)
+    at = _digits(out, at, key[k.K_SEQ], 10)
+    _digits(out, at, key[k.K_NODE], 6)
+    write_header(out, o, reg, 29, 20 + text + 4, 0x80)
+    reg[k.OUT] = o + 20 + text + 4
+
+
+@njit(cache=True)
+def end_transaction(out: Any, reg: Any) -> None:
+    """Write the XID event at OUT; the GTID event is written again by the caller, with the length now known."""
+    o = reg[k.OUT]
+    store_64(out, o + 19, np.uint64(reg[k.RANK]))
+    write_header(out, o, reg, 16, 31, 0)
+    reg[k.OUT] = o + 31
+    reg[k.EVENTS] += 4

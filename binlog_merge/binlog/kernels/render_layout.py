@@ -1,0 +1,86 @@
+"""The render kernel's arrays: what stands in which register and column, and why the kernel stops."""
+
+from typing import Any, NamedTuple
+
+# Why the kernel stopped.
+(
+    FINISHED,  # all segments are written
+    FULL,  # the transaction that is open does not fit the output buffer any more
+    NEW_PLAN,  # no plan for the table map at IN
+    SLOW,  # the rows event at IN is for Python: its new body goes into `inject`
+    DDL_NEXT,  # the next transaction is a DDL, for Python to write
+    OTHER_LENGTH,  # the transaction's length needs another width than guessed: restart it
+    NOT_WHOLE,  # the event at IN is not whole in its segment
+    BAD_CHECKSUM,
+    NO_TABLE_MAP,
+    BAD_ROWS,  # a row image contradicts its table map
+    TOO_MANY_TABLES,
+) = range(11)
+
+# Registers.
+(
+    SEGMENT,  # the segment being read
+    IN,  # offset of the next event in the source buffer; -1: the segment is not begun
+    OUT,  # offset behind what is written
+    FILE_BASE,  # file position of out[0]
+    SERVER_ID,
+    SERVER_VERSION,
+    ANONYMOUS,
+    RANK,  # of the next transaction
+    SEQUENCE,  # sequence_number of the next transaction in this file
+    TXN_OUT,  # where the open transaction begins in the output
+    TXN_SEGMENT,
+    TIMESTAMP,
+    LENGTH_WIDTH,  # bytes of the packed transaction length; 0: to be guessed
+    LAST_ROWS,  # the last rows event of the open statement in the output, or -1
+    N_MAPS,
+    INJECT,  # > 0: the rows event at IN has this new body, in `inject`
+    EVENTS,
+    ROW_EVENTS,
+    RESHAPED_ROWS,
+    BYTES_OUT,
+    SAVED_EVENTS,
+    SAVED_ROW_EVENTS,
+    SAVED_RESHAPED,
+    PLAN,  # of the event that stopped the kernel
+) = range(24)
+REGISTERS = 32
+
+# Columns of `Plans.plans`.
+(
+    KIND,
+    TABLE_ID,
+    BODY,  # offset in `bytes` of the output table map's body behind table id and flags
+    BODY_LENGTH,
+    PHYSICAL,  # column count
+    LOGICAL,
+    SHAPE,  # offset in `shapes`: physical (type, meta) pairs, then logical (source, pad offset, pad length) triples
+    PADS_LENGTH,  # of all pads together
+    PLAN_COLUMNS,
+) = range(9)
+DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
+
+MAX_COLUMNS = 4096
+MAX_MAPS = 65536
+
+# Columns of a window's segments.
+S_POS, S_END, S_CRC, S_NODE, S_FIRST, S_LAST, S_DDL, S_BYTES, S_COLUMNS = range(9)
+# S_BYTES: input bytes of the whole transaction, on its first segment.
+K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_COLUMNS = range(6)
+
+
+class Plans(NamedTuple):
+    """What to do with each table map met: `index` is an open-addressing table by its bytes, `plans` the
+    instructions.
+    """
+
+    index: Any  # int64[n, 5]: hash, offset of the key in `keys`, its length, plan + 1 (0: empty), node
+    keys: Any  # uint8: table map bodies behind table id and flags
+    plans: Any  # int64[n, PLAN_COLUMNS]
+    bytes: Any  # uint8: output table map bodies and pad cells
+    shapes: Any  # int64
+    maps: Any  # int64[MAX_MAPS, 2]: (table id, plan) of the open branch
+    cells: Any  # int64[MAX_COLUMNS, 2]: (offset, length) of a row's cells; length -1 NULL, -2 absent
+
+
+FRAME = 512  # more bytes than the events that frame a transaction take

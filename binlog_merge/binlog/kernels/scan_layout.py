@@ -1,0 +1,140 @@
+"""The scan kernel's arrays: what stands in which register and column, and why the kernel stops.
+
+Numba knows arrays, not objects; these names are the fields. Python and the kernels use the same ones.
+"""
+
+from typing import Any, NamedTuple
+
+# Why the kernel stopped.
+(
+    MORE,  # the next event is not whole in the buffer
+    DONE,  # the next group begins at or after the stop offset
+    GROW,  # an array is full: see `Scan.grow`
+    NEW_TABLE,  # a table map names a table that is not in the dictionary
+    PAYLOAD,  # a TRANSACTION_PAYLOAD_EVENT, to be unpacked by Python
+    TAGGED_GTID,  # a GTID_TAGGED_LOG_EVENT, to be parsed by Python
+    QUERY_IN_TRANSACTION,  # a statement inside a transaction: CREATE TABLE ... SELECT, or statement-format DML
+    BAD_SIZE,
+    BAD_CHECKSUM,
+    BAD_POSITION,
+    BAD_BODY,
+    UNKNOWN_EVENT,
+    STATEMENT_EVENT,
+    NO_TABLE_MAP,
+    UNFINISHED,  # a group begins inside another
+    OUTSIDE,  # an event of a transaction outside one
+    BAD_XID,
+    DUPLICATE_XID,
+    UNSUPPORTED,  # INCIDENT, ROLLBACK of a logged transaction, MariaDB's own events
+) = range(19)
+
+# Registers.
+(
+    POS,  # offset in the buffer of the next event
+    BASE,  # file offset of buffer[0]
+    PHASE,
+    GROUP_START,
+    INNER_END,  # >= 0: the buffer is the inside of a payload event that ends there
+    SET,  # node of the table-set automaton
+    FLAGS,
+    GNO,
+    COMMIT_US,
+    ORIGINAL_US,  # -1: none
+    GTID_HASH,
+    FIRST_TIMESTAMP,
+    XID_1,
+    XID_2,
+    GTRID_1,
+    GTRID_2,
+    TRANSACTION_ID,
+    MAX_TSO,
+    MAX_TRANSACTION,
+    SEQUENCE_TSO,  # the last commit sequence seen (events 80, 105, status variable 200); -1: none
+    COMMIT_TABLE_ID,
+    SEEN_IDS,  # table maps seen in the open group
+    LAST_END,  # file offset behind the last complete group
+    CLEAN_END,  # a ROTATE or STOP event ended the file
+    EVENTS,
+    IGNORED,  # events skipped because they carry the ignorable flag
+    NAMES_END,
+    N_TABLES,
+    N_SETS,
+    N_TIMED,
+    N_LOCAL,
+    N_LATE,
+    N_XIDS,  # used slots, dead ones too
+    N_TSOS,
+    GROUPS,
+    COMMIT_ROWS,
+) = range(36)
+REGISTERS = 40
+
+IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED = range(5)  # values of PHASE
+
+# Flags of a branch.
+HAS_COMMIT_ROWS = 1
+MARKER = 2
+COMPRESSED = 4
+DDL = 8
+OWN_TSO = 16  # a local transaction placed by a TSO of its own
+PLACEHOLDER = 32  # an XA COMMIT without a known TSO holds this place
+FLAG_CREATE_SELECT = 64
+
+T_TSO, T_TRANSACTION, T_START, T_END, T_COMMIT_US, T_SET, T_FLAGS, T_COMMIT_AT, T_COLUMNS = range(9)
+L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COLUMNS = range(8)
+(
+    X_LOCAL,  # index of its placeholder among the locals, or -1
+    X_LOCALS_BEFORE,
+    X_XID_1,
+    X_XID_2,
+    X_GTRID_1,
+    X_GTRID_2,
+    X_TRANSACTION,
+    X_TSO,  # -1: unknown, -2: this is a rollback
+    X_COMMIT_US,
+    X_COMMIT_AT,
+    X_START,  # of the prepared branch, or -1
+    X_END,
+    X_SET,
+    X_FLAGS,
+    X_COLUMNS,
+) = range(15)
+(
+    P_XID_1,
+    P_XID_2,
+    P_GTRID_1,
+    P_GTRID_2,
+    P_TRANSACTION,
+    P_START,
+    P_END,
+    P_SET,
+    P_FLAGS,
+    P_MAX_TSO,  # the greatest commit TSO before the prepare
+    P_STATE,  # 0 empty, 1 live, 2 dead
+    P_COLUMNS,
+) = range(12)
+C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
+
+ORDINARY, COMMIT_TABLE, MARKER_TABLE = range(3)  # what a table name is to the scan
+
+# Carriers of the commit TSO (design: one function per carrier; `merge/carriers.py` names and describes them).
+BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE = range(1, 6)
+
+MAX_TABLES_IN_GROUP = 65536
+MAX_EVENT_SIZE = (1 << 30) + (1 << 20)  # max_allowed_packet is at most 1 GiB; the event's own parts come on top
+
+
+class Arrays(NamedTuple):
+    """The arrays of a scan; Python replaces one by a bigger one when the kernel says GROW."""
+
+    reg: Any  # int64[REGISTERS]
+    names: Any  # uint8: schema NUL table NUL, one after the other
+    tables: Any  # int64[n, 5]: hash, offset, length, table index + 1 (0: empty), kind
+    steps: Any  # int64[n, 3]: set, table, set reached + 1 (0: empty)
+    sets: Any  # int64[n, 2]: parent set, table
+    timed: Any
+    local: Any
+    late: Any
+    xids: Any
+    tsos: Any
+    ids: Any  # int64[MAX_TABLES_IN_GROUP]: table ids mapped in the open group
