@@ -106,8 +106,9 @@ def _describe(event: RawEvent, value: Any) -> list[str]:
     """Return the event's title and what else is to be said, as texts of any number of lines."""
     match value:
         case FormatDescription():
-            created = f" created {_clock(value.created)} at startup" if value.created else ""
-            lines = [f"Start: binlog v {value.binlog_version}, server v {shown(value.server_version)}{created}"]
+            created = _clock(event.header.timestamp) + (" at startup" if value.created else "")
+            version = shown(value.server_version)
+            lines = [f"Start: binlog v {value.binlog_version}, server v {version} created {created}"]
             if event.header.flags & EventFlag.LOG_EVENT_BINLOG_IN_USE_F:
                 lines.append("Warning: this binlog is either in use or was not closed properly.")
             return lines
@@ -131,7 +132,7 @@ def _describe(event: RawEvent, value: Any) -> list[str]:
             return [f"Xid = {value.xid}", "COMMIT"]
         case XaPrepare():
             verb = "COMMIT {} ONE PHASE" if value.one_phase else "PREPARE {}"
-            return ["XA_prepare", "XA " + verb.format(xid_text(value))]
+            return ["XA " + verb.format(xid_text(value))]
         case RowsQuery():
             return ["Rows_query", value.text]
         case Rotate():
@@ -260,6 +261,8 @@ class Columns:
         if kind in (T.TIMESTAMP, T.TIMESTAMP2) and isinstance(value, datetime):
             seconds, micro = divmod((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), 10**6)
             return f"{seconds}" + f".{micro:06d}"[: self._fsp(i) + 1] * bool(self._fsp(i))
+        if kind in (T.TIMESTAMP, T.TIMESTAMP2):
+            return "0"  # the zero timestamp
         if isinstance(value, date | timedelta):
             return f"'{temporal_as_text(value, self._fsp(i))}'"
         if kind in (T.GEOMETRY, T.VECTOR):

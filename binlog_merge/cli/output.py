@@ -29,11 +29,11 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def document_of(*, out: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
-    """Return the JSON document of a run: what was published, and the error that stopped it, either may be null."""
+    """Return the JSON document of a run: the result's own keys (of what was published, also before an error) and `error`."""
     return {
         "out": out,
         "error": None if error is None else error.to_dict(),
-        "result": None if result is None else result.to_dict(),
+        **({} if result is None else result.to_dict()),
     }
 
 

@@ -74,7 +74,7 @@ def test_another_directory_is_left_alone(
 
 def test_json(copying: CopyingJob, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["demo", "--out", str(tmp_path / "demo"), "-o", "json"]) == 0
-    assert json.loads(capsys.readouterr().out)["result"]["transactions"] == 12
+    assert json.loads(capsys.readouterr().out)["transactions"] == 12
 
 
 def test_an_installed_package_has_no_demo(

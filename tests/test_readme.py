@@ -1,0 +1,60 @@
+"""The README is true: its examples run and print what stands there, and its tables are the program's own."""
+
+import importlib.util
+import io
+import re
+import shutil
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.files.manifest import Manifest
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "README.md").read_text()
+
+_spec = importlib.util.spec_from_file_location("readme", ROOT / "tools" / "readme.py")
+assert _spec is not None and _spec.loader is not None
+readme = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(readme)
+
+
+@pytest.mark.spark
+def test_every_console_example_prints_what_the_readme_shows() -> None:
+    shutil.rmtree(ROOT / "build" / "merged", ignore_errors=True)
+    for example in readme.examples(TEXT):
+        printed = readme.comparable(readme.run(example.command))
+        assert printed == readme.comparable(example.output), f"run tools/readme.py: {example.command}"
+
+
+def test_every_verb_has_an_example() -> None:
+    shown = {example.command.split()[1] for example in readme.examples(TEXT)}
+    assert shown == {"merge", "inspect", "demo"}
+
+
+def test_the_exit_codes_are_those_of_the_program() -> None:
+    assert readme.exit_codes() in TEXT
+
+
+@pytest.mark.spark
+def test_the_python_example_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    shutil.rmtree(ROOT / "build" / "merged-py", ignore_errors=True)
+    code = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    assert code is not None
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code[1], "README.md", "exec"), {})
+    manifest = Manifest.load(ROOT / "build" / "merged-py").state
+    assert printed.getvalue().split()[0] == str(manifest.rank)
+
+
+def test_the_configuration_shown_is_valid(tmp_path: Path) -> None:
+    shown = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert shown is not None
+    path = tmp_path / "cluster.yaml"
+    path.write_text(shown[1])
+    config = MergeConfig.load(path)
+    assert [node.source_id for node in config.nodes] == ["dn-1", "dn-2"]
