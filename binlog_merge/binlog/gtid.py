@@ -1,4 +1,4 @@
-"""GTID events and GTID sets.
+"""GTID events.
 
     33, 34   flags 1 | sid 16 | gno 8 | 2 | last_committed 8 | sequence_number 8 | timestamps 7 or 14 |
     transaction_length packed |
@@ -11,26 +11,20 @@ both are equal. Source: mysql-server `libs/mysql/binlog/event/control_events.cpp
 (encode).
 """
 
-import re
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Self
 
-from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import MAX_GNO, TAG_PATTERN, GtidSet, Intervals, format_sid
 from binlog_merge.binlog.serialization import pack_signed_varlen, pack_varlen, read_signed_varlen, read_varlen
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_uint
+
+__all__ = ["FLAG_MAY_HAVE_SBR", "Gtid", "GtidSet", "GtidTagged", "Intervals", "format_sid"]
 
 FLAG_MAY_HAVE_SBR: Final = 1
 LOGICAL_TIMESTAMP_TYPECODE: Final = 2
 _ORIGINAL_TIMESTAMP: Final = 1 << 55
 _ORIGINAL_VERSION: Final = 1 << 31
-_MAX_GNO: Final = (1 << 63) - 1
-
-
-def format_sid(sid: bytes) -> str:
-    """Return the 16 bytes of a server uuid as text."""
-    return str(uuid.UUID(bytes=sid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +64,7 @@ class Gtid:
         """Read the body of an event 33 or 34. What follows a part nobody here knows is kept in `tail`."""
         r = Reader(body, "GTID event")
         flags, sid, gno = r.u8("flags"), bytes(r.take(16, "sid")), r.i64("gno")
-        if not 0 <= gno < _MAX_GNO:
+        if not 0 <= gno < MAX_GNO:
             raise r.fail(f"gno {gno}")
         values: dict[str, int | bool] = {}
         if not r.left() or r.data[r.pos] != LOGICAL_TIMESTAMP_TYPECODE:
@@ -151,7 +145,6 @@ def _pack_pair(immediate: int, original: int | None, size: int, flag: int, full:
 # Field ids of GTID_TAGGED_LOG_EVENT, in the order of Gtid_event::define_fields.
 _FLAGS, _UUID, _GNO, _TAG, _LAST_COMMITTED, _SEQUENCE, _IMMEDIATE_TS, _ORIGINAL_TS = range(8)
 _LENGTH, _IMMEDIATE_VERSION, _ORIGINAL_VERSION_FIELD, _TICKET = range(8, 12)
-_TAG_PATTERN: Final = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +216,7 @@ class GtidTagged:
         if not isinstance(sid, bytes) or not isinstance(tag, bytes):
             raise r.fail("the uuid or the tag is missing")
         text = tag.decode("latin-1")
-        if text and not _TAG_PATTERN.fullmatch(text):
+        if text and not TAG_PATTERN.fullmatch(text):
             raise r.fail(f"tag {text!r} cannot be")
         immediate, version = number(_IMMEDIATE_TS), number(_IMMEDIATE_VERSION)
         original = found.get(_ORIGINAL_TS, immediate)
@@ -289,132 +282,3 @@ def _read_field(r: Reader, kind: int) -> int | bytes:
     if kind in (_GNO, _LAST_COMMITTED, _SEQUENCE):
         return read_signed_varlen(r, f"field {kind}")
     return read_varlen(r, f"field {kind}")
-
-
-Intervals = tuple[tuple[int, int], ...]
-"""Sorted, disjoint, not adjacent (start, end), end not included."""
-
-
-@dataclass(frozen=True, slots=True)
-class GtidSet:
-    """A set of GTIDs: (uuid bytes, tag) -> intervals. An untagged source has the tag ""."""
-
-    intervals: Mapping[tuple[bytes, str], Intervals] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, items: Iterable[tuple[bytes, str, int, int]]) -> Self:
-        """Return the set of (sid, tag, start, end) intervals, merged where they touch."""
-        lists: dict[tuple[bytes, str], list[tuple[int, int]]] = {}
-        for sid, tag, start, end in items:
-            if not 0 < start < end <= _MAX_GNO:
-                raise BinlogFormatError(f"GTID set: {start}..{end} is no interval")
-            lists.setdefault((sid, tag), []).append((start, end))
-        return cls({source: _merge(lists[source]) for source in sorted(lists)})
-
-    @classmethod
-    def parse_text(cls, text: str) -> Self:
-        """Read `uuid[:tag]:1-5:7[:tag2:1],uuid...`, as in gtid_executed; whitespace is ignored."""
-        return cls.of(_text_items("".join(text.split())))
-
-    @classmethod
-    def parse(cls, data: Buffer) -> Self:
-        """Read the bytes of PREVIOUS_GTIDS_LOG_EVENT or COM_BINLOG_DUMP_GTID, plain or tagged."""
-        r = Reader(data, "GTID set")
-        head = r.u64("number of sources")
-        tagged = bool(head >> 56)
-        if tagged and (head >> 56 != 1 or head & 0xFF != 1):
-            raise r.fail(f"format {head >> 56} is not known")
-        count = head >> 8 & (1 << 48) - 1 if tagged else head
-        items: list[tuple[bytes, str, int, int]] = []
-        for _ in range(min(count, r.end)):
-            sid = bytes(r.take(16, "sid"))
-            tag = bytes(r.take(read_varlen(r, "tag length"), "tag")).decode("latin-1") if tagged else ""
-            if tag and not _TAG_PATTERN.fullmatch(tag):
-                raise r.fail(f"tag {tag!r} cannot be")
-            number = r.u64("number of intervals")
-            if number > r.left() // 16:
-                raise r.fail(f"{number} intervals in {r.left()} bytes")
-            items.extend((sid, tag, r.u64("start"), r.u64("end")) for _ in range(number))
-        if count > r.end:
-            raise r.fail(f"{count} sources in {r.end} bytes")
-        r.done()
-        return cls.of(items)
-
-    def pack(self) -> bytes:
-        """Return the bytes; the tagged form only where a tag needs it, for servers before 8.3 refuse it."""
-        tagged = any(tag for _, tag in self.intervals)
-        count = len(self.intervals)
-        parts = [pack_uint(1 << 56 | count << 8 | 1 if tagged else count, 8)]
-        for (sid, tag), intervals in sorted(self.intervals.items()):
-            parts += (
-                sid,
-                pack_varlen(len(tag)) + tag.encode("latin-1") if tagged else b"",
-                pack_uint(len(intervals), 8),
-            )
-            parts += (pack_uint(start, 8) + pack_uint(end, 8) for start, end in intervals)
-        return b"".join(parts)
-
-    def __str__(self) -> str:
-        lines: dict[bytes, str] = {}
-        for (sid, tag), intervals in sorted(self.intervals.items()):
-            ranges = ":".join(str(start) if end == start + 1 else f"{start}-{end - 1}" for start, end in intervals)
-            lines[sid] = lines.get(sid, format_sid(sid)) + (f":{tag}" if tag else "") + f":{ranges}"
-        return ",".join(lines.values())
-
-    def __contains__(self, gtid: tuple[bytes, str, int]) -> bool:
-        sid, tag, gno = gtid
-        return any(start <= gno < end for start, end in self.intervals.get((sid, tag), ()))
-
-    def __bool__(self) -> bool:
-        return bool(self.intervals)
-
-    def items(self) -> Iterator[tuple[bytes, str, int, int]]:
-        """Yield (sid, tag, start, end), end not included, in order."""
-        for (sid, tag), intervals in sorted(self.intervals.items()):
-            for start, end in intervals:
-                yield sid, tag, start, end
-
-    def union(self, other: "GtidSet") -> "GtidSet":
-        """Return the set of what is in either."""
-        return GtidSet.of((*self.items(), *other.items()))
-
-    def add(self, sid: bytes, gno: int, tag: str = "") -> "GtidSet":
-        """Return the set with one GTID more."""
-        return GtidSet.of((*self.items(), (sid, tag, gno, gno + 1)))
-
-    def contains_set(self, other: "GtidSet") -> bool:
-        """Tell whether every GTID of `other` is in this set."""
-        return all(
-            any(a <= start and end <= b for a, b in self.intervals.get((sid, tag), ()))
-            for sid, tag, start, end in other.items()
-        )
-
-
-def _merge(intervals: list[tuple[int, int]]) -> Intervals:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return tuple(merged)
-
-
-def _text_items(text: str) -> Iterator[tuple[bytes, str, int, int]]:
-    for source in filter(None, text.split(",")):
-        name, *parts = source.split(":")
-        try:
-            sid = uuid.UUID(name).bytes
-        except ValueError:
-            raise BinlogFormatError(f"GTID set: {name!r} is no uuid") from None
-        if not parts:
-            raise BinlogFormatError(f"GTID set: {source!r} has no interval")
-        tag = ""
-        for part in parts:
-            if match := re.fullmatch(r"(\d{1,19})(?:-(\d{1,19}))?", part, re.ASCII):
-                start = int(match[1])
-                yield sid, tag, start, int(match[2] or start) + 1
-            elif _TAG_PATTERN.fullmatch(part.lower()):
-                tag = part.lower()
-            else:
-                raise BinlogFormatError(f"GTID set: {part!r} is neither interval nor tag")

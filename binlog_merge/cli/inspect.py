@@ -4,8 +4,10 @@ Files are read one event at a time, whatever their size. Nothing is skipped: the
 sound ends the command with the place and the fault.
 """
 
+import io
 import json
 import os
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +28,8 @@ from binlog_merge.binlog.events import (
     frame,
     parse_event,
 )
-from binlog_merge.cli.inspect_events import event_lines, event_record, rows_lines, rows_record
+from binlog_merge.cli.inspect_events import event_lines, rows_lines
+from binlog_merge.cli.inspect_records import event_record, rows_record
 from binlog_merge.errors import ChecksumMismatch, EncryptedBinlog, IoError, MergeError, TruncatedEvent
 
 SCHEMA_VERSION = 1
@@ -71,6 +74,8 @@ def inspect(
     output: Format = InspectFormat.text,
 ) -> None:
     """Show what stands in binlog files, event by event."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names in any alphabet, terminals in few
     for number, file in enumerate(files):
         start = start_position if number == 0 else len(BINLOG_MAGIC)
         stop = stop_position if number == len(files) - 1 else None

@@ -1,18 +1,16 @@
-"""What `inspect` says of an event: the words of mysqlbinlog as text, and the same as plain values for JSON.
+"""What `inspect` says of an event: the words of mysqlbinlog as text.
 
 Every line of the text is a comment, so piping it into a server by mistake does nothing. Times are UTC. Names and
 values come from foreign bytes: control characters are shown as \\xNN.
 """
 
-import math
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from binlog_merge.binlog.cells import decode_cell, type_name
-from binlog_merge.binlog.charsets import decode_text
-from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
+from binlog_merge.binlog.columns import column_charsets, column_names, temporal_as_text
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.events import (
@@ -44,9 +42,9 @@ from binlog_merge.binlog.events import (
     is_ignorable,
     is_known,
 )
-from binlog_merge.binlog.json_binary import decode_json, json_text, plain_text
-from binlog_merge.binlog.json_diff import JsonOperation, parse_diffs
-from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, RowImage, iter_rows
+from binlog_merge.binlog.json_binary import decode_json, json_text
+from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation, parse_diffs
+from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage, iter_rows
 
 _STATEMENT = {
     **dict.fromkeys(WRITE_TYPES, "INSERT INTO"),
@@ -260,11 +258,11 @@ class Columns:
             return _quoted(json_text(value))
         if kind in (T.TIMESTAMP, T.TIMESTAMP2) and isinstance(value, datetime):
             seconds, micro = divmod((value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1), 10**6)
-            return f"{seconds}" + f".{micro:06d}"[: self._fsp(i) + 1] * bool(self._fsp(i))
+            return f"{seconds}" + f".{micro:06d}"[: self.fsp(i) + 1] * bool(self.fsp(i))
         if kind in (T.TIMESTAMP, T.TIMESTAMP2):
             return "0"  # the zero timestamp
         if isinstance(value, date | timedelta):
-            return f"'{temporal_as_text(value, self._fsp(i))}'"
+            return f"'{temporal_as_text(value, self.fsp(i))}'"
         if kind in (T.GEOMETRY, T.VECTOR):
             return "0x" + bytes(cell[self.table_map.metas[i] :]).hex()
         if isinstance(value, str):
@@ -273,166 +271,23 @@ class Columns:
             return _quoted(value.decode("ascii", "surrogateescape"))
         return format(value, "f") if isinstance(value, Decimal) else str(value)
 
-    def _fsp(self, i: int) -> int:
+    def fsp(self, i: int) -> int:
+        """Return the fraction digits of a date or time column."""
         return self.table_map.metas[i] if self.kinds[i] in (T.TIME2, T.DATETIME2, T.TIMESTAMP2) else 0
-
-    def plain(self, i: int, cell: Any) -> Any:
-        """Return a cell as a JSON value: ENUM and SET by their text where it is known, JSON as itself."""
-        if cell is None:
-            return None
-        if isinstance(cell, PartialJson):
-            return {"json_diff": [_diff_record(diff) for diff in _diffs(cell)]}
-        value, kind = self.value(i, cell), self.kinds[i]
-        members = self.members[i]
-        if kind in (T.ENUM, T.SET) and members is not None:
-            texts = [decode_text(member, self.charsets[i]) for member in members]
-            return member_text(kind, value, [t if isinstance(t, str) else t.decode("latin-1") for t in texts])
-        if kind == T.JSON:
-            return _json_value(value)
-        if isinstance(value, date | timedelta):
-            return temporal_as_text(value, self._fsp(i))
-        if isinstance(value, Decimal):
-            return format(value, "f")
-        if isinstance(value, float) and not math.isfinite(value):
-            return str(value)
-        return "0x" + value.hex() if isinstance(value, bytes) else value
 
 
 def _quoted(text: str) -> str:
     return "'" + shown(text.replace("\\", "\\\\").replace("'", "\\'")) + "'"
 
 
-def _diffs(cell: PartialJson) -> Any:
+def diffs_of(cell: PartialJson) -> tuple[JsonDiff, ...]:
+    """Return the differences a partial cell holds."""
     return parse_diffs(memoryview(cell.cell)[4:])
 
 
 def _diff_text(i: int, cell: PartialJson) -> str:
     text = f"@{i + 1}"
-    for diff in _diffs(cell):
+    for diff in diffs_of(cell):
         value = "" if diff.operation == JsonOperation.REMOVE else f", {_quoted(json_text(decode_json(diff.data)))}"
         text = f"JSON_{diff.operation.name}({text}, {_quoted(diff.path)}{value})"
     return text
-
-
-def _diff_record(diff: Any) -> dict[str, Any]:
-    record: dict[str, Any] = {"operation": diff.operation.name, "path": diff.path}
-    return (
-        record if diff.operation == JsonOperation.REMOVE else {**record, "value": _json_value(decode_json(diff.data))}
-    )
-
-
-def _json_value(value: Any) -> Any:
-    """Return a document as plain JSON values: what JSON has no type for becomes text."""
-    if isinstance(value, dict):
-        return {key: _json_value(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_json_value(item) for item in value]
-    if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return (
-        format(value, "f")
-        if isinstance(value, Decimal)
-        else str(value)
-        if isinstance(value, float)
-        else plain_text(value)
-    )
-
-
-# --- JSON ---------------------------------------------------------------------------------------------------------
-
-
-def event_record(event: RawEvent, value: Any, file: str, inside: bool) -> dict[str, Any]:
-    """Return one event as plain values. `inside` tells that it stands in the transaction payload at its position."""
-    header = event.header
-    return {
-        "file": file,
-        "position": event.offset,
-        "end_position": None if inside else event.end,
-        "in_payload": inside,
-        "type": event_name(event.type_code),
-        "type_code": event.type_code,
-        "timestamp": header.timestamp,
-        "server_id": header.server_id,
-        "event_size": header.event_size,
-        "log_pos": header.log_pos,
-        "flags": header.flags,
-        "crc32": None if event.checksum is None else f"{event.checksum:08x}",
-        "event": _facts(event, value),
-    }
-
-
-def _bytes_text(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return "0x" + raw.hex()
-
-
-def _facts(event: RawEvent, value: Any) -> dict[str, Any]:
-    match value:
-        case FormatDescription():
-            checksum = None if value.checksum_alg is None else ("CRC32" if value.checksum else "NONE")
-            return {"server_version": value.server_version, "created": value.created, "checksum": checksum}
-        case Query():
-            status = {code.name: _status_value(item) for code, item in value.status_vars.items()}
-            schema, query = _bytes_text(value.schema), _bytes_text(value.query)
-            return {"thread_id": value.thread_id, "schema": schema, "query": query, "status_vars": status}
-        case Gtid() | GtidTagged():
-            keys: tuple[str, ...] = (
-                "last_committed",
-                "sequence_number",
-                "original_commit_timestamp",
-                "immediate_commit_timestamp",
-            )
-            keys += ("transaction_length", "original_server_version", "immediate_server_version")
-            return {"gtid": value.text, "gtid_flags": value.flags, **{key: getattr(value, key) for key in keys}}
-        case PreviousGtids():
-            return {"gtid_set": str(value.gtids)}
-        case TableMap():
-            columns = [
-                {"name": name, "type": type_name(kind), "meta": meta, "nullable": value.nullable(i)}
-                for i, (name, kind, meta) in enumerate(
-                    zip(column_names(value), value.real_types(), value.metas, strict=True)
-                )
-            ]
-            return {"table_id": value.table_id, "schema": value.schema, "table": value.table, "columns": columns}
-        case RowsEvent():
-            return {"table_id": value.table_id, "flags": [flag.name for flag in RowsFlag if value.flags & flag]}
-        case XaPrepare():
-            return {"xid": xid_text(value), "one_phase": value.one_phase}
-        case RowsQuery():
-            return {"query": _bytes_text(value.query)}
-        case Rotate():
-            return {"next_file": _bytes_text(value.next_file), "position": value.position}
-        case TransactionPayload():
-            sizes = {"payload_size": len(value.payload), "uncompressed_size": value.uncompressed_size}
-            return {"compression": value.compression, **sizes}
-        case Opaque():
-            return {"bytes": len(value.body), "ignorable": is_ignorable(event.header)}
-        case Stop():
-            return {}
-    fields = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    return {name: _bytes_text(item) if isinstance(item, bytes) else item for name, item in fields.items()}
-
-
-def _status_value(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return _bytes_text(value)
-    return [_status_value(item) for item in value] if isinstance(value, tuple) else value
-
-
-def rows_record(event: RowsEvent, table_map: TableMap | None) -> list[dict[str, Any]] | None:
-    """Return the rows of an event by column name; None where the table map stands before the start position."""
-    if table_map is None:
-        return None
-    columns = Columns(table_map)
-    return [_row_record(columns, row) for row in iter_rows(event, table_map)]
-
-
-def _row_record(columns: Columns, row: Row) -> dict[str, Any]:
-    record: dict[str, Any] = {}
-    for word, image in zip(("before", "after"), row, strict=True):
-        if image is not None:
-            cells = ((i, cell) for i, cell in enumerate(image) if cell is not ABSENT)
-            record[word] = {columns.names[i]: columns.plain(i, cell) for i, cell in cells}
-    return record
