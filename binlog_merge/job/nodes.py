@@ -167,6 +167,26 @@ def check_late(node: ScannedNode, floor: OrderKey) -> None:
             )
 
 
+def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
+    """Say which branches are in doubt although other branches of their transaction have committed."""
+    warnings = []
+    for node in nodes:
+        for branch in node.carry.open.values():
+            committed = [n.source_id for n in nodes if _has_committed(n, branch.transaction)]
+            if committed:
+                name = node.input.files[branch.file_index].name if branch.file_index >= 0 else "an earlier file"
+                warnings.append(
+                    f"transaction {branch.transaction} has committed on {', '.join(committed)}, but its branch on "
+                    f"{node.source_id} ({name}:{branch.start}) is in doubt: that branch's rows are not in the output"
+                )
+    return warnings
+
+
+def _has_committed(node: ScannedNode, transaction: int) -> bool:
+    blocks = (read_block(f"{b.path}.timed.arrow")["transaction"] for b in node.blocks)
+    return any(e.transaction == transaction for e in node.edges) or any(bool(np.any(t == transaction)) for t in blocks)
+
+
 def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
     """Return the bytes of one group."""
     data = bytearray(end - start)

@@ -20,7 +20,7 @@ from binlog_merge.files.manifest import Header, Manifest, OutputFile
 from binlog_merge.files.publish import file_name, part_path, recover
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, misread
+from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, half_committed, misread
 from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
@@ -182,6 +182,8 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
             scanned.append(assemble_node(node, [r for r, _ in pairs], [p for _, p in pairs], job.end_of_input))
     for one in scanned:
         job.warnings += one.warnings
+    if job.end_of_input:
+        job.warnings += half_committed(scanned)
     return scanned
 
 

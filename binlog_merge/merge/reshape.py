@@ -16,11 +16,11 @@ from binlog_merge.merge.convert import Converter, make_converter
 from binlog_merge.merge.reshape_metadata import MapColumn, from_definition, from_source, logical_metadata
 from binlog_merge.merge.reshape_pads import encode_now, pad_cell, pads_now
 from binlog_merge.merge.reshape_plan import ReshapePlan
-from binlog_merge.merge.reshape_rows import rewrite_rows
+from binlog_merge.merge.reshape_rows import reshape_rows, rewrite_rows
 from snapshot_store.diff import ColumnMap, column_map
 from snapshot_store.model import Table
 
-__all__ = ["ReshapePlan", "encode_now", "make_plan", "rewrite_rows"]
+__all__ = ["ReshapePlan", "encode_now", "make_plan", "reshape_rows", "rewrite_rows"]
 
 
 def make_plan(table_map: TableMap, physical: Table, logical: Table, table_id: int) -> ReshapePlan:

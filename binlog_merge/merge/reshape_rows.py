@@ -29,6 +29,11 @@ def rewrite_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int)
     if plan.identity:
         RowsEvent.parse(type_code, body)
         return pack_uint(plan.table_id, 6) + body[6:]
+    return reshape_rows(plan, type_code, body, commit_us)[0]
+
+
+def reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
+    """Return what `rewrite_rows` does for a plan that is not the identity, and how many rows there are."""
     event = RowsEvent.parse(type_code, body)
     pads = _pads(plan, commit_us)
     before, after = event.present_before, event.present_after
@@ -47,7 +52,7 @@ def rewrite_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int)
         (_image(plan, row[0], out.present_before, pads), _image(plan, row[1], out.present_after, pads))
         for row in iter_rows(event, _table_map(plan, plan.column_types, plan.column_metas))
     ]
-    return join_rows(out, rows, _table_map(plan, plan.out_types, plan.out_metas)).pack()
+    return join_rows(out, rows, _table_map(plan, plan.out_types, plan.out_metas)).pack(), len(rows)
 
 
 def _table_map(plan: ReshapePlan, types: bytes, metas: tuple[int, ...]) -> TableMap:

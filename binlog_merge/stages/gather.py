@@ -22,7 +22,7 @@ from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, 
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.render import FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
-from binlog_merge.merge.reshape import rewrite_rows
+from binlog_merge.merge.reshape import reshape_rows
 from binlog_merge.stages.block import view
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.window import WINDOW_BYTES, Rows, window, window_end
@@ -168,13 +168,14 @@ class Gather:
         plan = self.plans.reshape[int(self.reg[k.PLAN])]
         assert plan is not None
         try:
-            new = rewrite_rows(plan, kind, body, commit_us)
+            new, rows = reshape_rows(plan, kind, body, commit_us)
         except ConversionError as error:
             raise ConversionFailed(str(error)) from error
         if len(new) > len(self.inject):
             self.inject = np.zeros(2 * len(new), np.uint8)
         self.inject[: len(new)] = np.frombuffer(new, np.uint8)
         self.reg[k.INJECT] = len(new)
+        self.reg[k.RESHAPED_ROWS] += rows
 
 
 def gather(task: GatherTask) -> GatherResult:
