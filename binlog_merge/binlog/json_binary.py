@@ -12,6 +12,7 @@ Source: mysql-server `sql-common/json_binary.h` and `.cc`.
 
 import base64
 import json
+import math
 import struct
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -309,9 +310,26 @@ def json_text(value: JsonValue) -> str:
         return "[" + ", ".join(map(json_text, value)) + "]"
     if isinstance(value, Decimal):
         return format(value, "f")
-    if value is None or isinstance(value, bool | int | float):
+    if isinstance(value, float):
+        return float_text(value)
+    if value is None or isinstance(value, bool | int):
         return json.dumps(value)
     return _string(value if isinstance(value, str) else plain_text(value))
+
+
+def float_text(value: float) -> str:
+    """Return a double as MySQL prints it: the shortest digits, with an exponent only outside 1e-15..1e15."""
+    if not math.isfinite(value):
+        return _string(str(value))  # no server stores one
+    number = Decimal(repr(value))
+    digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
+    # `strings/dtoa.cc` (my_gcvt): the place of the point, counted from the first digit; MAX_DECPT_FOR_F_FORMAT is 15.
+    point = number.adjusted() + 1 if number else 1
+    if -15 < point <= 15:
+        whole, _, fraction = format(number, "f").partition(".")
+        return f"{whole}.{fraction.rstrip('0') or '0'}"
+    sign = "-" if number.is_signed() else ""
+    return f"{sign}{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{point - 1}"
 
 
 def _string(text: str) -> str:

@@ -104,9 +104,8 @@ def _describe(event: RawEvent, value: Any) -> list[str]:
     """Return the event's title and what else is to be said, as texts of any number of lines."""
     match value:
         case FormatDescription():
-            created = _clock(event.header.timestamp) + (" at startup" if value.created else "")
-            version = shown(value.server_version)
-            lines = [f"Start: binlog v {value.binlog_version}, server v {version} created {created}"]
+            created = f" created {_clock(value.created)} at startup" if value.created else ""
+            lines = [f"Start: binlog v {value.binlog_version}, server v {shown(value.server_version)}{created}"]
             if event.header.flags & EventFlag.LOG_EVENT_BINLOG_IN_USE_F:
                 lines.append("Warning: this binlog is either in use or was not closed properly.")
             return lines
@@ -263,7 +262,9 @@ class Columns:
             return "0"  # the zero timestamp
         if isinstance(value, date | timedelta):
             return f"'{temporal_as_text(value, self.fsp(i))}'"
-        if kind in (T.GEOMETRY, T.VECTOR):
+        if kind == T.VECTOR:
+            return "[" + ",".join(f"{number:.5e}" for number in value) + "]"
+        if kind == T.GEOMETRY:
             return "0x" + bytes(cell[self.table_map.metas[i] :]).hex()
         if isinstance(value, str):
             return _quoted(value)

@@ -136,6 +136,37 @@ def test_text_is_spaced_as_mysql_s() -> None:
     assert json_text(JsonOpaque(252, b"\1\2")) == '"base64:type252:AQI="'
 
 
+# SQL, MySQL 9.7.4: select cast(json_array(1e14) as char), ...
+@pytest.mark.parametrize(
+    "text",
+    [
+        "100000000000000.0",
+        "1e15",
+        "1.234567890123456e15",
+        "123456789012345.0",
+        "1e100",
+        "0.0001",
+        "0.000015",
+        "0.0000001",
+        "-0.0000000001",
+        "1.5e300",
+        "1.0",
+        "-0.0",
+        "5e-324",
+        "1.7976931348623157e308",
+        "0.1",
+        "100000.5",
+    ],
+)
+def test_doubles_as_the_server_prints_them(text: str) -> None:
+    assert json_text(float(text)) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_the_text_of_a_double_is_that_double(number: float) -> None:
+    assert float(json_text(number)) == number
+
+
 # --- differences
 
 
