@@ -52,7 +52,7 @@ class PlanTable:
         self._shapes = np.zeros(1 << 10, np.int64)
         self._shapes_end = 0
         self._maps = np.zeros((k.MAX_MAPS, 2), np.int64)
-        self._cells = np.zeros((k.MAX_COLUMNS + 1, 2), np.int64)
+        self._cells = np.zeros((k.MAX_COLUMNS + 2, 2), np.int64)
         self.arrays = self._arrays()
 
     def _arrays(self) -> k.Plans:

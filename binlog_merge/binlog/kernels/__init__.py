@@ -3,4 +3,25 @@
 Every buffer is a writable, C-contiguous uint8 array, so that each kernel compiles once. Loads and stores are not
 bounds-checked: a kernel validates every length against the event's end before it reads. Each kernel has a plain-Python
 twin in `tests/`.
+
+Compiled kernels are cached on disk, under a folder named by the hash of all kernel sources: numba itself looks only at
+the file of the outermost function, and would go on using what was inlined into it from an older version of another.
 """
+
+import hashlib
+import os
+from pathlib import Path
+
+import numba
+
+
+def _cache_folder() -> str:
+    """Return where compiled kernels of exactly these sources are kept: under NUMBA_CACHE_DIR, else the user's cache."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "binlog-merge" / "kernels"
+    return str(Path(os.environ.get("NUMBA_CACHE_DIR") or user).absolute() / digest.hexdigest()[:16])
+
+
+numba.config.CACHE_DIR = _cache_folder()

@@ -12,7 +12,7 @@ from binlog_merge.binlog.kernels.memory import u16
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def decimal_length(precision: int, scale: int) -> int:
     """Return the bytes of a DECIMAL cell: nine digits take four bytes, fewer take `_DIGIT_BYTES`."""
     whole = precision - scale
@@ -21,7 +21,7 @@ def decimal_length(precision: int, scale: int) -> int:
     return (whole // 9) * 4 + _DIGIT_BYTES[whole % 9] + (scale // 9) * 4 + _DIGIT_BYTES[scale % 9]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     """Return the length of the cell at `b[at]`, its length prefix included; -1 where it does not fit before `end` or
     the type is unknown.

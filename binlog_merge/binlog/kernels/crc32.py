@@ -158,7 +158,7 @@ def _fold(typing_context: Any, buffer: Any, offset: Any, length: Any) -> Any:
     return types.uint32(buffer, types.int64, types.int64), generate
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def _finish_from_tables(state: int, buffer: Any, start: int, end: int) -> int:
     t = TABLES
     mask = uint64(255)
@@ -192,13 +192,13 @@ def _finish_from_tables(state: int, buffer: Any, start: int, end: int) -> int:
     return state ^ uint32(0xFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def crc32_from_tables(buffer: Any, offset: int, length: int) -> int:
     """Return the CRC32 of `buffer[offset:offset + length]`, on any processor."""
     return _finish_from_tables(uint32(0xFFFFFFFF), buffer, offset, offset + length)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def crc32_by_folding(buffer: Any, offset: int, length: int) -> int:
     """Return the CRC32 of `buffer[offset:offset + length]`, on a processor with PCLMULQDQ."""
     if length < 32:

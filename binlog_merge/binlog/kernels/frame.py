@@ -49,7 +49,7 @@ def length_width(rest: int) -> int:
     return width
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int) -> int:
     """Write the GTID event of a transaction `length` bytes long; returns the event's own length."""
     size = 19 + 49 + width + 4 + 4
@@ -90,7 +90,7 @@ def _digits(out: Any, at: int, value: int, count: int) -> int:
     return at + count
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
     """Write GTID (its length still unknown), BEGIN and the CTS text of the transaction with this key at OUT."""
     o = reg[k.OUT]
@@ -119,7 +119,7 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
     reg[k.OUT] = o + 20 + text + 4
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def end_transaction(out: Any, reg: Any) -> None:
     """Write the XID event at OUT; the GTID event is written again by the caller, with the length now known."""
     o = reg[k.OUT]

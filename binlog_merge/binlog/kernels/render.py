@@ -29,7 +29,7 @@ from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_b
 from binlog_merge.binlog.kernels.reshape import reshape_rows
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _find_plan(p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
     h = hash_bytes(b, at, length, node)
     mask = len(p.index) - 1
@@ -52,7 +52,7 @@ def plan_hash(key: Any, node: int) -> int:
     return hash_bytes(key, 0, len(key), node)
 
 
-@njit(inline="always")
+@njit(forceinline=True, _nrt=False)
 def _statement_ends(out: Any, reg: Any) -> None:
     """Mark the last rows event written as the end of its statement, whose real end is not written."""
     o = reg[k.LAST_ROWS]
@@ -62,7 +62,7 @@ def _statement_ends(out: Any, reg: Any) -> None:
     reg[k.LAST_ROWS] = -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, out: Any, inject: Any) -> int:
     """Write the table maps and rows of `b[reg[IN]:end]`; FINISHED, or why it stopped."""
     while reg[k.IN] < end:
@@ -158,7 +158,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
     return k.FINISHED
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: Any, out: Any, inject: Any) -> int:
     """Write the transactions of a window, whose branches lie in `b` as `segments` say; FINISHED, or why it stopped.
 

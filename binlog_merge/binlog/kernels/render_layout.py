@@ -80,7 +80,7 @@ class Plans(NamedTuple):
     bytes: Any  # uint8: output table map bodies and pad cells
     shapes: Any  # int64
     maps: Any  # int64[MAX_MAPS, 2]: (table id, plan) of the open branch
-    cells: Any  # int64[MAX_COLUMNS, 2]: (offset, length) of a row's cells; length -1 NULL, -2 absent
+    cells: Any  # int64[MAX_COLUMNS + 2, 2]: (offset, length) of a row's cells; -1 NULL, -2 absent; two of scratch
 
 
 FRAME = 512  # more bytes than the events that frame a transaction take

@@ -15,7 +15,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
     return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, out: Any, o: int) -> Any:
     """Rewrite the row images of `b[at:end]` (a rows event behind its extra data) to `out[o]`; returns (new offset,
     rows).
@@ -52,7 +52,9 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
         store_16(out, o + 1, np.uint16(logical))
         o += 3
     present, out_present = at, o
-    in_count, out_count = np.zeros(2, np.int64), np.zeros(2, np.int64)
+    # How many columns the images have, before and after: kept behind the cells, for nothing is allocated here.
+    in_count, out_count = cells[k.MAX_COLUMNS], cells[k.MAX_COLUMNS + 1]
+    in_count[0] = in_count[1] = out_count[0] = out_count[1] = 0
     for image in range(images):
         base, out_base = present + image * bitmap, out_present + image * out_bitmap
         for c in range(physical):

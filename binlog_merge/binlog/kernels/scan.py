@@ -15,6 +15,9 @@ XA COMMIT or XA ROLLBACK, or a DDL statement. Out come rows of int64:
     xids    the open-addressing table of prepared branches; what is still live at the end is open:  P_* columns
 """
 
+# The helpers take all arrays as one value, a hundred words: as real calls they would cost three times what they do. So
+# they are inlined, and, since nothing here allocates, compiled without reference counts (`_nrt`).
+
 from typing import Any
 
 import numpy as np
@@ -57,7 +60,7 @@ def _advance(reg: Any, tso: int, transaction: int) -> None:
         reg[k.MAX_TSO], reg[k.MAX_TRANSACTION] = tso, transaction
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _add_table_to_set(a: k.Arrays, table: int) -> None:
     """Move the table-set automaton: the same tables in the same first-seen order reach the same set."""
     reg = a.reg
@@ -82,7 +85,7 @@ def _add_table_to_set(a: k.Arrays, table: int) -> None:
     reg[k.SET] = reached
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _find_table(a: k.Arrays, b: Any, at: int, length: int) -> int:
     """Return the dictionary slot of the name `schema NUL table` at `b[at]`, or -1."""
     h = hash_bytes(b, at, length, 0)
@@ -99,13 +102,13 @@ def _find_table(a: k.Arrays, b: Any, at: int, length: int) -> int:
     return -1
 
 
-@njit(cache=True)
+@njit(cache=True, _nrt=False)
 def name_hash(name: Any) -> int:
     """Return the hash under which the kernel looks a table name up."""
     return hash_bytes(name, 0, len(name), 0)
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Note a table map: returns MORE to go on, NEW_TABLE, or BAD_BODY."""
     reg = a.reg
@@ -138,7 +141,7 @@ def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
     return k.MORE
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _metadata_size(column_type: int) -> int:
     """Return how many metadata bytes a column type has in a table map (MySQL
     `Table_map_event::save_field_metadata`).
@@ -150,7 +153,7 @@ def _metadata_size(column_type: int) -> int:
     return 0
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Keep the types of the commit table's first columns in `ids`, from the end backwards: count, then (type,
     metadata).
@@ -181,7 +184,7 @@ def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int) -> int:
     return k.MORE
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Read (gtrid, tso) from a WRITE_ROWS body whose columns-present bitmap starts at `at`."""
     reg, top = a.reg, len(a.ids) - 1
@@ -229,7 +232,7 @@ def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
     return k.MORE
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int) -> None:
     """Keep what a GTID event says: gno, commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
     reg[k.GNO] = i64(b, at + 17)
@@ -280,7 +283,7 @@ def _open(reg: Any, start: int, timestamp: int, phase: int) -> None:
     reg[k.GTID_HASH] = 0
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool) -> None:
     """Write the row of a transaction without a distributed commit TSO; one that only feeds the commit table has
     none.
@@ -307,7 +310,7 @@ def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: boo
     _close(reg, end)
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _prepare(a: k.Arrays, end: int) -> int:
     reg = a.reg
     slot = find(a.xids, reg[k.XID_1], reg[k.XID_2], k.P_STATE)
@@ -329,7 +332,7 @@ def _prepare(a: k.Arrays, end: int) -> int:
     return k.MORE
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
     """Join XA COMMIT or XA ROLLBACK with its prepare and its commit TSO; what is missing goes to `late`."""
     reg = a.reg
@@ -390,7 +393,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
     _close(reg, end)
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int, carrier: int, use_own: bool) -> int:
     """Take a QUERY_EVENT body `b[at:end]`: transaction control, XA, or DDL."""
     reg = a.reg
@@ -436,7 +439,7 @@ def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: in
     return k.MORE
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _status_sequence(reg: Any, b: Any, at: int, end: int) -> None:
     """Find status variable 200 (Q_LIZARD_COMMIT_GCN); PolarDB-X writes it last, so it is sought from the end."""
     if end - at >= 9 and b[end - 9] == 200:
@@ -445,7 +448,7 @@ def _status_sequence(reg: Any, b: Any, at: int, end: int) -> None:
         reg[k.SEQUENCE_TSO] = i64(b, end - 17)
 
 
-@njit(cache=True)
+@njit(forceinline=True, _nrt=False)
 def _is_mapped(a: k.Arrays, table_id: int) -> bool:
     i = a.reg[k.SEEN_IDS] - 1
     while i >= 0:
@@ -455,7 +458,7 @@ def _is_mapped(a: k.Arrays, table_id: int) -> bool:
     return table_id == 0xFFFFFF  # the dummy id of a row event that only ends its statement
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int, use_own: bool) -> int:
     """Walk events from `b[reg[POS]]` to `b[end]`; returns why it stopped.
 
@@ -586,7 +589,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
         reg[k.POS] = o + length
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, _nrt=False)
 def find_group(b: Any, end: int, base: int, start: int, crc: int) -> int:
     """Return the offset in `b`, at or after `start`, of the first GTID event; `end` where there is none whole; -1 -
     offset for 'an event chain was found, look on behind this offset with more input'.
