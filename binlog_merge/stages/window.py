@@ -122,7 +122,8 @@ def window(state: "Gather", rows: Rows, start: int, stop: int) -> tuple[npt.NDAr
         segments[:, k.S_CRC] = next(iter(pairs.values()))
     else:
         segments[:, k.S_CRC] = [pairs[p] for p in zip(node.tolist(), file.tolist(), strict=True)]
-    for i in np.flatnonzero(rows.flags[start:stop] & ks.COMPRESSED).tolist():
+    # The bytes of a DDL's markers are not read: its text is known.
+    for i in np.flatnonzero(((rows.flags[start:stop] & ks.COMPRESSED) != 0) & ~ddl).tolist():
         used = _unpack(state, segments[i], used)
     keys = np.empty((n, k.K_COLUMNS), np.int64)
     for column, name in ((k.K_TSO, "tso"), (k.K_TRANSACTION, "transaction"), (k.K_SEQ, "seq"), (k.K_NODE, "node_seq")):
@@ -187,6 +188,8 @@ def unpacked(buffer: npt.NDArray[np.uint8], segment: npt.NDArray[np.int64]) -> I
     number = 0
     while at < end:
         header = EventHeader.parse(buffer[at : at + 19].tobytes())
+        if header.event_size < 19 + crc:
+            raise ChecksumMismatch("an event's length is impossible; it was right when the file was scanned")
         if header.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
             payload = TransactionPayload.parse(buffer[at + 19 : at + header.event_size - crc].tobytes())
             for chunk in payload.chunks():

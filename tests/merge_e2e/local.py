@@ -1,0 +1,49 @@
+"""The merge without Spark: tasks run one after the other in this process, as frozen values that pickle."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.files.manifest import Manifest, ManifestState
+from binlog_merge.job.result import MergeResult
+from binlog_merge.job.run import run_merge
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+class LocalRunner:
+    """A `Runner` that makes every task and every result cross a process boundary, but for the process."""
+
+    slots = 2
+
+    def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        results = []
+        for task in tasks:
+            result = function(pickle.loads(pickle.dumps(task)))
+            results.append(pickle.loads(pickle.dumps(result)))
+        return results
+
+
+def merge(config: MergeConfig | Path, out: Path, *, end_of_input: bool = True, **options: Any) -> MergeResult:
+    """Merge a configuration, or a file of one, into `out`."""
+    if isinstance(config, Path):
+        config = MergeConfig.load(config)
+    return run_merge(LocalRunner(), config, out, end_of_input=end_of_input, **options)
+
+
+def written(out: Path) -> dict[str, bytes]:
+    """Return the merged files of an output directory, by name."""
+    return {p.name: p.read_bytes() for p in sorted(out.glob("binlog.*")) if p.suffix != ".index"}
+
+
+def state_of(out: Path) -> ManifestState:
+    """Return what an output's manifest says."""
+    return Manifest.load(out).state
+
+
+def with_nodes_reversed(config: MergeConfig) -> MergeConfig:
+    """Return the same cluster, listed in another order."""
+    return config.model_copy(update={"nodes": tuple(reversed(config.nodes))})

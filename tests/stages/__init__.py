@@ -1,0 +1,1 @@
+"""The stages and their kernels, against slow twins."""
