@@ -29,7 +29,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def document_of(*, out: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
-    """Return the JSON document of a run: the result's own keys (what was published, even before an error) and `error`."""
+    """Return the JSON document of a run: the result's own keys, of what was published, and `error` beside them."""
     return {
         "out": out,
         "error": None if error is None else error.to_dict(),

@@ -128,7 +128,7 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
         late=table(256, k.X_COLUMNS),
         xids=table(rows, k.P_COLUMNS),
         tsos=table(rows, k.C_COLUMNS),
-        ids=np.zeros(k.MAX_TABLES_IN_GROUP, np.int64),
+        ids=np.zeros(k.MAX_TABLES_IN_GROUP + k.COMMIT_SHAPE, np.int64),
     )
 
 

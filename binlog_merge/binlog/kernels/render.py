@@ -53,6 +53,15 @@ def plan_hash(key: Any, node: int) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
+def _find_map(reg: Any, p: k.Plans, table_id: int) -> int:
+    """Return where the open branch has mapped a table id, or -1; the last one mapped is the likeliest."""
+    m = reg[k.N_MAPS] - 1
+    while m >= 0 and p.maps[m, 0] != table_id:
+        m -= 1
+    return m
+
+
+@njit(forceinline=True, _nrt=False)
 def _statement_ends(out: Any, reg: Any) -> None:
     """Mark the last rows event written as the end of its statement, whose real end is not written."""
     o = reg[k.LAST_ROWS]
@@ -95,8 +104,12 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 write_header(out, o, reg, 19, size, 0)
                 reg[k.OUT] = o + size
                 reg[k.EVENTS] += 1
-            p.maps[reg[k.N_MAPS], 0], p.maps[reg[k.N_MAPS], 1] = u48(b, at), plan_at
-            reg[k.N_MAPS] += 1
+            table_id = u48(b, at)
+            m = _find_map(reg, p, table_id)
+            if m < 0:
+                m = reg[k.N_MAPS]
+                reg[k.N_MAPS] += 1
+            p.maps[m, 0], p.maps[m, 1] = table_id, plan_at
         elif 30 <= kind <= 32 or 23 <= kind <= 25 or kind == 39:
             extra = 8
             if kind >= 30:
@@ -106,13 +119,8 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             if body_end - at < extra or extra < 8:
                 return k.BAD_ROWS
             table_id, flags = u48(b, at), u16(b, at + 6)
-            plan_at = np.int64(-1)
-            m = reg[k.N_MAPS] - 1
-            while m >= 0:
-                if p.maps[m, 0] == table_id:
-                    plan_at = p.maps[m, 1]
-                    break
-                m -= 1
+            m = _find_map(reg, p, table_id)
+            plan_at = p.maps[m, 1] if m >= 0 else np.int64(-1)
             if plan_at < 0 and table_id != 0xFFFFFF:
                 return k.NO_TABLE_MAP
             if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP:

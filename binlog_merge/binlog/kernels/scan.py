@@ -109,6 +109,16 @@ def name_hash(name: Any) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
+def _is_mapped(a: k.Arrays, table_id: int) -> bool:
+    i = a.reg[k.SEEN_IDS] - 1
+    while i >= 0:
+        if a.ids[i] == table_id:
+            return True
+        i -= 1
+    return table_id == 0xFFFFFF  # the dummy id of a row event that only ends its statement
+
+
+@njit(forceinline=True, _nrt=False)
 def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Note a table map: returns MORE to go on, NEW_TABLE, or BAD_BODY."""
     reg = a.reg
@@ -125,12 +135,13 @@ def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
     slot = _find_table(a, b, at + 8, schema + table + 3)
     if slot < 0:
         return k.NEW_TABLE
-    if reg[k.SEEN_IDS] >= len(a.ids):
-        return k.UNSUPPORTED
     kind = a.tables[slot, 4]
     table_id = u48(b, at)
-    a.ids[reg[k.SEEN_IDS]] = table_id
-    reg[k.SEEN_IDS] += 1
+    if not _is_mapped(a, table_id):  # every statement of a transaction maps its tables again
+        if reg[k.SEEN_IDS] >= k.MAX_TABLES_IN_GROUP:
+            return k.UNSUPPORTED
+        a.ids[reg[k.SEEN_IDS]] = table_id
+        reg[k.SEEN_IDS] += 1
     if kind == k.COMMIT_TABLE:
         reg[k.FLAGS] |= k.HAS_COMMIT_ROWS
         reg[k.COMMIT_TABLE_ID] = table_id
@@ -446,16 +457,6 @@ def _status_sequence(reg: Any, b: Any, at: int, end: int) -> None:
         reg[k.SEQUENCE_TSO] = i64(b, end - 8)
     elif end - at >= 18 and b[end - 18] == 200:
         reg[k.SEQUENCE_TSO] = i64(b, end - 17)
-
-
-@njit(forceinline=True, _nrt=False)
-def _is_mapped(a: k.Arrays, table_id: int) -> bool:
-    i = a.reg[k.SEEN_IDS] - 1
-    while i >= 0:
-        if a.ids[i] == table_id:
-            return True
-        i -= 1
-    return table_id == 0xFFFFFF  # the dummy id of a row event that only ends its statement
 
 
 @njit(cache=True, nogil=True, _nrt=False)

@@ -121,6 +121,7 @@ ORDINARY, COMMIT_TABLE, MARKER_TABLE = range(3)  # what a table name is to the s
 BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE = range(1, 6)
 
 MAX_TABLES_IN_GROUP = 65536
+COMMIT_SHAPE = 256  # a count and up to 64 (type, metadata) pairs
 MAX_EVENT_SIZE = (1 << 30) + (1 << 20)  # max_allowed_packet is at most 1 GiB; the event's own parts come on top
 
 
@@ -137,4 +138,7 @@ class Arrays(NamedTuple):
     late: Any
     xids: Any
     tsos: Any
-    ids: Any  # int64[MAX_TABLES_IN_GROUP]: table ids mapped in the open group
+    ids: (
+        Any  # int64[MAX_TABLES_IN_GROUP + COMMIT_SHAPE]: table ids mapped in the open group; behind them, from the end,
+    )
+    # the columns of the commit table
