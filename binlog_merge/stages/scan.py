@@ -112,7 +112,10 @@ class _Walk:
 
 
 def new_arrays(rows: int = 1 << 12) -> k.Arrays:
-    """Return empty arrays with room for `rows` rows; `_grow` gives them more."""
+    """Return empty arrays with room for `rows` rows; `_grow` gives them more.
+
+    The hash tables begin small, so that they stay in the processor's cache; their lengths are powers of two.
+    """
     table = lambda n, columns: np.zeros((n, columns), np.int64)  # noqa: E731
     registers = np.zeros(k.REGISTERS, np.int64)
     registers[k.INNER_END] = registers[k.ORIGINAL_US] = registers[k.SEQUENCE_TSO] = registers[k.COMMIT_TABLE_ID] = -1
@@ -126,8 +129,8 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
         timed=table(rows, k.T_COLUMNS),
         local=table(rows, k.L_COLUMNS),
         late=table(256, k.X_COLUMNS),
-        xids=table(rows, k.P_COLUMNS),
-        tsos=table(rows, k.C_COLUMNS),
+        xids=table(1 << 12, k.P_COLUMNS),
+        tsos=table(1 << 12, k.C_COLUMNS),
         ids=np.zeros(k.MAX_TABLES_IN_GROUP + k.COMMIT_SHAPE, np.int64),
     )
 
