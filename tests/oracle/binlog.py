@@ -57,6 +57,7 @@ class Group:
     kind: str = ""  # local | prepare | one-phase | commit | rollback | ddl | undone
     xid: Xid | None = None
     gtid: GtidInfo | None = None
+    creates: bool = False  # CREATE TABLE ... SELECT: a DDL and a transaction with rows in one
     events: list[Event] = field(default_factory=list)
 
     @property
@@ -271,6 +272,9 @@ def _advance(group: Group, event: Event) -> bool:
     if text in ("COMMIT", "ROLLBACK"):
         group.kind = "local" if text == "COMMIT" else "undone"
         return True
+    if text.upper().startswith("CREATE TABLE") and text.upper().rstrip().endswith("START TRANSACTION"):
+        group.creates = True
+        return False
     if not text.upper().startswith(("XA END ", "SAVEPOINT ", "ROLLBACK TO ", "RELEASE SAVEPOINT ")):
         raise OracleError(f"{where}: statement inside a transaction: {text[:80]!r}")
     return False

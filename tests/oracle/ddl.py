@@ -15,7 +15,13 @@ Token = tuple[str, str]  # kind (word, name, text, number, bits, hex, op) and va
 
 DEFAULT_COLLATION = "utf8mb4_0900_ai_ci"
 COLLATION_IDS = {
-    "big5_chinese_ci": 1, "latin1_german1_ci": 5, "latin1_swedish_ci": 8, "ascii_general_ci": 11,
+    "big5_chinese_ci": 1, "dec8_swedish_ci": 3, "cp850_general_ci": 4, "latin1_german1_ci": 5, "hp8_english_ci": 6,
+    "koi8r_general_ci": 7, "latin1_swedish_ci": 8, "latin2_general_ci": 9, "swe7_swedish_ci": 10,
+    "ascii_general_ci": 11, "hebrew_general_ci": 16, "tis620_thai_ci": 18, "koi8u_general_ci": 22,
+    "cp1250_general_ci": 26, "latin5_turkish_ci": 30, "armscii8_general_ci": 32, "cp866_general_ci": 36,
+    "keybcs2_general_ci": 37, "macce_general_ci": 38, "macroman_general_ci": 39, "cp852_general_ci": 40,
+    "latin7_general_ci": 41, "utf16le_general_ci": 56, "cp1256_general_ci": 57, "cp1257_general_ci": 59,
+    "geostd8_general_ci": 92, "eucjpms_japanese_ci": 97,
     "ujis_japanese_ci": 12, "sjis_japanese_ci": 13, "latin1_danish_ci": 15, "euckr_korean_ci": 19,
     "gb2312_chinese_ci": 24, "greek_general_ci": 25, "gbk_chinese_ci": 28, "latin1_german2_ci": 31,
     "utf8mb3_general_ci": 33, "ucs2_general_ci": 35, "utf8mb4_general_ci": 45, "utf8mb4_bin": 46, "latin1_bin": 47,
@@ -30,7 +36,8 @@ COLLATION_NAMES = {number: name for name, number in COLLATION_IDS.items()}
 _CHARSET_DEFAULTS = {"utf8mb4": DEFAULT_COLLATION, "binary": "binary"} | {
     name.split("_")[0]: name
     for name in COLLATION_IDS
-    if name.endswith(("_general_ci", "_chinese_ci", "_swedish_ci", "_japanese_ci", "_korean_ci"))
+    if name.endswith(("_general_ci", "_chinese_ci", "_swedish_ci", "_japanese_ci", "_korean_ci", "_english_ci",
+                      "_thai_ci", "_turkish_ci"))
     and name not in ("utf8mb4_general_ci", "latin1_general_ci")
 }
 _STRINGS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
@@ -568,6 +575,23 @@ _NO_TABLE_OBJECTS = {
 }  # fmt: skip
 
 
+def changes_no_table(tokens: list[Token]) -> bool:
+    """Tell whether a statement is about users, routines, views and the like, whatever its body does."""
+    r = Reader(tokens)
+    first, second = r.peek(), r.peek(1)
+    if first in ("CREATE", "DROP") and "INDEX" in (second, r.peek(2)):
+        return False
+    return first in _NO_TABLE or (first in ("CREATE", "ALTER", "DROP", "RENAME") and second in _NO_TABLE_OBJECTS)
+
+
+def apply_text(catalog: Catalog, sql: str, schema: str) -> list[Name]:
+    """Apply the text of one QUERY event; semicolons in it are those of a routine's body, which changes no table."""
+    statements = tokenize(sql)
+    if not statements or changes_no_table(statements[0]):
+        return []
+    return [name for tokens in statements for name in apply(catalog, tokens, schema)]
+
+
 def apply(catalog: Catalog, tokens: list[Token], schema: str) -> list[Name]:
     """Apply one statement to the catalog in place; return the tables it concerns."""
     r = Reader(tokens)
@@ -586,14 +610,13 @@ def apply(catalog: Catalog, tokens: list[Token], schema: str) -> list[Name]:
         return [name]
     if r.peek(1) in ("DATABASE", "SCHEMA"):
         return _database(r, catalog)
-    first, second = r.peek(), r.peek(1)
-    if first in ("CREATE", "DROP") and "INDEX" in (second, r.peek(2)):
+    if r.peek() in ("CREATE", "DROP") and "INDEX" in (r.peek(1), r.peek(2)):
         while not r.accept("ON"):
             r.take()
         name = r.table_name(schema)
         catalog.get(name)
         return [name]
-    if first in _NO_TABLE or (first in ("CREATE", "ALTER", "DROP", "RENAME") and second in _NO_TABLE_OBJECTS):
+    if changes_no_table(tokens):
         return []
     raise OracleError(f"statement not understood: {r.text()}")
 

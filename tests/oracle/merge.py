@@ -119,7 +119,8 @@ def merge_case(
 
 
 def _ddl_text(ddl: Branch) -> str:
-    return next(binlog.parse_query(e).text for e in ddl.rows.events if e.type == binlog.QUERY)
+    texts = (binlog.parse_query(e).text for e in ddl.rows.events if e.type == binlog.QUERY)
+    return next(text for text in texts if text != "BEGIN")
 
 
 def _newest(orders: list[NodeOrder]) -> str:
@@ -178,7 +179,7 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
             version = logical.at(target, branch.key)
             if version is None or version.table is None:
                 raise OracleError(f"{where}: there is no logical table {target}")
-            reshape = Reshape(tmap, physical.at(tmap, branch.key, where), version.table, unit.commit_us)
+            reshape = Reshape(tmap, physical.at(tmap, branch, where), version.table, unit.commit_us)
             unit.reshaped |= not reshape.identity
             reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
             unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))

@@ -183,6 +183,8 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
             if names == {cluster.commit_table} and group.kind == "local":
                 continue
             state.branches.append(Branch(follow(), node, group, group.commit_us()))
+            if group.creates:
+                state.ddl.append(state.branches[-1])
     state.in_doubt = [(xid, key) for xid, (_, key) in prepared.items()]
     return state
 

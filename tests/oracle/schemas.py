@@ -11,10 +11,9 @@ from tests.oracle.ddl import (
     Name,
     Table,
     UnknownTableError,
-    apply,
-    tokenize,
+    apply_text,
 )
-from tests.oracle.order import ORIGIN, Key, Marker, NodeOrder
+from tests.oracle.order import ORIGIN, Branch, Key, Marker, NodeOrder
 from tests.oracle.reshape import TableMap, check_witness, table_of_map
 
 
@@ -35,9 +34,9 @@ class History:
         for name in sorted(set(names)):
             self.versions.append(Version(key, name, catalog.tables.get(name), len(self.versions) + 1))
 
-    def at(self, name: Name, key: Key) -> Version | None:
-        """Return the latest version with a key less than `key`."""
-        found = [v for v in self.versions if v.name == name and v.key < key]
+    def at(self, name: Name, key: Key, own: bool = False) -> Version | None:
+        """Return the latest version with a key less than `key`, or, if `own`, with `key` itself."""
+        found = [v for v in self.versions if v.name == name and (v.key < key or (own and v.key == key))]
         return max(found, key=lambda v: (v.key, v.number), default=None)
 
 
@@ -48,8 +47,7 @@ def logical_history(cluster: Cluster, markers: list[Marker]) -> History:
     for marker in sorted(markers, key=lambda m: m.key):
         if marker.visible:
             catalog.server_collation = COLLATION_NAMES.get(marker.server_collation, DEFAULT_COLLATION)
-            names = [n for tokens in tokenize(marker.sql) for n in apply(catalog, tokens, marker.schema)]
-            history.record(marker.key, catalog, names)
+            history.record(marker.key, catalog, apply_text(catalog, marker.sql, marker.schema))
     return history
 
 
@@ -61,13 +59,17 @@ class PhysicalSchemas:
     history: History
     base: dict[Name, Table]  # the logical tables before any marker
 
-    def at(self, tmap: TableMap, key: Key, where: str) -> Table:
-        """Return the shape of a row's physical table; raises where the table map contradicts it."""
+    def at(self, tmap: TableMap, branch: Branch, where: str) -> Table:
+        """Return the shape of a row's physical table; raises where the table map contradicts it.
+
+        The rows of a CREATE TABLE ... SELECT see the table that it creates itself.
+        """
         name = (tmap.schema, tmap.table)
-        version = self.history.at(name, key)
-        if version is None and tmap.named:
+        version = self.history.at(name, branch.key, own=branch.rows.creates)
+        known = version.table if version is not None else None
+        if known is None and tmap.named:
             return table_of_map(tmap)
-        table = version.table if version is not None else derived(self.cluster, self.base, name)
+        table = known or derived(self.cluster, self.base, name)
         if table is None:
             raise OracleError(f"{where}: nothing is known of table {name}")
         check_witness(tmap, table, where)
@@ -91,11 +93,12 @@ def physical_schemas(cluster: Cluster, order: NodeOrder, base: dict[Name, Table]
             if event.type != QUERY:
                 continue
             query = parse_query(event)
+            if query.text == "BEGIN":
+                continue
             catalog.server_collation = COLLATION_NAMES.get(query.collation_server or 255, DEFAULT_COLLATION)
-            for tokens in tokenize(query.text):
-                try:
-                    names = apply(catalog, tokens, query.schema)
-                except UnknownTableError:
-                    continue  # such a table is known by its table maps, or an error when a row comes
-                history.record(ddl.key, catalog, names)
+            try:
+                names = apply_text(catalog, query.text, query.schema)
+            except UnknownTableError:
+                continue  # such a table is known by its table maps, or an error when a row comes
+            history.record(ddl.key, catalog, names)
     return PhysicalSchemas(cluster, history, {} if dump else base)
