@@ -123,8 +123,7 @@ def write_node(root: str, workload: Workload, node: int, groups: Ints) -> tuple[
     reg = np.zeros(k.REGISTERS, np.int64)
     reg[k.GNO] = reg[k.XID] = 1
     reg[k.ROW_ID] = node << 40
-    largest = max((int(k.room_for(description, g)) for g in groups[np.argsort(groups[:, 5])[-1:]]), default=0)
-    buffer = np.empty(max(BUFFER, 2 * largest), np.uint8)
+    buffer = np.empty(max(BUFFER, int(k.most_room(description, groups))), np.uint8)
     names: list[str] = []
     while True:
         folder = Path(root) / "nodes" / source_id(node)
@@ -180,10 +179,8 @@ def _write_file(
             if reg[k.NEXT_GROUP] >= len(groups) or reg[k.BASE] >= limit:
                 break
         body = struct.pack("<Q", 4) + f"{name.stem}.{int(name.suffix[1:]) + 1:06d}".encode()
-        stamp = FIRST_MILLIS // 1000
-        file.write(
-            pack_event(EventType.ROTATE_EVENT, body, timestamp=stamp, server_id=int(node.server_id), position=int(reg[k.BASE]))
-        )
+        where = {"server_id": int(node.server_id), "position": int(reg[k.BASE])}
+        file.write(pack_event(EventType.ROTATE_EVENT, body, timestamp=FIRST_MILLIS // 1000, **where))
     return bool(reg[k.NEXT_GROUP] < len(groups))
 
 

@@ -269,7 +269,7 @@ def _xa_prepare(out: Any, o: int, n: Node, transaction: int, timestamp: int, bas
 def _body(out: Any, o: int, n: Node, reg: Any, g: Any, base: int) -> int:
     """Write a group's events behind its GTID event."""
     kind, transaction, timestamp = g[G_KIND], g[G_TRANSACTION], g[G_COMMIT_US] // 1000000
-    if kind == LOCAL or kind == PREPARE:
+    if kind <= PREPARE:
         if kind == LOCAL:
             o = _query(out, o, n, _BEGIN, -1, timestamp, base)
         else:
@@ -296,11 +296,17 @@ def room_for(n: Node, g: Any) -> int:
     """Return a bound on the bytes of a group."""
     if g[G_KIND] > PREPARE:
         return GROUP_FRAME
-    widest = np.int64(0)
-    for t in range(len(n.widest)):
-        widest = max(widest, n.widest[t])
-    rows = g[G_ROWS] * 2 * widest
+    rows = g[G_ROWS] * 2 * n.widest[g[G_TABLE]]  # a transaction's tables are of one shape
     return GROUP_FRAME + rows + (rows // ROW_EVENT_BYTES + g[G_STATEMENTS]) * 1024
+
+
+@njit(cache=True)
+def most_room(n: Node, groups: Any) -> int:
+    """Return a bound on the bytes of the largest group."""
+    most = np.int64(0)
+    for i in range(len(groups)):
+        most = max(most, room_for(n, groups[i]))
+    return most
 
 
 @njit(cache=True, nogil=True)

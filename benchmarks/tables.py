@@ -44,7 +44,7 @@ EXTRA: Final = "`extra` int NOT NULL DEFAULT '42'"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of table: its columns as SQL, the column before which `extra` stands, and its share of the transactions."""
+    """A kind of table: its columns as SQL, the place of the column `extra`, and its share of the transactions."""
 
     name: str
     columns: tuple[str, ...]
@@ -84,7 +84,7 @@ SHAPES: Final[dict[str, Shape]] = {
                 "`score` double NOT NULL",
                 "`tags` json DEFAULT NULL",
                 "`body` text",
-                "`digest` binary(16) NOT NULL",
+                "`digest` char(32) NOT NULL",
             ),
             2,
             0.1,
@@ -197,9 +197,8 @@ def cell_pools(tables: Sequence[Table], seed: int) -> Cells:
                 known[name] = pools
                 pools += 1
                 for _ in range(POOL):
-                    cell = encode_cell(
-                        kind, meta, _value(column, random_source), column.type.unsigned, _charset_name(column), column.type.members
-                    )
+                    value = _value(column, random_source)
+                    cell = encode_cell(kind, meta, value, column.type.unsigned, members=column.type.members)
                     cells.append((len(data), len(cell)))
                     data += cell
             here = known[name]
@@ -213,10 +212,6 @@ def cell_pools(tables: Sequence[Table], seed: int) -> Cells:
         number(spans), number(columns), number(cells).reshape(-1, 2), np.frombuffer(bytes(data), np.uint8).copy(),
         np.array(mean), number(widest),
     )  # fmt: skip
-
-
-def _charset_name(column: Column) -> str:
-    return "binary" if column.type.name in ("binary", "varbinary", "blob") else "utf8mb4"
 
 
 def _value(column: Column, r: random.Random) -> Any:
@@ -241,9 +236,9 @@ _VALUES: Final[dict[str, Callable[[Column, random.Random], Any]]] = {
     "decimal": lambda c, r: Decimal(r.randrange(0, 10**10)).scaleb(-(c.type.decimals or 0)),
     "varchar": lambda c, r: _words(r, 5, min(120, c.type.length or 1)),
     "text": lambda c, r: _words(r, 200, 3000),
-    "binary": lambda c, r: r.randbytes(c.type.length or 1),
-    "datetime": lambda c, r: (_BEGUN + timedelta(milliseconds=r.randrange(0, 10**9))),
-    "timestamp": lambda c, r: (_BEGUN + timedelta(microseconds=r.randrange(0, 10**12))),
+    "char": lambda c, r: r.randbytes((c.type.length or 2) // 2).hex(),
+    "datetime": lambda c, r: _BEGUN + timedelta(milliseconds=r.randrange(0, 10**9)),
+    "timestamp": lambda c, r: _BEGUN + timedelta(microseconds=r.randrange(0, 10**12)),
     "enum": lambda c, r: r.choice(c.type.members),
     "json": lambda c, r: {"tags": [r.choice(_WORDS) for _ in range(3)], "rank": r.randrange(1000)},
 }

@@ -1,0 +1,124 @@
+"""Measure the merge beside what it competes with, interleaved, on the same files; prints one JSON object.
+
+    python -m benchmarks [--size 2GB] [--nodes 4] [--mode identity,trim,pad] [--unkind] [--rounds 5] [--large 8GB]
+                         [--out build/bench]
+
+Every round makes one pass of each kind, so that a machine whose speed drifts slows all of them alike. Numbers are
+medians with minimum and maximum; ratios are medians of the rounds' own ratios.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
+from benchmarks.measure import Memory
+from benchmarks.passes import Bench, Times
+from benchmarks.report import machine, summary, verdicts
+from benchmarks.runner import ProcessRunner
+from benchmarks.schedule import Workload
+from benchmarks.tables import MODES
+
+MYSQLBINLOG = Path("build/mysql/bin/mysqlbinlog")
+
+
+def note(text: str) -> None:
+    """Say on stderr how far the run has come."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def run_mode(workload: Workload, arguments: argparse.Namespace, spark: Any, native: ProcessRunner) -> dict[str, Any]:
+    """Generate a cluster, measure all passes on it, and remove it."""
+    folder = Path(arguments.out) / f"{workload.mode}-{workload.size // 10**6}mb"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        made = generate(folder / "cluster", workload)
+        note(f"{workload.mode}: {made.bytes / 1e6:.0f} MB, {made.groups} groups, {made.rows} rows in {made.seconds} s")
+        program = str(MYSQLBINLOG) if MYSQLBINLOG.exists() else shutil.which("mysqlbinlog")
+        bench = Bench(made, folder, spark, native, arguments.master, program, Times(made.bytes))
+        bench.ceiling()
+        bench.warm()
+        bench.one_process()
+        bench.times = Times(made.bytes, output=bench.times.output)  # the first ones loaded kernels and woke workers
+        with Memory() as memory:
+            bench.warm()
+        bench.times = Times(made.bytes, output=bench.times.output)
+        for number in range(arguments.rounds):
+            for one in bench.passes():
+                one()
+            note(
+                f"{workload.mode}: round {number + 1}: warm {bench.times.seconds['merge_warm'][-1]:.2f} s, "
+                f"native {bench.times.seconds['native'][-1]:.2f} s"
+            )
+        for _ in range(arguments.cold):
+            bench.cold()
+        return {"workload": asdict(workload), **summary(bench.times), "memory": memory.mib()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run_large(workload: Workload, arguments: argparse.Namespace, spark: Any, native: ProcessRunner) -> dict[str, Any]:
+    """Measure what a gigabyte costs when there are more of them."""
+    folder = Path(arguments.out) / f"large-{workload.size // 10**6}mb"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        made = generate(folder / "cluster", workload)
+        note(f"large: {made.bytes / 1e6:.0f} MB")
+        bench = Bench(made, folder, spark, native, arguments.master, None, Times(made.bytes))
+        with Memory() as memory:
+            for _ in range(max(2, arguments.rounds // 2)):
+                bench.warm()
+                bench.ceiling()
+                note(f"large: warm {bench.times.seconds['merge_warm'][-1]:.2f} s")
+        return {"workload": asdict(workload), **summary(bench.times), "memory": memory.mib()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    workload_arguments(parser)
+    parser.add_argument("--mode", default=",".join(MODES), help="identity, trim, pad, or several with commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cold", type=int, default=2, help="merges in a new process, per mode")
+    parser.add_argument("--large", type=parse_size, help="also measure the cost per GB at this size")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--out", default="build/bench")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Run everything and print the result."""
+    arguments = parse_arguments()
+    workload = workload_of(arguments)
+    result: dict[str, Any] = {"machine": machine(), "master": arguments.master}
+    cores = int("".join(c for c in arguments.master if c.isdigit()) or "0")
+    with ProcessRunner(cores or machine()["cores"]) as native:
+        from binlog_merge.spark.session import create_session
+
+        begun = time.perf_counter()
+        spark = create_session(arguments.master, {"spark.ui.showConsoleProgress": "false"})
+        result["session_seconds"] = round(time.perf_counter() - begun, 2)
+        try:
+            modes = {
+                mode: run_mode(replace(workload, mode=mode), arguments, spark, native)
+                for mode in arguments.mode.split(",")
+            }
+            result["modes"], result["targets"] = modes, verdicts(modes)
+            if arguments.large:
+                result["large"] = run_large(replace(workload, size=arguments.large), arguments, spark, native)
+        finally:
+            spark.stop()
+    text = json.dumps(result, indent=1)
+    (Path(arguments.out) / "result.json").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
