@@ -1,7 +1,7 @@
 """A node after the scan: its pieces joined, its watermark, its DDL and markers, and how far it can be trusted."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def assemble_node(
     for piece, prefix in zip(results, prefixes, strict=True):
         file = node.files[piece.file_index]
         try:
-            assembled = assemble_piece(piece, scanned.carry)
+            assembled = assemble_piece(_with_used_rows(piece, prefix, scanned.carry), scanned.carry)
         except MergeError as error:
             scanned.error = error.located(node=node.source_id, file=file.path)
             break
@@ -107,14 +107,37 @@ def assemble_node(
         scanned.without_tso += assembled.without_tso
         _note_new(scanned, piece, [(t, x) for t, x, at in assembled.new_edges if _is_new(node, piece.file_index, at)])
         scanned.carry = assembled.carry
-        scanned.error = _damage(node, piece, file, end_of_input, scanned.warnings, _last_piece(results, piece))
+        if piece.error is not None:
+            scanned.error = MergeError.from_dict(piece.error)
+        elif _last_piece(results, piece):
+            scanned.error = _file_end(node, _walked_to_end(scanned.pieces), file, end_of_input, scanned.warnings)
         if scanned.error is not None:
             break
     return scanned
 
 
+def _with_used_rows(piece: ScanResult, prefix: str, carry: Carry) -> ScanResult:
+    """Add the commit rows, used in the piece, of transactions that have branches open from before it.
+
+    A node may hold several branches of one transaction, and an edge may lie between their commits.
+    """
+    if not carry.open or not piece.used_rows:
+        return piece
+    columns = read_block(f"{prefix}.rows.arrow")
+    wanted = {p.gtrid for p in carry.open.values()}
+    near = np.flatnonzero(np.isin(columns["gtrid_1"], [g for g, _ in wanted]))
+    rows = [(int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]), int(columns["tso"][i])) for i in near.tolist()]
+    return replace(piece, commit_rows=(*piece.commit_rows, *(row for row in rows if row[:2] in wanted)))
+
+
 def _last_piece(results: Sequence[ScanResult], piece: ScanResult) -> bool:
     return all(r.file_index != piece.file_index or r.piece <= piece.piece for r in results)
+
+
+def _walked_to_end(pieces: Sequence[ScanResult]) -> ScanResult:
+    """Return the piece that walked to the end of the last file: the last one in which a group begins."""
+    file = [p for p in pieces if p.file_index == pieces[-1].file_index]
+    return next((p for p in reversed(file) if p.first >= 0), file[0])
 
 
 def _is_new(node: NodeInput, file_index: int, offset: int) -> bool:
@@ -126,16 +149,12 @@ def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, in
     scanned.least_new = min(new) if new else None
 
 
-def _damage(
-    node: NodeInput, piece: ScanResult, file: NodeFile, end_of_input: bool, warnings: list[str], ends_file: bool
+def _file_end(
+    node: NodeInput, piece: ScanResult, file: NodeFile, end_of_input: bool, warnings: list[str]
 ) -> MergeError | None:
-    """Return why the log cannot be followed beyond this piece, or None. A tail that is still being written only
-    warns.
+    """Return why the log cannot be followed beyond the end of this file, which `piece` met, or None. A tail that is
+    still being written only warns.
     """
-    if piece.error is not None:
-        return MergeError.from_dict(piece.error)
-    if not ends_file:
-        return None
     last = piece.file_index == len(node.files) - 1
     place = {"node": node.source_id, "file": file.path}
     if piece.truncated is not None:
@@ -297,8 +316,8 @@ def checkpoint(node: ScannedNode, floor: OrderKey) -> tuple[int, Carry]:
             piece.local and OrderKey(after.max_tso, after.max_transaction, after.seq, node.input.number) >= floor
         ):
             needed.append(piece.file_index)
-    last = node.pieces[-1].file_index if node.pieces else node.input.first
-    index = min([*needed, last])
+    # Never behind the file in which reading ended: the next run checks that it is still that file.
+    index = min([*needed, node.end[0]])
     for piece, carry in zip(node.pieces, node.carries, strict=True):
         if piece.file_index == index:
             return index, carry

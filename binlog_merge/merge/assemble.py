@@ -95,21 +95,24 @@ class Carry:
 
     def to_dict(self, file_names: Sequence[str]) -> dict[str, Any]:
         """Return plain values for the manifest; files by name, since indexes change from run to run."""
+        name = lambda p: file_names[p.file_index] if p.file_index >= 0 else ""  # noqa: E731
         return {
             "max_tso": self.max_tso,
             "max_transaction": self.max_transaction,
             "seq": self.seq,
             "commit_rows": [[*gtrid, tso] for gtrid, tso in self.commit_rows.items()],
             "open": [
-                [*xid, *p.gtrid, p.transaction, file_names[p.file_index], p.start, p.end, p.tables, p.flags, p.max_tso]
+                [*xid, *p.gtrid, p.transaction, name(p), p.start, p.end, p.tables, p.flags, p.max_tso]
                 for xid, p in self.open.items()
-                if p.file_index >= 0
             ],
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], file_names: Sequence[str]) -> "Carry":
-        """Read what `to_dict` wrote. A branch in a file that is gone has been merged already: its file index is -1."""
+        """Read what `to_dict` wrote. A branch in a file that is gone has been merged already: its file index is -1.
+
+        It is still needed, for its XA COMMIT may stand in a file that will be read again.
+        """
         index = {name: i for i, name in enumerate(file_names)}
         prepared = {}
         for x1, x2, g1, g2, transaction, file, start, end, tables, flags, max_tso in values["open"]:

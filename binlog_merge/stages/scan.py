@@ -41,6 +41,7 @@ QUANTILES = 256
 
 TIMED_COLUMNS = ("tso", "transaction", "start", "end", "commit_us", "set", "flags")
 _TIMED_FROM = (k.T_TSO, k.T_TRANSACTION, k.T_START, k.T_END, k.T_COMMIT_US, k.T_SET, k.T_FLAGS)
+ROW_COLUMNS = ("gtrid_1", "gtrid_2", "tso")
 LOCAL_COLUMNS = ("start", "end", "commit_us", "set", "flags", "max_tso", "max_transaction")
 
 
@@ -91,6 +92,7 @@ class ScanResult:
     late: tuple[LateCommit, ...]
     open: tuple[OpenBranch, ...]
     commit_rows: tuple[tuple[int, int, int], ...]  # (gtrid hash, gtrid hash, tso) that later pieces may need
+    used_rows: int  # commit rows used here, in the block: later pieces may need those of branches prepared earlier
     ddl: tuple[int, ...]  # indexes of DDL among the locals
     markers: tuple[tuple[int, int, int, int], ...]  # (tso, transaction, start, end) of marker branches
     local_markers: tuple[int, ...]  # indexes of locals that touch the marker table
@@ -444,6 +446,9 @@ def _result(walk: _Walk, first: int, truncated: int | None, error: dict[str, Any
     timed = timed[order]
     write_block(f"{task.block}.timed.arrow", from_rows(timed, TIMED_COLUMNS, _TIMED_FROM))
     write_block(f"{task.block}.local.arrow", from_rows(local, LOCAL_COLUMNS, range(k.L_COLUMNS)))
+    used = a.tsos[a.tsos[:, k.C_STATE] == 2]
+    if len(used):
+        write_block(f"{task.block}.rows.arrow", from_rows(used, ROW_COLUMNS, (k.C_GTRID_1, k.C_GTRID_2, k.C_TSO)))
     live = a.xids[a.xids[:, k.P_STATE] == 1]
     live = live[np.argsort(live[:, k.P_START], kind="stable")]
     new = timed[timed[:, k.T_COMMIT_AT] >= task.seen]
@@ -473,6 +478,7 @@ def _result(walk: _Walk, first: int, truncated: int | None, error: dict[str, Any
         late=tuple(_late(row) for row in late.tolist()),
         open=tuple(_open(row) for row in live.tolist()),
         commit_rows=tuple(_pending_commit_rows(a, live)),
+        used_rows=len(used),
         ddl=tuple(np.flatnonzero(local[:, k.L_FLAGS] & (k.DDL | k.FLAG_CREATE_SELECT)).tolist()),
         markers=tuple((r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()),
         local_markers=tuple(np.flatnonzero(local[:, k.L_FLAGS] & k.MARKER).tolist()),

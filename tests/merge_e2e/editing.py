@@ -96,7 +96,7 @@ class Log:
         """Yield (first, behind the last) of each group that begins with a GTID event."""
         starts = [i for i, e in enumerate(self.events) if e.type in GTIDS]
         ends = [i for i, e in enumerate(self.events) if e.type in (ROTATE, STOP)] or [len(self.events)]
-        yield from zip(starts, [*starts[1:], ends[-1]], strict=True)
+        yield from zip(starts, [*starts[1:], ends[-1]][-len(starts) :] if starts else (), strict=True)
 
     def boundaries(self) -> list[int]:
         """Return the offsets at which a group begins or the file ends: where it may be cut between groups."""

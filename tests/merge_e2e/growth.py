@@ -1,0 +1,71 @@
+"""Nodes that are still writing: the same input, fed in rounds, each with a little more of every node's files."""
+
+import random
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.merge_e2e.editing import Log, in_use
+
+Place = tuple[int, int]  # file index, offset in it
+
+
+@dataclass
+class GrowingNode:
+    """One node's files, of which a part is there. `gone` are the files that were removed again."""
+
+    folder: Path
+    files: list[tuple[str, bytes]]
+    at: Place = (0, 0)
+    gone: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, folder: Path) -> "GrowingNode":
+        """Take all files of a folder, and leave it empty."""
+        paths = sorted(p for p in folder.glob("binlog.*") if p.suffix != ".index")
+        files = [(p.name, p.read_bytes()) for p in paths]
+        shutil.rmtree(folder)
+        return cls(folder, files)
+
+    def places(self, anywhere: bool) -> list[Place]:
+        """Return where the input may be cut: behind the head of the first file; between groups, or anywhere."""
+        found = []
+        for index, (_, data) in enumerate(self.files):
+            log = Log.load(data)
+            head = log.events[2].at if len(log.events) > 2 else len(data)
+            offsets = range(len(data) + 1) if anywhere else sorted({head, *log.boundaries()})
+            found += [(index, offset) for offset in offsets if index > 0 or offset >= head]
+        return found
+
+    def grow(self, to: Place, anywhere: bool) -> None:
+        """Write the files up to a place. A file that is cut anywhere is marked as in use, as servers do."""
+        self.at = to
+        last, offset = to
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for index, (name, data) in enumerate(self.files[: last + 1]):
+            if name in self.gone:
+                continue
+            if index == last and offset < len(data):
+                data = data[:offset]
+                if anywhere and offset > 22:
+                    data = in_use(data)
+            (self.folder / name).write_bytes(data)
+
+    def remove_before(self, name: str) -> None:
+        """Remove the files before the one of this name."""
+        for old, _ in self.files:
+            if old < name and (self.folder / old).exists():
+                self.gone.add(old)
+                (self.folder / old).unlink()
+
+
+def schedule(
+    nodes: Mapping[str, GrowingNode], rounds: int, anywhere: bool, rng: random.Random
+) -> list[dict[str, Place]]:
+    """Return, for each round, how far each node has written: at random, never back, at last everything."""
+    plan: dict[str, list[Place]] = {}
+    for name, node in nodes.items():
+        places = node.places(anywhere)
+        plan[name] = [*sorted(rng.choices(places, k=rounds - 1)), (len(node.files) - 1, len(node.files[-1][1]))]
+    return [{name: places[i] for name, places in plan.items()} for i in range(rounds)]
