@@ -18,6 +18,7 @@ GTID, ANONYMOUS_GTID, PREVIOUS_GTIDS, XA_PREPARE = 33, 34, 35, 38
 PARTIAL_UPDATE, TRANSACTION_PAYLOAD, HEARTBEAT_V2, GTID_TAGGED = 39, 40, 41, 42
 WRITE, UPDATE, DELETE = (23, 30), (24, 31, 39), (25, 32)
 ROWS = (*WRITE, *UPDATE, *DELETE)
+KNOWN = (QUERY, XID, TABLE_MAP, ROWS_QUERY, GTID, ANONYMOUS_GTID, XA_PREPARE, TRANSACTION_PAYLOAD, GTID_TAGGED, *ROWS)
 OUTSIDE = (STOP, ROTATE, FORMAT_DESCRIPTION, PREVIOUS_GTIDS, HEARTBEAT, HEARTBEAT_V2)
 
 
@@ -32,6 +33,12 @@ class Event:
     body: bytes
     start: int
     end: int
+    flags: int = 0
+
+    @property
+    def ignorable(self) -> bool:
+        """Tell whether a reader may pass over the event: unknown to us, and LOG_EVENT_IGNORABLE_F is set."""
+        return self.type == IGNORABLE or (self.type not in KNOWN and bool(self.flags & 0x80))
 
 
 @dataclass(frozen=True)
@@ -131,7 +138,7 @@ def read_file(path: Path) -> tuple[str, list[Event]]:
                 raise OracleError(f"{path}:{at}: CRC32 of event type {kind} is wrong")
             raw = raw[:-4]
         at += size
-        events.append(Event(kind, timestamp, raw[19:], at - size, at))
+        events.append(Event(kind, timestamp, raw[19:], at - size, at, flags))
     if not events or events[0].type != FORMAT_DESCRIPTION:
         raise OracleError(f"{path}: no FORMAT_DESCRIPTION_EVENT")
     return version, events
@@ -250,7 +257,7 @@ def _advance(group: Group, event: Event) -> bool:
     if event.type == XA_PREPARE:
         group.kind = "one-phase" if event.body[0] else "prepare"
         return True
-    if event.type in (TABLE_MAP, ROWS_QUERY, IGNORABLE, *ROWS):
+    if event.type in (TABLE_MAP, ROWS_QUERY, *ROWS):
         if not group.kind:
             raise OracleError(f"{where}: event type {event.type} outside a transaction")
         return False
@@ -287,6 +294,8 @@ def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Gro
         if outer.type in OUTSIDE:
             if group is not None and outer.type in (ROTATE, STOP):
                 raise OracleError(f"{path}:{outer.start}: the file ends inside a transaction")
+            continue
+        if outer.ignorable:
             continue
         if outer.type in (GTID, ANONYMOUS_GTID, GTID_TAGGED):
             if group is not None:

@@ -28,6 +28,7 @@ from tests.oracle.schemas import History, PhysicalSchemas, logical_history, phys
 POST_HEADER_LENGTHS = bytes.fromhex(
     "000d0008000000000400040000006300041a08000000000000020000000a0a0a2a2a001234000a280000"
 )  # of MySQL 9.7, types 1 to 42
+DUMMY_TABLE_ID = 0xFFFFFF  # of a rows event that only ends its statement
 Packed = tuple[int, int, bytes | bytearray]  # type, header flags, body
 
 
@@ -124,8 +125,8 @@ def _ddl_text(ddl: Branch) -> str:
 
 
 def _newest(orders: list[NodeOrder]) -> str:
-    """Return the greatest server version by its numbers; the first node's of several alike."""
-    return max((o.version for o in orders), key=_numbers)
+    """Return the greatest server version by its numbers, then as text."""
+    return max((o.version for o in orders), key=lambda v: (_numbers(v), v))
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -185,7 +186,8 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
             unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))
             maps += 1
         elif event.type in binlog.ROWS:
-            found = reshapes[int.from_bytes(event.body[:6], "little")]
+            table_id = int.from_bytes(event.body[:6], "little")
+            found = None if table_id == DUMMY_TABLE_ID else reshapes[table_id]
             if found is not None:
                 reshape, number, name = found
                 last, changes = reshape.rows(event, number, key_text(branch.key), name)

@@ -68,7 +68,10 @@ def written_rows(group: Group, schema: str, table: str, exact: bool) -> list[tup
             tmap = parse_table_map(event)
             maps[tmap.table_id] = tmap
         elif event.type in WRITE:
-            tmap = maps[int.from_bytes(event.body[:6], "little")]
+            table_id = int.from_bytes(event.body[:6], "little")
+            if table_id not in maps:
+                continue  # the dummy that ends a statement
+            tmap = maps[table_id]
             hit = (tmap.schema, tmap.table) == (schema, table)
             if hit or (not exact and tmap.schema.startswith(schema) and tmap.table.startswith(table)):
                 found += [(tmap, image) for image in _after_images(event, tmap)]
@@ -135,7 +138,10 @@ def _commit_tso(carrier: str, group: Group, rows: dict[bytes, int]) -> int | Non
         return group.gtid.gno or None
     if group.gtid.original_us is None:
         return None
-    return group.gtid.original_us << (9 if carrier == "original-commit-timestamp" else 0)
+    if carrier == "original-commit-timestamp":
+        return group.gtid.original_us << 9
+    millis, micros = divmod(group.gtid.original_us, 1000)
+    return millis << 22 | micros  # a TSO that carries the same time
 
 
 def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], carrier: str) -> NodeOrder:

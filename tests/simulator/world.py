@@ -1,0 +1,453 @@
+"""A random history of a cluster: what happens on each node, step by step, and what it means logically.
+
+TSOs come from one clock that only rises, and a transaction gets its TSO once all its branches are prepared: so a branch
+that is prepared after a commit on its node gets a TSO above that commit's, while commits of a node follow in any order.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulator import wire
+from tests.simulator.columns import Column, Table
+from tests.simulator.nodes import Manner, Node
+from tests.simulator.rows import RowChange, Shard, pack_image, statement
+from tests.simulator.schema import ALTERS, LogicalTable, random_table
+from tests.simulator.wire import Event
+
+Key = tuple[int, int, int, int]
+
+MARKER = Table(
+    (
+        Column("ID", "bigint", nullable=False),
+        Column("JOB_ID", "bigint"),
+        Column("SQL_KIND", "varchar", 50, nullable=False),
+        Column("SCHEMA_NAME", "varchar", 200, nullable=False),
+        Column("TABLE_NAME", "varchar", 200),
+        Column("GMT_CREATED", "datetime", nullable=False),
+        Column("DDL_SQL", "mediumtext", nullable=False),
+        Column("META_INFO", "mediumtext"),
+        Column("VISIBILITY", "bigint", nullable=False),
+        Column("EXT", "text"),
+    )
+)
+COMMIT_ROWS = Table((Column("gtrid", "varbinary", 64, nullable=False), Column("tso", "bigint", nullable=False)))
+HEARTBEAT = Table((Column("id", "bigint", nullable=False), Column("at", "varchar", 40)))
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What is decided once for a whole history."""
+
+    carrier: str
+    realistic: bool  # TSOs that carry time
+    large: int  # the longest text
+    steps: int
+    max_size: int
+
+
+@dataclass
+class Branch:
+    node: Node
+    bqual: bytes
+    changes: list[RowChange] = field(default_factory=list)
+    shards: list[tuple[Shard, Table]] = field(default_factory=list)
+    state: str = "new"  # new, prepared, ended
+
+
+@dataclass
+class Distributed:
+    """An XA transaction on its way. `events` makes the rows of a branch; by default they are made up."""
+
+    gtrid: bytes
+    branches: list[Branch]
+    events: Callable[[Branch], list[Event]]
+    tso: int = 0
+    told: set[str] = field(default_factory=set)  # nodes with the commit row
+    fate: str = "commit"  # commit, rollback, inherit
+    done: Callable[[], None] = lambda: None
+
+    @property
+    def transaction(self) -> int:
+        return transaction_id(self.gtrid)
+
+
+def transaction_id(gtrid: bytes) -> int:
+    """Return the number a gtrid stands for: PolarDB-X's own, else FNV-1a."""
+    if gtrid.startswith(b"drds-"):
+        return int(gtrid[5 : gtrid.index(b"@")], 16) & (2**63 - 1)
+    value = 14695981039346656037
+    for byte in gtrid:
+        value = ((value ^ byte) * 1099511628211) & (2**64 - 1)
+    return value & (2**63 - 1)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """One committed branch, or, with `sql`, one logical DDL."""
+
+    key: Key
+    place: tuple[int, int, int]  # node number, file, offset: the order of branches in one transaction
+    source_us: int
+    changes: tuple[RowChange, ...] = ()
+    sql: str | None = None
+
+
+@dataclass
+class World:
+    rng: random.Random
+    knobs: Knobs
+    nodes: list[Node]
+    tables: list[LogicalTable]
+    tso: int = 0
+    log: list[Committed] = field(default_factory=list)
+    logical: list[tuple[Key, str, Table | None]] = field(default_factory=list)
+    running: list[Distributed] = field(default_factory=list)
+    ddl: LogicalTable | None = None
+    serial: int = 0
+    shapes: dict[tuple[str, str, str], Table] = field(default_factory=dict)  # (node, schema, name) of ignored tables
+
+    # -- TSOs
+
+    def next_tso(self) -> int:
+        """Return the next TSO; its distance to the last is small or large."""
+        step = self.rng.choice((1, 1, 2, 700))
+        if self.knobs.realistic:
+            step = self.rng.choice((1, 5, 1 << 22, 300 << 22))
+        self.tso += step
+        if self.knobs.carrier == "original-commit-timestamp":
+            self.tso = (self.tso + 511) >> 9 << 9
+        if self.knobs.carrier == "original-commit-timestamp-us":
+            self.tso = ((self.tso >> 22) + 1) << 22 | self.rng.randrange(1000)
+        return self.tso
+
+    # -- steps
+
+    def run(self) -> None:
+        """Take all steps. What is prepared at the end stays in doubt."""
+        actions = (
+            (self.local, 20), (self.begin, 16), (self.advance, 70), (self.one_phase, 3), (self.alter, 12),
+            (self.administration, 2), (self.heartbeat, 4), (self.rotate, 3), (self.stray, 3),
+        )  # fmt: skip
+        verbs, weights = zip(*actions, strict=True)
+        for _ in range(self.knobs.steps):
+            self.rng.choices(verbs, weights)[0]()
+        if self.rng.random() < 0.5:
+            for _ in range(10 * len(self.running) * len(self.nodes)):
+                self.advance()
+
+    def local(self) -> None:
+        """Write a local transaction: on tables of ours, on tables that never come out, or on both."""
+        node = self.rng.choice(self.nodes)
+        branch = self._branch(node)
+        events = [wire.query("BEGIN"), *self._body(branch)]
+        if self.rng.random() < 0.1:
+            events.insert(1, wire.query("SAVEPOINT `s`"))
+        events.append(wire.query("COMMIT") if self.rng.random() < 0.1 else wire.xid(self.rng.randrange(10**6)))
+        self._local(node, branch, events)
+
+    def _local(self, node: Node, branch: Branch, events: list[Event]) -> None:
+        place = self._place(node)
+        key = node.key_of_local()
+        us = node.group(events, compressible=True)
+        self.log.append(Committed(key, place, us, tuple(branch.changes)))
+
+    def one_phase(self) -> None:
+        """Write an XA transaction that was committed in one phase; it is a local one."""
+        node = self.rng.choice(self.nodes)
+        branch = self._branch(node)
+        self._local(node, branch, self._xa(self._gtrid(), branch, self._body(branch), True))
+
+    def begin(self) -> None:
+        """Begin an XA transaction; its branches are prepared later."""
+        if len(self.running) > 8:
+            return
+        count = self.rng.choice((1, 1, 2, 2, 3, len(self.nodes)))
+        nodes = [self.rng.choice(self.nodes) for _ in range(count)]
+        branches = [self._branch(node) for node in nodes]
+        xa = Distributed(self._gtrid(), branches, self._body)
+        if self.rng.random() < 0.1:
+            xa.fate = "rollback"
+        elif self.knobs.carrier != "gtid" and len({id(n) for n in nodes}) == 1 and self.rng.random() < 0.05:
+            xa.fate = "inherit"
+        self.running.append(xa)
+
+    def advance(self) -> None:
+        """Take one step of one running transaction."""
+        if not self.running:
+            return
+        xa = self.rng.choice(self.running)
+        new = [b for b in xa.branches if b.state == "new"]
+        if xa.fate == "rollback" and (not new or self.rng.random() < 0.2):
+            self._rollback(xa)
+        elif new:
+            self._prepare(xa, self.rng.choice(new))
+        elif not xa.tso and xa.fate != "inherit":
+            self._decide(xa)
+        else:
+            self._commit(xa)
+
+    def _decide(self, xa: Distributed) -> None:
+        """Give a TSO; at times one for two transactions, both of which are prepared and neither of which has begun to
+        commit.
+        """
+        xa.tso = self.next_tso()
+        ready = [
+            t for t in self.running
+            if t is not xa and not t.tso and t.fate == "commit" and all(b.state == "prepared" for b in t.branches)
+        ]  # fmt: skip
+        if ready and self.rng.random() < 0.3:
+            ready[0].tso = xa.tso
+
+    def _prepare(self, xa: Distributed, branch: Branch) -> None:
+        body = xa.events(branch)
+        events = self._xa(xa.gtrid, branch, body, False)
+        branch.state = "prepared"
+        self._places[id(branch)] = self._place(branch.node)
+        branch.node.group(events, compressible=True)
+
+    def _commit(self, xa: Distributed) -> None:
+        left = [b for b in xa.branches if b.state == "prepared"]
+        branch = self.rng.choice(left)
+        node = branch.node
+        if self.knobs.carrier == "commit-table" and xa.tso and node.source_id not in xa.told:
+            self._tell(xa, node)
+            if self.rng.random() < 0.7:
+                return
+        original, gno = None, None
+        if xa.tso and self.knobs.carrier == "original-commit-timestamp":
+            original = xa.tso >> 9
+        elif xa.tso and self.knobs.carrier == "original-commit-timestamp-us":
+            original = (xa.tso >> 22) * 1000 + (xa.tso & ((1 << 22) - 1))
+        elif xa.tso and self.knobs.carrier == "gtid":
+            gno = xa.tso
+        text = wire.query(wire.xa_text("COMMIT", xa.gtrid, branch.bqual))
+        key = (xa.tso, xa.transaction, 0, 0) if xa.tso else node.key_of_local()
+        us = node.group([text], gno=gno, original_us=original)
+        if xa.tso:
+            node.committed((xa.tso, xa.transaction))
+        branch.state = "ended"
+        self.log.append(Committed(key, self._places[id(branch)], us, tuple(branch.changes)))
+        self._finish(xa)
+
+    def _tell(self, xa: Distributed, node: Node) -> None:
+        """Write the commit row, at times several rows in one transaction."""
+        others = [
+            t for t in self.running if t.tso and node.source_id not in t.told and any(b.node is node for b in t.branches)
+        ]
+        told = [xa] if self.rng.random() < 0.7 else list({id(t): t for t in [xa, *others]}.values())
+        node.table_ids += 1
+        rng, full = self.rng, node.manner.full_metadata
+        from tests.simulator.columns import table_map
+
+        body = node.table_ids.to_bytes(6, "little") + b"\1\0\2\0" + b"\2" + rng.choice((b"\x03", b"\xff"))
+        for t in told:
+            t.told.add(node.source_id)
+            body += pack_image(COMMIT_ROWS.columns, {"gtrid": t.gtrid, "tso": t.tso})
+        events = [
+            wire.query("BEGIN"),
+            table_map(COMMIT_ROWS, "__cdc__", "__commit_ts__", node.table_ids, full, rng),
+            Event(wire.WRITE, body),
+            wire.xid(7),
+        ]
+        node.group(events, compressible=True)
+
+    def _rollback(self, xa: Distributed) -> None:
+        prepared = [b for b in xa.branches if b.state == "prepared"]
+        if prepared:
+            branch = self.rng.choice(prepared)
+            branch.node.group([wire.query(wire.xa_text("ROLLBACK", xa.gtrid, branch.bqual))])
+            branch.state = "ended"
+        for branch in xa.branches:
+            branch.state = "ended" if branch.state == "new" else branch.state
+        self._finish(xa)
+
+    def _finish(self, xa: Distributed) -> None:
+        if all(b.state == "ended" for b in xa.branches):
+            self.running.remove(xa)
+            xa.done()
+
+    # -- what transactions hold
+
+    _places: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+
+    def _place(self, node: Node) -> tuple[int, int, int]:
+        return node.manner.number, len(node.files) - 1, len(node.data)
+
+    def _gtrid(self) -> bytes:
+        self.serial += 1
+        if self.rng.random() < 0.8:
+            return b"drds-%x@%016x" % (self.rng.getrandbits(62) << 2 | self.serial % 4, self.serial)
+        return self.rng.randbytes(self.rng.randrange(1, 24)) + b"%d" % self.serial
+
+    def _branch(self, node: Node) -> Branch:
+        self.serial += 1
+        return Branch(node, b"%d" % self.serial + self.rng.randbytes(self.rng.randrange(10)))
+
+    def _xa(self, gtrid: bytes, branch: Branch, body: list[Event], one_phase: bool) -> list[Event]:
+        start = wire.query(wire.xa_text("START", gtrid, branch.bqual))
+        end = wire.query(wire.xa_text("END", gtrid, branch.bqual))
+        return [start, *body, end, wire.xa_prepare(gtrid, branch.bqual, one_phase)]
+
+    def _body(self, branch: Branch) -> list[Event]:
+        """Make up the statements of a branch."""
+        events: list[Event] = []
+        node = branch.node
+        for _ in range(self.rng.choice((0, 1, 1, 1, 2, 3, 8))):
+            targets = self._targets(node)
+            if targets:
+                made, changes = statement(node, self.rng, targets, self.knobs.large)
+                events += made
+                branch.changes += changes
+                branch.shards += targets
+        return events
+
+    def _targets(self, node: Node) -> list[tuple[Shard, Table]]:
+        ours = [s for t in self.tables if t.open for s in t.shards(node.source_id)]
+        hidden = [(Shard(s, n, None), t) for (source, s, n), t in self.shapes.items() if source == node.source_id]
+        if not ours or self.rng.random() < 0.1:
+            return [self.rng.choice(hidden)]
+        found = [self.rng.choice(ours)]
+        while self.rng.random() < 0.2:
+            extra = self.rng.choice(hidden + ours)
+            if all(extra[0] != shard for shard, _ in found):
+                found.append(extra)
+        return found
+
+    # -- everything else
+
+    def heartbeat(self) -> None:
+        """Begin a transaction on every node that only advances time."""
+        if len(self.running) > 8:
+            return
+
+        def body(branch: Branch) -> list[Event]:
+            target = (Shard("__cdc__", "__cdc_heartbeat__", None), HEARTBEAT)
+            return statement(branch.node, self.rng, [target], 10)[0]
+
+        self.running.append(Distributed(self._gtrid(), [self._branch(n) for n in self.nodes], body))
+
+    def rotate(self) -> None:
+        self.rng.choice(self.nodes).begin_file()
+
+    def stray(self) -> None:
+        self.rng.choice(self.nodes).stray()
+
+    def administration(self) -> None:
+        """Write a statement that changes no table."""
+        node = self.rng.choice(self.nodes)
+        text = self.rng.choice(
+            (
+                "CREATE USER app",
+                "GRANT SELECT ON *.* TO app",
+                "CREATE VIEW v AS SELECT 1",
+                "ANALYZE TABLE shop_0.nothing",
+                "CREATE PROCEDURE p() BEGIN INSERT INTO t VALUES (1); SELECT 1; END",
+                "DROP TRIGGER g",
+                "FLUSH TABLES",
+            )
+        )
+        node.key_of_local()
+        node.group([wire.query(text, self.rng.choice(("", "shop_0")))], ddl=True)
+
+    def alter(self) -> None:
+        """Take one step of the DDL that is under way, or begin one."""
+        table = self.ddl
+        if table is None:
+            table = self.rng.choice(self.tables)
+            change = self.rng.choice(ALTERS)(table, self.rng)
+            if change is None:
+                return
+            self.ddl = table
+            table.begin(change, self.rng)
+            return
+        change = table.change
+        assert change is not None
+        todo = [s for s in table.todo if not self._in_use(s)]
+        if not table.marked and (table.marker_first or not table.todo) and self.rng.random() < 0.4:
+            self._marker(table)
+        elif todo and (not table.marker_first or table.marked):
+            source, shard = self.rng.choice(todo)
+            table.todo.remove((source, shard))
+            node = next(n for n in self.nodes if n.source_id == source)
+            node.key_of_local()
+            node.group([wire.query(change.sql(f"`{shard.name}`"), shard.schema)], ddl=True)
+            table.shapes[source, shard] = change.after
+        if not table.todo and table.settled:
+            table.end()
+            self.ddl = None
+
+    def _in_use(self, place: tuple[str, Shard]) -> bool:
+        """Tell whether a prepared branch holds the table, as its metadata lock would."""
+        source, shard = place
+        return any(
+            b.state == "prepared" and b.node.source_id == source and any(s == shard for s, _ in b.shards)
+            for t in self.running
+            for b in t.branches
+        )
+
+    def _marker(self, table: LogicalTable) -> None:
+        table.marked = True
+        change = table.change
+        assert change is not None
+        sql = change.sql(f"`{table.name}`")
+        schema = table.schema
+        visible = change.visible
+        values = {
+            "ID": self.serial, "JOB_ID": self.rng.choice((None, self.serial)), "SQL_KIND": "DDL",
+            "SCHEMA_NAME": schema, "TABLE_NAME": table.name, "GMT_CREATED": (2026, 9, 21, 1, 2, 3, 0),
+            "DDL_SQL": sql, "META_INFO": None, "VISIBILITY": int(visible), "EXT": self.rng.choice((None, "{}", "")),
+        }  # fmt: skip
+
+        def body(branch: Branch) -> list[Event]:
+            from tests.simulator.columns import table_map
+
+            node = branch.node
+            node.table_ids += 1
+            head = node.table_ids.to_bytes(6, "little") + b"\1\0\2\0" + b"\x0a\xff\xff"
+            return [
+                table_map(MARKER, "__cdc__", "__cdc_ddl_record__", node.table_ids, node.manner.full_metadata, self.rng),
+                Event(wire.WRITE, head + pack_image(MARKER.columns, values)),
+            ]
+
+        xa = Distributed(self._gtrid(), [self._branch(n) for n in self.nodes], body)
+
+        def done() -> None:
+            table.settled = True
+            key = (xa.tso, xa.transaction, 0, 0)
+            if visible:
+                self.logical.append((key, f"{schema}.{table.name}", change.after))
+                self.log.append(Committed(key, (0, 0, 0), 0, sql=sql))
+
+        xa.done = done
+        self.running.append(xa)
+
+
+def manner(rng: random.Random, number: int, carrier: str) -> Manner:
+    """Return how one node is configured."""
+    gtids = rng.choice(("on", "on", "tagged", "off", "none"))
+    if carrier != "commit-table" and gtids in ("none", "off"):
+        gtids = "on"
+    return Manner(
+        source_id=f"dn-{number}", number=number, server_id=100 + number, sid=rng.randbytes(16),
+        version=rng.choice(("9.7.0", "8.4.3", "8.0.36-log", "9.7.0-debug")), checksum=rng.random() < 0.8, gtids=gtids,
+        image=rng.choice(("FULL", "FULL", "MINIMAL", "NOBLOB")), full_metadata=rng.random() < 0.6,
+        compression=rng.choice((0.0, 0.0, 0.3, 1.0)), rows_query=rng.random() < 0.5,
+        timestamps=gtids != "on" or carrier.startswith("original") or rng.random() < 0.85,
+    )  # fmt: skip
+
+
+def new_world(rng: random.Random, knobs: Knobs, count: int) -> World:
+    """Return a cluster before its first step."""
+    start = 1_790_000_000
+    nodes = [Node(manner(rng, i + 1, knobs.carrier), rng, start + rng.randrange(100)) for i in range(count)]
+    tables = [random_table(rng, i, [n.source_id for n in nodes]) for i in range(rng.randrange(1, 5))]
+    world = World(rng, knobs, nodes, tables)
+    world.tso = (start * 1000 << 22) if knobs.realistic else rng.choice((0, 1, 1000))
+    for node in nodes:
+        for schema, name in (("ign_1", "a"), ("mysql", "gtid_executed"), ("__cdc__", "notes")):
+            world.shapes[node.source_id, schema, name] = HEARTBEAT
+        node.begin_file()
+    for table in tables:
+        world.logical.append(((0, 0, 0, 0), f"{table.schema}.{table.name}", table.logical))
+    return world
