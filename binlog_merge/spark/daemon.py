@@ -1,5 +1,6 @@
 """Spark's Python daemon with the kernels loaded before it forks: workers share their pages and start at once."""
 
+import gc
 import sys
 from threading import Timer
 
@@ -21,4 +22,8 @@ if __name__ == "__main__":
     warm()
     slow.cancel()
     slow.join()  # no thread may be left when the daemon forks
+    # Spark's worker collects garbage after every task: with all that is loaded here that would take longer than most
+    # tasks (80 ms), and unshare the pages. What is frozen is not looked at.
+    gc.collect()
+    gc.freeze()
     manager()

@@ -21,6 +21,8 @@ _DEFAULTS = {
         f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
     "spark.python.daemon.module": "binlog_merge.spark.daemon",
+    # Over TCP a task's last small packet waits 40 ms for its acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.showConsoleProgress": "false",
 }
 
