@@ -1,0 +1,104 @@
+"""Killed anywhere, the next run ends with the same bytes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from binlog_merge.files.failpoint import VARIABLE
+from binlog_merge.files.publish import FAILPOINTS
+from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
+from tests.merge_e2e.editing import assert_prefix
+from tests.merge_e2e.growth import GrowingNode, schedule
+from tests.merge_e2e.killed import merge_until
+from tests.merge_e2e.local import merge, state_of, written
+
+STAGES = ("discover", "scan", "assemble", "coordinate", "order", "gather", "publish")
+# A visit is one of several: the header's record is written in two halves, then the run's; files are renamed one by one.
+PLACES = [
+    *(f"after-{stage}:kill" for stage in STAGES),
+    *(f"{name}:kill" for name in FAILPOINTS),
+    "publish-after-rename:kill:3",
+    *(f"manifest-torn:kill:{visit}" for visit in (2, 3, 4)),
+]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def published(out: Path) -> dict[str, bytes]:
+    """Return what the manifest says exists; what else lies about does not."""
+    return {file.name: (out / file.name).read_bytes()[: file.size] for file in state_of(out).files}
+
+
+def assert_clean(out: Path) -> None:
+    assert not list(out.glob(".*.part")) and not (out / ".work").exists()
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A case with DDL, cut into several output files."""
+    return copy_case(case_named("ddl-by-markers"), tmp_path_factory.mktemp("killed") / "case", max_size(4000))
+
+
+@pytest.mark.parametrize("failpoint", PLACES)
+def test_the_first_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> None:
+    assert len(whole(case)) > 2
+    assert merge_until(failpoint, case, tmp_path)
+    assert_prefix(published(tmp_path), whole(case))
+    merge(case, tmp_path)
+    assert written(tmp_path) == whole(case)
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "failpoint", [place for place in PLACES if place not in ("manifest-torn:kill:3", "manifest-torn:kill:4")]
+)
+def test_a_later_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> None:
+    merge(case, tmp_path / "whole")
+    in_first_file = int(state_of(tmp_path / "whole").files[0].last_key[:19])
+    merge(case, tmp_path / "out", stop_tso=in_first_file - 1)
+    begun = published(tmp_path / "out")
+    assert merge_until(failpoint, case, tmp_path / "out")
+    assert_prefix(begun, published(tmp_path / "out"))
+    assert_prefix(published(tmp_path / "out"), whole(case))
+    merge(case, tmp_path / "out")
+    assert written(tmp_path / "out") == whole(case)
+    assert_clean(tmp_path / "out")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_over_and_over_while_the_nodes_grow(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(20_000))
+    good = whole(path)
+    out = tmp_path / "out"
+    ids = [n["source-id"] for n in yaml.safe_load(path.read_text())["nodes"]]
+    nodes = {name: GrowingNode.of(path.parent / "nodes" / name) for name in ids}
+    for number, places in enumerate(schedule(nodes, 6, True, rng), 1):
+        for name, place in places.items():
+            nodes[name].grow(place, True)
+        for failpoint in rng.choices(PLACES, k=2):
+            merge_until(failpoint, path, out, end_of_input=number == 6, partitions=rng.choice([None, 4]))
+            assert_prefix(published(out), good)
+    merge(path, out)
+    assert written(out) == good
+    assert_clean(out)
+
+
+@pytest.mark.spark
+def test_the_command_line_is_killed(case: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(case), "--out", str(tmp_path / "out")]
+    command += ["--end-of-input", "--master", "local[2]"]
+    environment = {**os.environ, VARIABLE: "publish-before-manifest:kill"}
+    killed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert published(tmp_path / "out") == {}
+    assert written(tmp_path / "out")  # they have their names already, but nothing says that they exist
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    assert again.returncode == 0, again.stderr.decode()
+    assert written(tmp_path / "out") == whole(case)
+    assert_clean(tmp_path / "out")
