@@ -4,6 +4,9 @@ A version takes effect *after* its key: a row whose transaction key is less than
 before. (No row shares a logical DDL's key, so "strictly less" is the whole rule.) Lookup is a binary search.
 
 Logical versions and each node's physical versions are separate lines of history: `node=None` means the logical one.
+
+A line may be *folded*: of its versions below some checkpoint only those still in force there are left, with the numbers
+they always had. Above, every lookup finds what it found before; below, one that cannot be answered raises BeforeBase.
 """
 
 from bisect import bisect_left
@@ -13,6 +16,7 @@ from typing import TypeVar
 
 from snapshot_store.errors import HistoryConflict
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
@@ -23,6 +27,7 @@ class TableVersion:
     `version_id` is given by the history (0 before): logical versions count 1, 2, 3… in (key, schema, name) order, and
     the number is the table id of the output. It never changes when versions are added at greater keys.
     `origin` is "base", "ddl", "marker" or "operator"; `node`, `file` and `position` say where the DDL was read.
+    `folded`: the versions before this one are gone, and its number is kept, not counted.
     """
 
     key: OrderKey
@@ -35,6 +40,7 @@ class TableVersion:
     file: str = ""
     position: int = 0
     origin: str = "ddl"
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class SchemaVersion:
     file: str = ""
     position: int = 0
     origin: str = "ddl"
+    folded: bool = False
 
 
 def versions_of(
@@ -80,6 +87,8 @@ class SchemaHistory:
     """All versions, sorted by (node, key, schema, name) with the logical line first.
 
     Build one with `with_versions`, which sorts, numbers and checks; the constructor is for values that went through it.
+    A store may give a part of its history, with the versions' true numbers: such a value answers for the tables it was
+    asked for, and must not be added to.
     """
 
     versions: tuple[TableVersion, ...] = ()
@@ -90,13 +99,17 @@ class SchemaHistory:
     _schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = field(
         init=False, repr=False, compare=False, hash=False
     )
+    _floors: dict[str | None, OrderKey] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         tables: dict[_Line, tuple[list[OrderKey], list[TableVersion]]] = {}
+        floors: dict[str | None, OrderKey] = {}
         for version in self.versions:
             keys, line = tables.setdefault((version.node, version.schema, version.name), ([], []))
             keys.append(version.key)
             line.append(version)
+            if version.folded:
+                floors[version.node] = version.key
         schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = {}
         for change in self.schema_versions:
             keys, changes = schemas.setdefault((change.node, change.name), ([], []))
@@ -104,6 +117,7 @@ class SchemaHistory:
             changes.append(change)
         object.__setattr__(self, "_tables", tables)
         object.__setattr__(self, "_schemas", schemas)
+        object.__setattr__(self, "_floors", floors)
 
     def __reduce__(self) -> tuple[type["SchemaHistory"], tuple[object, ...]]:
         # The indexes are rebuilt where the value arrives: they are larger than the versions they point at.
@@ -112,14 +126,23 @@ class SchemaHistory:
     def at(self, schema: str, name: str, key: OrderKey, node: str | None = None) -> TableVersion | None:
         """Return the latest version with a key strictly less than `key`, or None if the table was never heard of.
 
-        The version found may be one whose `table` is None: dropped by then.
+        The version found may be one whose `table` is None: dropped by then. Raises BeforeBase where what was known at
+        `key` has been folded away.
         """
         found = self._tables.get((node, schema, name))
-        if found is None:
+        place = 0 if found is None else bisect_left(found[0], key)
+        if found is None or not place:
+            if node in self._floors and key <= self._floors[node]:
+                raise folded_away(f"{schema}.{name}", key, self._floors[node], node)
             return None
-        keys, versions = found
-        place = bisect_left(keys, key)
-        return versions[place - 1] if place else None
+        return found[1][place - 1]
+
+    def floor(self, node: str | None = None) -> OrderKey:
+        """Return the key up to which a line of history is folded, the origin if it is not.
+
+        At greater keys the line answers everything; at lower ones only for tables that have not changed since.
+        """
+        return self._floors.get(node, ORIGIN)
 
     def schema_at(self, name: str, key: OrderKey, node: str | None = None) -> SchemaVersion | None:
         """Return the latest version of a database's defaults with a key strictly less than `key`, or None."""
@@ -129,6 +152,11 @@ class SchemaHistory:
         keys, versions = found
         place = bisect_left(keys, key)
         return versions[place - 1] if place else None
+
+    def versions_for(self, schema: str, name: str, node: str | None = None) -> tuple[TableVersion, ...]:
+        """Return all versions of one table, oldest first."""
+        found = self._tables.get((node, schema, name))
+        return () if found is None else tuple(found[1])
 
     def between(self, a: OrderKey, b: OrderKey, node: str | None = None) -> tuple[TableVersion, ...]:
         """Return the versions with `a` <= key < `b` of one line of history, in (key, schema, name) order."""
@@ -167,9 +195,10 @@ class SchemaHistory:
                 yield version.table
 
     def with_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> "SchemaHistory":
-        """Return a history that has these versions too, numbered anew.
+        """Return a history that has these versions too, numbered anew (but for folded ones, which keep their numbers).
 
-        A version that is there already, with the same content, is ignored; with another, HistoryConflict is raised.
+        A version that is there already, with the same content, is ignored; with another, HistoryConflict is raised, as
+        it is for a version that is older than what was folded.
         """
         tables = _merge([*self.versions, *versions])
         return SchemaHistory(_numbered(tables), tuple(_merge([*self.schema_versions, *schemas])))
@@ -187,11 +216,10 @@ def _merge(versions: list[_Version]) -> list[_Version]:
         place = _order(version)
         known = merged.setdefault(place, version)
         if _content(known) != _content(version):
-            where = f"node {version.node}" if version.node else "the logical history"
             what = ".".join(part for part in place[2:] if part)
             raise HistoryConflict(
-                f"two definitions of {what} at order key {version.key.text()} in {where}: {known.ddl!r} "
-                f"(from {known.file}:{known.position}) and {version.ddl!r} (from {version.file}:{version.position}); "
+                f"two definitions of {what} at order key {version.key.text()} in {line_name(version.node)}: "
+                f"{known.ddl!r} (from {known.file}:{known.position}) and {version.ddl!r} (from {version.file}:{version.position}); "
                 "remove the wrong one, or start a new store"
             )
     return [merged[place] for place in sorted(merged)]
@@ -202,9 +230,35 @@ def _content(version: TableVersion | SchemaVersion) -> object:
 
 
 def _numbered(versions: list[TableVersion]) -> tuple[TableVersion, ...]:
-    counts: dict[str | None, int] = {}
+    last: dict[str | None, TableVersion] = {}
     numbered = []
     for version in versions:
-        number = counts[version.node] = counts.get(version.node, 0) + 1
-        numbered.append(version if version.version_id == number else replace(version, version_id=number))
+        before = last.get(version.node)
+        if version.folded and before is not None and not before.folded:
+            raise older_than_fold(f"{before.schema}.{before.name}", before.key, version.key, version.node)
+        number = version.version_id if version.folded else (before.version_id if before is not None else 0) + 1
+        version = version if version.version_id == number else replace(version, version_id=number)
+        last[version.node] = version
+        numbered.append(version)
     return tuple(numbered)
+
+
+def folded_away(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> BeforeBase:
+    """Return the error for a lookup below what was folded."""
+    return BeforeBase(
+        f"what {table} was at order key {key.text()} in {line_name(node)} is not known any more: the history was "
+        f"folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
+    )
+
+
+def older_than_fold(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> HistoryConflict:
+    """Return the error for a version that would change what was folded."""
+    return HistoryConflict(
+        f"a version of {table} at order key {key.text()} is older than the fold of {line_name(node)} at "
+        f"{floor.text()}: nothing can be added there any more; start anew from a copy made before the fold"
+    )
+
+
+def line_name(node: str | None) -> str:
+    """Return what a line of history is called in errors."""
+    return f"node {node}" if node else "the logical history"

@@ -1,8 +1,19 @@
-"""The store's own tables, version by version. A script is never changed once released; the next one is appended."""
+"""The store's own tables, version by version. A script is never changed once released; the next one is appended.
+
+What people may ask in SQL are the views of `VIEWS`; they keep their columns when the tables beneath them change.
+"""
 
 from typing import Any, Protocol
 
 from snapshot_store.errors import StoreError
+from snapshot_store.store_errors import StoreTooNew
+from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS
+
+_TSO = "substr(order_key, 1, 19)::BIGINT"
+_MILLIS = f"({_TSO} >> {LOGICAL_BITS})"
+_TIME = f"CASE WHEN {_MILLIS} >= {FIRST_MILLIS} AND {_MILLIS} < {LAST_MILLIS} THEN make_timestamp_ms({_MILLIS}) END"
+_WHEN = f"order_key, {_TSO} AS commit_tso, {_TIME} AS committed_at"
+_WHO = "ddl, file, position, origin"
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -22,7 +33,67 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             SELECT *, row_number() OVER (PARTITION BY node ORDER BY order_key, schema_name, table_name) AS version_id
             FROM table_versions""",
     ),
+    (
+        # Numbers are stored: counting them would take a sort of the whole history, and folding would change them.
+        "ALTER TABLE table_versions ADD COLUMN version_id UBIGINT DEFAULT 0",
+        "ALTER TABLE table_versions ADD COLUMN folded BOOLEAN DEFAULT false",
+        "ALTER TABLE schema_versions ADD COLUMN folded BOOLEAN DEFAULT false",
+        """UPDATE table_versions AS t SET version_id = n.number
+            FROM (SELECT node, order_key, schema_name, table_name,
+                         row_number() OVER (PARTITION BY node ORDER BY order_key, schema_name, table_name) AS number
+                  FROM table_versions) AS n
+            WHERE t.node = n.node AND t.order_key = n.order_key AND t.schema_name = n.schema_name
+              AND t.table_name = n.table_name""",
+        "DROP VIEW numbered_versions",
+        "CREATE TABLE settings (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)",
+    ),
 )
+
+VIEWS: dict[str, str] = {
+    "versions": f"""
+        SELECT nullif(node, '') AS node, schema_name, table_name, version_id, {_WHEN}, definition IS NULL AS dropped,
+               {_WHO}, folded, definition::JSON AS definition
+        FROM table_versions""",
+    "tables": """
+        SELECT * EXCLUDE (dropped) FROM (
+            SELECT * FROM versions
+            QUALIFY row_number() OVER (PARTITION BY node, schema_name, table_name ORDER BY order_key DESC) = 1)
+        WHERE NOT dropped""",
+    "columns": """
+        SELECT node, schema_name, table_name, version_id, order_key, place AS ordinal, item->>'name' AS column_name,
+               item->>'$.type.name' AS data_type, (item->>'$.type.length')::BIGINT AS length,
+               (item->>'$.type.decimals')::BIGINT AS decimals, coalesce((item->>'$.type.fsp')::BIGINT, 0) AS fsp,
+               coalesce((item->>'$.type.unsigned')::BOOLEAN, false) AS is_unsigned,
+               item->>'$.type.charset' AS charset, item->>'$.type.collation' AS collation,
+               coalesce((item->>'nullable')::BOOLEAN, true) AS nullable, item->>'$.default.kind' AS default_kind,
+               item->>'$.default.text' AS default_text, item->>'$.generated.expression' AS generated,
+               coalesce(item->>'comment', '') AS comment
+        FROM (SELECT node, schema_name, table_name, version_id, order_key,
+                     unnest(definition->'$.columns[*]') AS item,
+                     generate_subscripts(definition->'$.columns[*]', 1) AS place
+              FROM versions WHERE NOT dropped)""",
+    "indexes": """
+        SELECT node, schema_name, table_name, version_id, order_key, item->>'name' AS index_name,
+               coalesce((item->>'unique')::BOOLEAN, false) AS is_unique, coalesce(item->>'kind', 'btree') AS kind,
+               item->>'$.parts[*].column' AS column_names
+        FROM (SELECT node, schema_name, table_name, version_id, order_key,
+                     unnest(definition->'$.indexes[*]') AS item
+              FROM versions WHERE NOT dropped)""",
+    "databases": f"""
+        SELECT nullif(node, '') AS node, schema_name, {_WHEN}, definition IS NULL AS dropped, {_WHO}, folded,
+               coalesce(definition->>'charset', 'utf8mb4') AS charset,
+               coalesce(definition->>'collation', 'utf8mb4_0900_ai_ci') AS collation
+        FROM schema_versions""",
+}
+"""What `schema sql` offers, by name; the columns are documented in the README. They live only in open connections."""
+
+TABLES_AT = """
+    CREATE TEMP MACRO tables_at(tso) AS TABLE
+        SELECT * EXCLUDE (dropped) FROM (
+            SELECT * FROM versions WHERE commit_tso <= tso
+            QUALIFY row_number() OVER (PARTITION BY node, schema_name, table_name ORDER BY order_key DESC) = 1)
+        WHERE NOT dropped"""
+"""A table function beside the views: every table as it was after everything committed up to and with a TSO."""
 
 
 class Connection(Protocol):
@@ -32,15 +103,20 @@ class Connection(Protocol):
         """Run a statement."""
 
 
+def outdated(connection: Connection) -> bool:
+    """Tell whether the store was written by an older program."""
+    return version_of(connection) < len(MIGRATIONS)
+
+
 def migrate(connection: Connection, read_only: bool) -> None:
     """Bring the store's tables to the newest version, in one transaction.
 
-    Raises StoreError if the store was written by a newer program, or is read-only and not up to date.
+    Raises StoreTooNew if the store was written by a newer program, StoreError if it is read-only and not up to date.
     """
     newest = len(MIGRATIONS)
-    version = _version(connection)
+    version = version_of(connection)
     if version > newest:
-        raise StoreError(f"the store has version {version}, this program knows {newest}: use a newer program")
+        raise StoreTooNew(f"the store has version {version}, this program knows {newest}: use a newer program")
     if version == newest:
         return
     if read_only:
@@ -55,7 +131,8 @@ def migrate(connection: Connection, read_only: bool) -> None:
     connection.execute("COMMIT")
 
 
-def _version(connection: Connection) -> int:
+def version_of(connection: Connection) -> int:
+    """Return the version of a store's tables; 0 of an empty file."""
     known = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'store_info'").fetchone()
     if not known[0]:
         return 0

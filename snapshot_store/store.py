@@ -1,29 +1,44 @@
 """The store: all schema versions in one DuckDB file. The only module that knows DuckDB.
 
 DuckDB lets one process write, and no other read meanwhile, so a store is opened, used and closed at once; whoever needs
-schemas for longer takes the history, which is a value. Each append is one transaction: killed at any moment, the store
-holds it whole or not at all.
+schemas for longer takes the history, which is a value. Each change is one transaction: killed at any moment, the store
+holds it whole or not at all. Opening reads next to nothing, however long the history; `history_of` and `lookup` read
+what they are asked for.
 """
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from snapshot_store.errors import HistoryConflict, StoreError
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, versions_of
-from snapshot_store.migrations import migrate
+from snapshot_store import store_fold, store_parquet, store_select
+from snapshot_store.errors import StoreError
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, folded_away, versions_of
+from snapshot_store.migrations import TABLES_AT, VIEWS, migrate, outdated
 from snapshot_store.model import Catalog
-from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+from snapshot_store.questions_names import NamePattern
+from snapshot_store.store_append import append
+from snapshot_store.store_errors import QueryFailed, StoreBusy, StoreMissing
+from snapshot_store.store_rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
+from snapshot_store.store_select import Line
+from snapshot_store.store_settings import read_setting, topology_from_json, topology_to_json, write_setting
+from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 # Small work on small tables; extensions would be fetched from the network.
 _CONFIG = {"threads": "1", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
-Row = tuple[Any, ...]
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The answer to a question in SQL."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
 
 
 class Store:
@@ -38,11 +53,17 @@ class Store:
     def open(cls, path: Path, read_only: bool = False, wait_seconds: float = 10.0) -> Iterator["Store"]:
         """Open the store, making it if it is not there, for the length of a `with` block.
 
-        Waits up to `wait_seconds` for another process to close it; raises StoreError if it does not, or if the file is
-        no store, or a newer program's.
+        Waits up to `wait_seconds` for another process to close it, then raises StoreBusy. Raises StoreTooNew if a newer
+        program wrote it, StoreMissing if it is to be read and is not there, StoreError if the file is no store. A store
+        of an older program is brought up to date first, also if it is only to be read.
         """
         connection = _connect(path, read_only, wait_seconds)
         try:
+            if read_only and outdated(connection):
+                connection.close()
+                with cls.open(path, wait_seconds=wait_seconds):
+                    pass
+                connection = _connect(path, read_only, wait_seconds)
             migrate(connection, read_only)
             yield cls(path, connection)
         except duckdb.Error as error:
@@ -50,10 +71,14 @@ class Store:
         finally:
             connection.close()
 
-    def append_base(self, catalog: Catalog, node: str | None = None, file: str = "", position: int = 0) -> int:
-        """Append a snapshot of all schemas and tables at the origin; return how many versions are new."""
+    def append_base(
+        self, catalog: Catalog, node: str | None = None, file: str = "", position: int = 0, key: OrderKey = ORIGIN
+    ) -> int:
+        """Append a snapshot of all schemas and tables, at the origin unless told otherwise; return how many versions
+        are new.
+        """
         tables, schemas = versions_of(
-            catalog, catalog.tables, catalog.schemas, ORIGIN, node=node, file=file, position=position, origin="base"
+            catalog, catalog.tables, catalog.schemas, key, node=node, file=file, position=position, origin="base"
         )
         return self.append_versions(tables, schemas)
 
@@ -61,26 +86,38 @@ class Store:
         """Append versions in one transaction; return how many are new.
 
         A version the store has already is passed over. Raises HistoryConflict, with nothing appended, if the store has
-        another definition of the same table at the same order key.
+        another definition of the same table at the same order key, or was folded above it.
         """
-        given = SchemaHistory().with_versions(versions, schemas)
-        self._connection.execute("BEGIN TRANSACTION")
-        try:
-            new_tables = self._new("table_versions", [_table_row(v) for v in given.versions], 4)
-            new_schemas = self._new("schema_versions", [_schema_row(v) for v in given.schema_versions], 3)
-            self._insert("table_versions", new_tables)
-            self._insert("schema_versions", new_schemas)
-            self._connection.execute("COMMIT")
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        return len(new_tables) + len(new_schemas)
+        with self._transaction():
+            return append(self._connection, self.path, versions, schemas)
 
     def load_history(self) -> SchemaHistory:
         """Return everything in the store."""
-        tables = self._connection.execute("SELECT *, 0 FROM table_versions").fetchall()
-        schemas = self._connection.execute("SELECT * FROM schema_versions").fetchall()
-        return SchemaHistory().with_versions(map(_table_version, tables), map(_schema_version, schemas))
+        tables = self._connection.execute(f"SELECT {TABLE_COLUMNS} FROM table_versions").fetchall()
+        schemas = self._connection.execute(f"SELECT {SCHEMA_COLUMNS} FROM schema_versions").fetchall()
+        return SchemaHistory().with_versions(map(table_version, tables), map(schema_version, schemas))
+
+    def find(
+        self,
+        patterns: Sequence[NamePattern],
+        node: str | None = None,
+        physical: bool = False,
+        topology: Topology | None = None,
+    ) -> tuple[Line, ...]:
+        """Return the lines of history that the patterns mean, sorted; raises UnknownTable for one that means none.
+
+        The patterns name logical tables, or with `node` that node's tables; with `physical` the physical tables, of all
+        nodes or of one, that make the logical tables named are meant.
+        """
+        return store_select.find(self._connection, patterns, node, physical, topology or self.topology())
+
+    def history_of(self, lines: Iterable[Line]) -> SchemaHistory:
+        """Return all versions of some tables: a part of the history, not to be added to."""
+        return store_select.history_of(self._connection, lines)
+
+    def history_at(self, key: OrderKey) -> SchemaHistory:
+        """Return the versions of all tables in force at a key: a part of the history, not to be added to."""
+        return store_select.history_at(self._connection, key)
 
     def lookup(self, names: Sequence[tuple[str, str, OrderKey, str | None]]) -> list[TableVersion | None]:
         """Return, for each (schema, name, key, node), what `SchemaHistory.at` returns, without loading the history."""
@@ -90,55 +127,98 @@ class Store:
         keys = [key.text() for key in columns[2]]
         nodes = [node or "" for node in columns[3]]
         rows = self._connection.execute(_LOOKUP, [columns[0], columns[1], keys, nodes]).fetchall()
-        return [None if row[1] is None else _table_version(row) for row in rows]
+        floors = self._floors() if any(row[1] is None for row in rows) else {}
+        for row, (schema, name, key, node) in zip(rows, names, strict=True):
+            if row[1] is None and (node or "") in floors and key.text() <= floors[node or ""]:
+                raise folded_away(f"{schema}.{name}", key, OrderKey.parse(floors[node or ""]), node)
+        return [None if row[1] is None else table_version(row) for row in rows]
 
-    def _new(self, table: str, rows: list[Row], width: int) -> list[Row]:
-        """Return the rows that are not in the table; `width` columns are the key, the next is the definition."""
-        known = self._known(table, rows, width)
-        new = []
-        for row in rows:
-            if row[:width] not in known:
-                new.append(row)
-            elif _decoded(table, known[row[:width]]) != _decoded(table, row[width]):
-                node, key, *name = row[:width]
-                where = f"node {node}" if node else "the logical history"
-                raise HistoryConflict(
-                    f"{self.path} has another definition of {'.'.join(name)} at order key {key} in {where}; "
-                    f"the new one comes from {row[-3]}:{row[-2]}, {row[-4]!r}: find out which is wrong, or start anew"
-                )
-        return new
+    def last_key(self) -> OrderKey:
+        """Return the greatest key at which anything changed."""
+        (text,) = self._connection.execute("SELECT max(order_key) FROM table_versions").fetchone()
+        return ORIGIN if text is None else OrderKey.parse(text)
 
-    def _known(self, table: str, rows: list[Row], width: int) -> dict[Row, str | None]:
-        if not rows:
-            return {}
-        names = ["node", "order_key", "schema_name", "table_name"][:width]
-        given = ", ".join(f"unnest(${i + 1}::VARCHAR[]) AS {name}" for i, name in enumerate(names))
-        found = self._connection.execute(
-            f"SELECT {', '.join(names)}, definition FROM {table} JOIN (SELECT {given}) USING ({', '.join(names)})",
-            [[row[i] for row in rows] for i in range(width)],
+    def fold(self, checkpoint: OrderKey) -> int:
+        """Forget what only moments before `checkpoint` can see; return how many versions went.
+
+        Lookups at keys from the checkpoint on find what they found, with the same numbers. Not to be undone: keep a
+        copy if older moments may matter. A merge goes on from its own floor, so fold below that.
+        """
+        with self._transaction():
+            removed = store_fold.fold(self._connection, checkpoint)
+        self._connection.execute("CHECKPOINT")
+        return removed
+
+    def export_parquet(self, folder: Path) -> None:
+        """Write everything into a new folder, a Parquet file per table."""
+        store_parquet.export_parquet(self._connection, folder)
+
+    def import_parquet(self, folder: Path) -> int:
+        """Fill this store, which must be empty, from such a folder; return how many versions it has now."""
+        with self._transaction():
+            return store_parquet.import_parquet(self._connection, folder)
+
+    def topology(self) -> Topology:
+        """Return the cluster's routes as last set; without any, every table keeps its name."""
+        text = read_setting(self._connection, "topology")
+        return Topology() if text is None else topology_from_json(text)
+
+    def set_topology(self, topology: Topology) -> None:
+        """Keep the cluster's routes with its history."""
+        write_setting(self._connection, "topology", topology_to_json(topology))
+
+    def beginning(self) -> OrderKey:
+        """Return where the binlogs begin, as a key: bases at the origin hold from there; ORIGIN if unknown."""
+        text = read_setting(self._connection, "beginning")
+        return ORIGIN if text is None else OrderKey.parse(text)
+
+    def set_beginning(self, key: OrderKey) -> None:
+        """Keep where the binlogs begin."""
+        write_setting(self._connection, "beginning", key.text())
+
+    def query(self, sql: str) -> QueryResult:
+        """Answer a question in DuckDB's SQL over the views of `migrations.VIEWS`; nothing outside the store is reached.
+
+        Raises QueryFailed. Meant for a store that was opened to be read: nothing else keeps a statement from writing.
+        """
+        for name, view in VIEWS.items():
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
+        self._connection.execute(TABLES_AT)
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+        try:
+            answer = self._connection.execute(sql)
+            columns = tuple(column[0] for column in answer.description or ())
+            return QueryResult(columns, tuple(answer.fetchall()) if columns else ())
+        except duckdb.Error as error:
+            raise QueryFailed(str(error)) from None
+
+    def _floors(self) -> dict[str, str]:
+        rows = self._connection.execute(
+            "SELECT node, max(order_key) FROM table_versions WHERE folded GROUP BY node"
         ).fetchall()
-        return {tuple(row[:width]): row[width] for row in found}
+        return dict(rows)
 
-    def _insert(self, table: str, rows: list[Row]) -> None:
-        if not rows:
-            return
-        width = len(rows[0])
-        # The place before the last is the position, the only number.
-        types = ["VARCHAR[]"] * (width - 2) + ["UBIGINT[]", "VARCHAR[]"]
-        values = ", ".join(f"unnest(${i + 1}::{type})" for i, type in enumerate(types))
-        columns = [[row[i] for row in rows] for i in range(width)]
-        self._connection.execute(f"INSERT INTO {table} SELECT {values}", columns)
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN TRANSACTION")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
 
 
-# ASOF with a strict comparison: the latest version before the key.
-_LOOKUP = """
-    WITH wanted AS (
+# ASOF with a strict comparison: the latest version before the key. The semi join keeps other tables out of its sort.
+_LOOKUP = f"""
+    WITH wanted AS MATERIALIZED (
         SELECT unnest($1::VARCHAR[]) AS schema_name, unnest($2::VARCHAR[]) AS table_name,
                unnest($3::VARCHAR[]) AS wanted_key, unnest($4::VARCHAR[]) AS node,
                generate_subscripts($1::VARCHAR[], 1) AS place)
-    SELECT v.node, v.order_key, v.schema_name, v.table_name, v.definition, v.ddl, v.file, v.position, v.origin,
-           v.version_id
-    FROM wanted AS w ASOF LEFT JOIN numbered_versions AS v
+    SELECT {", ".join(f"v.{name}" for name in TABLE_COLUMNS.split(", "))}
+    FROM wanted AS w
+    ASOF LEFT JOIN (SELECT * FROM table_versions SEMI JOIN wanted USING (node, schema_name, table_name)) AS v
       ON w.node = v.node AND w.schema_name = v.schema_name AND w.table_name = v.table_name
       AND w.wanted_key > v.order_key
     ORDER BY w.place
@@ -147,6 +227,11 @@ _LOOKUP = """
 
 def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
     deadline = time.monotonic() + wait_seconds
+    if read_only and not path.exists():
+        raise StoreMissing(
+            f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
+            "and `schema import` makes one"
+        )
     while True:
         try:
             return duckdb.connect(str(path), read_only=read_only, config=_CONFIG)
@@ -154,36 +239,7 @@ def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
             if "lock" not in str(error):
                 raise StoreError(f"{path} cannot be opened: {error}") from error
             if time.monotonic() >= deadline:
-                raise StoreError(f"{path} is in use by another process: wait for it to end ({error})") from error
+                raise StoreBusy(f"{path} is in use by another process: wait for it to end ({error})") from error
             time.sleep(0.05)
-
-
-def _decoded(table: str, definition: str | None) -> object:
-    """Return a definition as a value: what does not count in a comparison of values must not count in text."""
-    if definition is None:
-        return None
-    return table_from_json(definition) if table == "table_versions" else schema_from_json(definition)
-
-
-def _table_row(version: TableVersion) -> Row:
-    definition = None if version.table is None else table_to_json(version.table)
-    names = (version.node or "", version.key.text(), version.schema, version.name)
-    return (*names, definition, version.ddl, version.file, version.position, version.origin)
-
-
-def _schema_row(version: SchemaVersion) -> Row:
-    definition = None if version.value is None else schema_to_json(version.value)
-    names = (version.node or "", version.key.text(), version.name)
-    return (*names, definition, version.ddl, version.file, version.position, version.origin)
-
-
-def _table_version(row: Row) -> TableVersion:
-    node, key, schema, name, definition, ddl, file, position, origin, number = row
-    table = None if definition is None else table_from_json(definition)
-    return TableVersion(OrderKey.parse(key), number, schema, name, table, ddl, node or None, file, position, origin)
-
-
-def _schema_version(row: Row) -> SchemaVersion:
-    node, key, name, definition, ddl, file, position, origin = row
-    value = None if definition is None else schema_from_json(definition)
-    return SchemaVersion(OrderKey.parse(key), name, value, ddl, node or None, file, position, origin)
+        except duckdb.Error as error:
+            raise StoreError(f"{path} cannot be opened: {error}") from error

@@ -152,8 +152,13 @@ class SchemaWork:
 
         tables = [v for v in coordination.new_tables if v.node is not None or v.key < limit]
         schemas = [v for v in coordination.new_schemas if v.node is not None or v.key < limit]
+        begins = min((n.least_new for n in self.scanned if n.least_new is not None), default=None)
         with Store.open(self.directory / STORE_NAME) as store:
             store.append_versions([*self.base_tables, *tables], [*self.base_schemas, *schemas])
+            # For questions only; the merge itself takes both from its input.
+            store.set_topology(coordination.topology)
+            if self.manifest.state.last is None and begins is not None:
+                store.set_beginning(OrderKey(begins[0], 0, 0, 0))
 
 
 _AFTER_BASE = OrderKey(0, 0, 1, 0)

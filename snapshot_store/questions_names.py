@@ -1,0 +1,163 @@
+"""How people name tables and moments.
+
+    shop.orders   *.orders_?   orders      a table: patterns with * and ?, any schema where none is named, `a.b`.`c`
+    7507804165231 7507…54 digits           a moment: a commit TSO, or an order key
+    2026-09-21T12:30:00                    a moment: wall-clock time, UTC unless it says otherwise
+
+A moment takes in what committed at it: asked at the TSO of a DDL one sees what it made. No row shares a DDL's order
+key, so at the key of a row one sees what the row saw.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from snapshot_store.errors import UnknownTable
+from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey, carries_time, tso_millis
+
+_PART = r"(?:`((?:[^`]|``)*)`|([^.`]*))"
+_NAME = re.compile(rf"{_PART}(?:\.{_PART})?", re.DOTALL)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """Which tables are meant: `*` stands for any run of characters, `?` for one, unless in backticks.
+
+    `wild` says of schema and table whether they are patterns.
+    """
+
+    schema: str
+    table: str
+    wild: tuple[bool, bool] = (False, False)
+
+    @classmethod
+    def parse(cls, text: str) -> "NamePattern":
+        """Read a table's name as people write it; raises ValueError."""
+        match = _NAME.fullmatch(text)
+        parts = match.groups() if match else ()
+        if not parts or not any(parts):
+            raise ValueError(f"{text!r} is not a table's name: write schema.table, with * and ? for patterns")
+        names = [(quoted.replace("``", "`"), False) if quoted is not None else (plain, _is_wild(plain))
+                 for quoted, plain in (parts[:2], parts[2:]) if quoted is not None or plain is not None]  # fmt: skip
+        if len(names) == 1:
+            names.insert(0, ("*", True))
+        (schema, any_schema), (table, any_table) = names
+        if not schema or not table:
+            raise ValueError(f"{text!r} is not a table's name: write schema.table, with * and ? for patterns")
+        return cls(schema, table, (any_schema, any_table))
+
+    @classmethod
+    def exact(cls, schema: str, table: str) -> "NamePattern":
+        """Return the pattern that means one table."""
+        return cls(schema, table)
+
+    def matches(self, schema: str, table: str) -> bool:
+        """Tell whether a table is meant."""
+        return _matches(self.schema, self.wild[0], schema) and _matches(self.table, self.wild[1], table)
+
+    def likes(self) -> tuple[str, str]:
+        r"""Return both parts as SQL LIKE patterns with the escape character \."""
+        return _like(self.schema, self.wild[0]), _like(self.table, self.wild[1])
+
+    def __str__(self) -> str:
+        return self.table if self.schema == "*" and self.wild[0] else f"{self.schema}.{self.table}"
+
+
+def _is_wild(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+def _matches(pattern: str, wild: bool, name: str) -> bool:
+    if not wild:
+        return pattern == name
+    text = "".join({"*": ".*", "?": "."}.get(char, re.escape(char)) for char in pattern)
+    return re.fullmatch(text, name, re.DOTALL) is not None
+
+
+def _like(pattern: str, wild: bool) -> str:
+    escaped = re.sub(r"([\\%_])", r"\\\1", pattern)
+    return escaped.replace("*", "%").replace("?", "_") if wild else escaped
+
+
+def unknown_table(
+    pattern: NamePattern, near: Iterable[str], node: str | None = None, physical: bool = False
+) -> UnknownTable:
+    """Return the error for a table that no history has; `near` are names that it may have been meant for."""
+    where = f"the history of node {node}" if node else "any node's history" if physical else "the logical history"
+    known = list(near)[:3]
+    hint = f"is it {' or '.join(known)}?" if known else "import it with `schema import`, or look with `schema show '*'`"
+    return UnknownTable(f"{where} has no table {pattern}: {hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in the global order: `first` is the least key that belongs to it, `after` the least key beyond."""
+
+    first: OrderKey
+    after: OrderKey
+    text: str = ""
+    wall_clock: bool = False
+
+    @classmethod
+    def at_tso(cls, tso: int) -> "Moment":
+        """Return the moment of a commit TSO."""
+        return cls(OrderKey(tso, 0, 0, 0), OrderKey(tso + 1, 0, 0, 0), f"TSO {tso}")
+
+    @classmethod
+    def at_key(cls, key: OrderKey) -> "Moment":
+        """Return the moment of an order key."""
+        return cls(key, key._replace(node_seq=key.node_seq + 1), f"order key {key.text()}")
+
+    @classmethod
+    def at_time(cls, time: datetime) -> "Moment":
+        """Return the moment of a wall-clock time: the whole millisecond. Without a time zone it is UTC."""
+        time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+        millis = max(0, (time - _EPOCH) // timedelta(milliseconds=1))
+        tso = millis << LOGICAL_BITS
+        return cls(OrderKey(tso, 0, 0, 0), OrderKey((millis + 1) << LOGICAL_BITS, 0, 0, 0), time.isoformat(), True)
+
+    @classmethod
+    def latest(cls) -> "Moment":
+        """Return the moment after everything."""
+        return cls(LAST, LAST, "the end")
+
+    @classmethod
+    def parse(cls, text: str) -> "Moment":
+        """Read a TSO, an order key or a time; raises ValueError."""
+        if text.isascii() and text.isdigit():
+            if len(text) == 54:
+                return cls.at_key(OrderKey.parse(text))
+            if int(text) <= LAST.commit_tso:
+                return cls.at_tso(int(text))
+        try:
+            return cls.at_time(datetime.fromisoformat(text))
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"{text!r} is no moment: give a commit TSO, an order key (54 digits) or a time (2026-09-21T12:30:00)"
+            ) from None
+
+    @property
+    def key(self) -> OrderKey:
+        """Return the key to look up with: versions below it are in force."""
+        return self.after
+
+
+LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 1 << 19)
+"""Greater than any transaction's key, and still 54 digits."""
+
+
+def time_of(key: OrderKey) -> datetime | None:
+    """Return the wall-clock time of a key, in UTC, or None where its TSO carries none."""
+    if not carries_time(key.commit_tso):
+        return None
+    return _EPOCH + timedelta(milliseconds=tso_millis(key.commit_tso))
+
+
+def since(key: OrderKey) -> str:
+    """Return where a key stands, for people."""
+    if key == ORIGIN:
+        return "the beginning"
+    time = time_of(key)
+    return f"TSO {key.commit_tso}" if time is None else time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

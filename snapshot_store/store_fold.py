@@ -1,0 +1,37 @@
+"""Folding: of the versions below a checkpoint only those stay that a moment at or above it can see.
+
+What stays keeps its place, its number and who made it, and is marked. Of a line that has lost all its tables the last
+version stays too, as its numbers go on from there.
+"""
+
+from typing import Any
+
+from snapshot_store.tso import OrderKey
+
+
+def fold(connection: Any, checkpoint: OrderKey) -> int:
+    """Fold all lines of history within the transaction that is open; return how many versions went."""
+    removed = 0
+    for table, names in (
+        ("table_versions", ["node", "schema_name", "table_name"]),
+        ("schema_versions", ["node", "schema_name"]),
+    ):
+        line = ", ".join(names)
+        last = "OR version_id = max(version_id) OVER (PARTITION BY node)" if table == "table_versions" else ""
+        connection.execute(
+            f"""CREATE OR REPLACE TEMP TABLE kept AS SELECT {line}, order_key FROM (
+                    SELECT {line}, order_key, (definition IS NOT NULL
+                           AND order_key = max(order_key) OVER (PARTITION BY {line})) {last} AS stays
+                    FROM {table} WHERE order_key < $1)
+                WHERE stays""",
+            [checkpoint.text()],
+        )
+        of_kept = " AND ".join(f"t.{name} = k.{name}" for name in [*names, "order_key"])
+        (count,) = connection.execute(
+            f"DELETE FROM {table} AS t WHERE order_key < $1 AND NOT EXISTS (SELECT 1 FROM kept AS k WHERE {of_kept})",
+            [checkpoint.text()],
+        ).fetchone()
+        connection.execute(f"UPDATE {table} SET folded = true WHERE order_key < $1 AND NOT folded", [checkpoint.text()])
+        connection.execute("DROP TABLE kept")
+        removed += count
+    return removed
