@@ -247,6 +247,7 @@ class UnsupportedInput(MergeError):
     """The input is of a kind that is not supported."""
 
     code, exit_code = "unsupported-input", 29
+    default_remedy = "report what the input is; what stands before it is merged and stays valid"
 
 
 class CommitTsoConflict(MergeError):

@@ -141,7 +141,7 @@ def _format_description(event: bytes, node: str, path: str) -> FormatDescription
             path,
             "upgrade the server; if it is not that old, the file is damaged: copy it from the node again",
         )
-    if fde.checksum and zlib.crc32(event[:-CHECKSUM_LEN]) != stored:
+    if zlib.crc32(event[:-CHECKSUM_LEN]) != stored:
         raise ChecksumMismatch("the format description event is damaged", node=node, file=path, position=4)
     return fde
 

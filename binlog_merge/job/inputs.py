@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.binlog.constants import ChecksumAlg, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config import MergeConfig
@@ -135,7 +136,7 @@ def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[st
     Raises ConfigError when nodes differ.
     """
     schema, _, table = config.commit_tso.commit_table.partition(".")
-    found = {n.source_id: Detection((schema, table)).feed(_head_events(n.files[n.first])) for n in inputs}
+    found = {n.source_id: _detect(Detection((schema, table)), n) for n in inputs}
     carriers = sorted({c for c in found.values() if c is not None})
     if len(carriers) > 1:
         raise ConfigError(
@@ -143,6 +144,13 @@ def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[st
             remedy=f"set commit-tso.carrier to one of {', '.join(CARRIERS)}",
         )
     return (carriers[0] if carriers else None), found
+
+
+def _detect(detection: Detection, node: NodeInput) -> str | None:
+    try:
+        return detection.feed(_head_events(node.files[node.first]))
+    except BinlogFormatError:
+        return None  # the scan says what is damaged
 
 
 def _head_events(file: NodeFile) -> Iterator[RawEvent]:

@@ -1,6 +1,6 @@
 """A node after the scan: its pieces joined, its watermark, its DDL and markers, and how far it can be trusted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,19 +46,21 @@ class ScannedNode:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Return (file index, offset) behind the last group that was read."""
-        for piece in reversed(self.pieces):
-            if piece.groups:
-                return piece.file_index, piece.end
-        return self.input.seen or (self.input.first, 4)
+        """Return (file index, offset) behind the last group that was read, in this run or before."""
+        seen = self.input.seen or (self.input.first, 4)
+        return next((max(seen, (p.file_index, p.end)) for p in reversed(self.pieces) if p.groups), seen)
 
     def watermark(self, max_disorder: int) -> OrderKey | None:
         """Return the least order key that may still arrive, or None before the first commit TSO."""
         return node_watermark(self.carry, self.input.number, max_disorder)
 
 
-def misread(results: Sequence[ScanResult]) -> frozenset[tuple[str, int]]:
-    """Return (node, file) of files whose pieces do not join: one began where no group of the piece before it ended."""
+def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int]) -> frozenset[tuple[str, int]]:
+    """Return (node, file) of files whose pieces do not join, or do not reach the file's end.
+
+    In the one a piece began where no group of the piece before it ended. In the other no piece found the groups of its
+    own: so it is with a log without GTID events (MySQL 5.6), whose groups can only be found from the one before.
+    """
     wrong = set()
     expected: dict[tuple[str, int], int] = {}
     damaged: set[tuple[str, int]] = set()
@@ -69,9 +71,10 @@ def misread(results: Sequence[ScanResult]) -> frozenset[tuple[str, int]]:
         if piece.first != expected.get(file, 4):
             wrong.add(file)
         expected[file] = piece.reached
-        if piece.error is not None:
+        if piece.error is not None or piece.truncated is not None:
             damaged.add(file)
-    return frozenset(wrong)
+    short = {file for file, end in expected.items() if file not in damaged and end < sizes[file]}
+    return frozenset(wrong | short)
 
 
 def assemble_node(
@@ -239,7 +242,16 @@ def physical_ddl(node: ScannedNode, after: OrderKey) -> Iterator[PhysicalDdl]:
         for key, start, end, _ in _keys_of(block, piece.ddl):
             if key <= after:
                 continue
-            query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+            try:
+                query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+            except BinlogFormatError as error:
+                raise ChecksumMismatch(
+                    f"a DDL cannot be read: {error.reason}",
+                    node=node.source_id,
+                    file=file.path,
+                    position=start,
+                    order_key=key,
+                ) from None
             if query is not None:
                 yield PhysicalDdl(
                     key, file.path, start, query.schema_text or None, query.text, SessionVariables.of(query),
@@ -316,6 +328,7 @@ def checkpoint(node: ScannedNode, floor: OrderKey) -> tuple[int, Carry]:
             piece.local and OrderKey(after.max_tso, after.max_transaction, after.seq, node.input.number) >= floor
         ):
             needed.append(piece.file_index)
+            needed += [kept.file_index for kept in block.patch.kept if kept.file_index >= 0]
     # Never behind the file in which reading ended: the next run checks that it is still that file.
     index = min([*needed, node.end[0]])
     for piece, carry in zip(node.pieces, node.carries, strict=True):

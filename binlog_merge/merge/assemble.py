@@ -84,6 +84,18 @@ class EdgeBranch:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptBranch:
+    """A prepared branch that committed without a commit TSO, in the place of the local with this index."""
+
+    local: int
+    file_index: int
+    start: int
+    end: int
+    tables: tuple[tuple[str, str], ...]
+    flags: int
+
+
+@dataclass(frozen=True, slots=True)
 class Carry:
     """What the pieces of a node's log up to some place hand to the next."""
 
@@ -128,7 +140,8 @@ class Patch:
 
     `raised` holds (index among the locals, tso, transaction) for every late commit, which raises the greatest key from
     there on.
-    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO: (index, file, start, end).
+    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO: what their piece could not know
+    of them when the prepare lies in an earlier one.
     """
 
     max_tso: int
@@ -136,7 +149,7 @@ class Patch:
     seq: int
     raised: tuple[tuple[int, int, int], ...] = ()
     dropped: tuple[int, ...] = ()
-    kept: tuple[tuple[int, int, int, int], ...] = ()
+    kept: tuple[KeptBranch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +234,7 @@ class _Pass:
     open: dict[Hash, Prepared]
     raised: list[tuple[int, int, int]] = field(default_factory=list)
     dropped: list[int] = field(default_factory=list)
-    kept: list[tuple[int, int, int, int]] = field(default_factory=list)
+    kept: list[KeptBranch] = field(default_factory=list)
     edges: list[EdgeBranch] = field(default_factory=list)
     new_edges: list[tuple[int, int, int]] = field(default_factory=list)
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
@@ -244,6 +257,12 @@ def assemble_piece(piece: Piece, carry: Carry) -> Assembled:
     )
     max_tso, max_transaction, seq = _leaving(piece, patch)
     for branch in piece.open:
+        if branch.xid in work.open:
+            raise UnsupportedInput(
+                "an XA transaction is prepared twice",
+                position=branch.start,
+                remedy="the node's files overlap or were edited; copy them from the node again",
+            )
         raised = [tso for _, tso, _, at in _raised_at(piece, work) if at < branch.start]
         work.open[branch.xid] = Prepared(
             branch.gtrid,
@@ -295,7 +314,11 @@ def _settle(work: _Pass, late: LateCommit) -> None:
         )
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
     if tso is None:
-        work.kept.append((late.local, prepared.file_index, prepared.start, prepared.end))
+        work.kept.append(
+            KeptBranch(
+                late.local, prepared.file_index, prepared.start, prepared.end, prepared.tables, prepared.flags
+            )
+        )
         work.without_tso.append((late.gtrid, late.commit_at))
         return
     if late.local >= 0:

@@ -24,6 +24,7 @@ from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import (
     ChecksumMismatch,
+    CommitTsoConflict,
     MergeError,
     RowsWithoutTableMap,
     StatementDml,
@@ -432,7 +433,19 @@ def _damage(walk: _Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErr
         return StatementDml(f"event type {kind} belongs to statement-format logging", position=place)
     if reason == k.UNSUPPORTED:
         return UnsupportedInput(
-            f"an event of type {kind} that cannot be merged (INCIDENT, or a logged ROLLBACK)", position=place
+            f"an event of type {kind} that cannot be merged (INCIDENT, or a logged ROLLBACK)",
+            position=place,
+            remedy="what stands before it is merged; begin a new output from a base taken behind it",
+        )
+    if reason == k.TWO_TSOS:
+        return CommitTsoConflict(
+            "a commit row gives a transaction another commit TSO than one before it", position=place
+        )
+    if reason == k.BAD_TSO:
+        return UnsupportedInput(
+            "a commit row's TSO has more than 63 bits",
+            position=place,
+            remedy="the second column of the commit table must hold the commit TSO",
         )
     return ChecksumMismatch(f"{_DAMAGE[reason]} (event type {kind})", position=place)
 

@@ -233,11 +233,16 @@ def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
             elif c == 1:
                 tso = i64(b, at)
             at += size
+        if tso < 0:
+            return k.BAD_TSO
         slot = find(a.tsos, key_1, key_2, k.C_STATE)
-        if slot < 0:
-            slot = ~slot
-            reg[k.N_TSOS] += 1
         reg[k.COMMIT_ROWS] += 1
+        if slot >= 0:
+            if a.tsos[slot, k.C_TSO] != tso:
+                return k.TWO_TSOS
+            continue
+        slot = ~slot
+        reg[k.N_TSOS] += 1
         a.tsos[slot, k.C_GTRID_1], a.tsos[slot, k.C_GTRID_2] = key_1, key_2
         a.tsos[slot, k.C_TSO], a.tsos[slot, k.C_STATE] = tso, 1
     return k.MORE
@@ -358,6 +363,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
             if slot >= 0:
                 tso = a.tsos[slot, k.C_TSO]
                 a.tsos[slot, k.C_STATE] = 2
+        tso = max(tso, np.int64(-1))  # more than 63 bits are no TSO
     if prepared >= 0 and rollback:
         a.xids[prepared, k.P_STATE] = 2
     elif prepared >= 0 and tso >= 0:

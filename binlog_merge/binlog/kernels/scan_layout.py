@@ -26,7 +26,9 @@ from typing import Any, NamedTuple
     BAD_XID,
     DUPLICATE_XID,
     UNSUPPORTED,  # INCIDENT, ROLLBACK of a logged transaction, MariaDB's own events
-) = range(19)
+    TWO_TSOS,  # two commit rows of one transaction differ
+    BAD_TSO,  # a commit row's TSO has more than 63 bits
+) = range(21)
 
 # Registers.
 (

@@ -1,0 +1,84 @@
+"""Programs we did not write read the merged files: mysqlbinlog, a real server, mysql-replication's GTID notion."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_merge.config import MergeConfig
+from tests.merge_e2e.cases import copy_case, every_case, max_size, whole
+from tests.merge_e2e.local import merge, written
+from tests.mysql_server import MySqlServer, mysqlbinlog
+
+pytestmark = pytest.mark.mysql
+
+
+def _merged(case: Path, out: Path) -> list[Path]:
+    """Merge a case into about four files."""
+    total = sum(map(len, whole(case / "cluster.yaml").values()))
+    config = copy_case(case, out / "case", max_size(max(500, total // 4)))
+    merge(config, out / "out")
+    return [out / "out" / name for name in written(out / "out")]
+
+
+@every_case
+def test_mysqlbinlog_accepts_every_file_and_counts_the_gtids(case: Path, tmp_path: Path) -> None:
+    files = _merged(case, tmp_path)
+    numbers: list[int] = []
+    for file in files:
+        text = mysqlbinlog([file], "--verify-binlog-checksum", "--base64-output=decode-rows", "-v").decode(
+            "utf-8", "replace"
+        )
+        gtids = re.findall(r"^SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}):(\d+)'", text, re.MULTILINE)
+        assert {uuid for uuid, _ in gtids} <= {MergeConfig.load(case / "cluster.yaml").cluster_uuid()}
+        numbers += [int(number) for _, number in gtids]
+    anonymous = MergeConfig.load(case / "cluster.yaml").output.gtid == "anonymous"
+    assert anonymous or numbers == list(range(1, len(numbers) + 1))
+    assert anonymous or numbers
+
+
+@every_case
+def test_a_server_that_applies_them_holds_the_clusters_tables(
+    case: Path, mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    files = _merged(case, tmp_path)
+    base = MergeConfig.load(case / "cluster.yaml").base.logical
+    if base is not None:
+        mysql_server.apply(Path(base).read_bytes())
+    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    mysql_server.apply(mysqlbinlog(files, "--verify-binlog-checksum"))
+    expected = json.loads((case / "expected" / "tables.json").read_text())
+    assert {name: _rows(mysql_server, table) for name, table in expected.items()} == {
+        name: sorted(table["rows"], key=repr) for name, table in expected.items()
+    }
+    assert {name: _create(mysql_server, name) for name in expected} == {
+        name: _without_counter(table["create"]) for name, table in expected.items()
+    }
+    assert _executed(mysql_server) == _uuid_and_count(case)
+
+
+def _rows(server: MySqlServer, table: dict[str, Any]) -> list[Any]:
+    return sorted((list(row) for row in server.query(table["select"])), key=repr)
+
+
+def _create(server: MySqlServer, name: str) -> str:
+    schema, _, table = name.partition(".")
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
+    return _without_counter(str(server.query(f"SHOW CREATE TABLE {quoted}")[0][1]))
+
+
+def _without_counter(create: str) -> str:
+    """Leave out where AUTO_INCREMENT stands: it counts what was inserted on that server."""
+    return re.sub(r" AUTO_INCREMENT=\d+", "", create)
+
+
+def _executed(server: MySqlServer) -> str:
+    return str(server.query("SELECT @@GLOBAL.gtid_executed")[0][0])
+
+
+def _uuid_and_count(case: Path) -> str:
+    config = MergeConfig.load(case / "cluster.yaml")
+    count = len(json.loads((case / "expected" / "transactions.json").read_text()))
+    return f"{config.cluster_uuid()}:{f'1-{count}' if count > 1 else '1'}"
