@@ -166,7 +166,7 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
     tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, frozenset())
     with job.stage("scan", len(tasks)):
         results: list[ScanResult] = job.runner.run("scan", scan, tasks)
-        wrong = misread(results)
+        wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
         if wrong:
             # A row image that holds a binlog of its own, at just its own place: scan such a file in one piece.
             paths = frozenset(t.path for t in tasks if (t.node, t.file_index) in wrong)

@@ -196,13 +196,15 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
     a, b = np.searchsorted(keys.tso, [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
-    start, end = columns["start"].copy(), columns["end"].copy()
+    start, end, flags = columns["start"].copy(), columns["end"].copy(), columns["flags"].copy()
     file = np.full(b - a, block.file_index, np.int64)
-    for index, file_index, branch_start, branch_end in block.patch.kept:
-        if a <= index < b:
-            start[index - a], end[index - a], file[index - a] = branch_start, branch_end, file_index
     keep = keeper.sets(block)[columns["set"]] if b > a else np.empty(0, np.int64)
-    keep = keep * (keys.alive[a:b] & ((columns["flags"] & (k.DDL | k.MARKER)) == 0))
+    for branch in block.patch.kept:
+        at = branch.local - a
+        if 0 <= at < b - a:
+            start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
+            keep[at] = keeper.tables(block.source_id, branch.tables)
+    keep = keep * (keys.alive[a:b] & ((flags & (k.DDL | k.MARKER)) == 0))
     return {
         "tso": keys.tso[a:b],
         "transaction": keys.transaction[a:b],
@@ -213,7 +215,7 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "start": start,
         "end": end,
         "commit_us": columns["commit_us"],
-        "flags": columns["flags"],
+        "flags": flags,
         "keep": keep,
     }
 

@@ -21,6 +21,7 @@ from tests.oracle.order import (
     order_node,
     read_marker,
     read_node,
+    table_maps,
 )
 from tests.oracle.reshape import Change, Reshape, parse_table_map
 from tests.oracle.schemas import History, PhysicalSchemas, logical_history, physical_schemas
@@ -152,23 +153,27 @@ def _ddl_unit(marker: Marker) -> Unit:
 def _rows_unit(
     cluster: Cluster, key: Key, group: list[Branch], logical: History, physical: dict[str, PhysicalSchemas]
 ) -> Unit | None:
-    """Return the output of a transaction; None if it touches no logical table."""
+    """Return the output of a transaction; None if it touches no logical table.
+
+    A branch none of whose tables comes out counts for nothing: neither for its bytes nor for its commit time.
+    """
+    group = [b for b in group if any(cluster.logical_name(n) is not None for n, _ in table_maps(b.rows))]
+    if not group:
+        return None
     cts = f"# CTS::{key_text(key)}".encode()
     us = commit_us(key, max(b.commit_us for b in group))
     begin = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0BEGIN"
     unit = Unit(key, us, sum(b.rows.size for b in group), 0, [(binlog.QUERY, 8, begin)])
     unit.events.append((binlog.ROWS_QUERY, 0x80, bytes([len(cts)]) + cts))
-    maps = 0
     for branch in group:
-        maps += _branch(cluster, unit, branch, logical, physical[branch.node.source_id])
-    return unit if maps else None
+        _branch(cluster, unit, branch, logical, physical[branch.node.source_id])
+    return unit
 
 
-def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, physical: PhysicalSchemas) -> int:
-    """Append one branch's table maps and rows to the unit; return how many table maps came out."""
+def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, physical: PhysicalSchemas) -> None:
+    """Append one branch's table maps and rows to the unit."""
     reshapes: dict[int, tuple[Reshape, int, str] | None] = {}
     last: bytearray | None = None  # the last kept rows event of the statement
-    maps = 0
     for event in branch.rows.events:
         if event.type == binlog.TABLE_MAP:
             tmap = parse_table_map(event)
@@ -184,7 +189,6 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
             unit.reshaped |= not reshape.identity
             reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
             unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))
-            maps += 1
         elif event.type in binlog.ROWS:
             table_id = int.from_bytes(event.body[:6], "little")
             found = None if table_id == DUMMY_TABLE_ID else reshapes[table_id]
@@ -198,7 +202,6 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
                 if last is not None:
                     last[6] |= 1
                 last = None
-    return maps
 
 
 class _Writer:

@@ -228,7 +228,8 @@ def read_marker(cluster: Cluster, branches: list[Branch], nodes: int) -> Marker 
     kept = [n for b in branches for n, _ in table_maps(b.rows) if cluster.logical_name(n) is not None]
     if kept:
         raise OracleError(f"marker {key_text(key)} also writes {kept}")
-    return _marker(copies[0][0], values[0], sum(b.rows.size for b in branches), max(b.commit_us for b in branches))
+    shown = [b for b, _ in copies]
+    return _marker(shown[0], values[0], sum(b.rows.size for b in shown), max(b.commit_us for b in shown))
 
 
 _RECORD = (

@@ -106,7 +106,7 @@ class Node:
         if rng.random() < 0.05:
             at = rng.randrange(len(events))
             events.insert(at, Event(rng.choice((wire.IGNORABLE, wire.STRANGER)), rng.randbytes(9), 0x80))
-        if compressible and rng.random() < m.compression:
+        if compressible and m.compression and rng.random() <= m.compression:
             inside = [e for e in events if e.type not in (wire.STRANGER, wire.IGNORABLE)]
             events = [wire.payload(inside, self.clock, m.server_id, rng.random() < 0.8)]
         micros = self.clock * 1_000_000 + rng.randrange(1_000_000)

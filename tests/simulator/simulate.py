@@ -126,7 +126,8 @@ def truth_of(world: World) -> tuple[Truth, ...]:
         if ddl:
             found.append(Truth(text, ddl[0].sql))
             continue
-        us = _commit_us(key, max(c.source_us for c in branches))
+        branches = [c for c in branches if c.changes]  # one that touches nothing of ours counts for nothing
+        us = _commit_us(key, max((c.source_us for c in branches), default=0))
         rows = [as_logical(change, _at(world, change.logical, key), us) for c in branches for change in c.changes]
         if rows:
             found.append(Truth(text, None, tuple(rows)))

@@ -1,0 +1,227 @@
+"""The properties, each a function of a seed: it makes a history, merges it in some way, and compares.
+
+What must come out is said twice, by the oracle's merge byte for byte and by the simulator's truth in rows.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.errors import MergeError
+from binlog_merge.files.publish import FAILPOINTS
+from tests.merge_e2e.killed import merge_until
+from tests.merge_e2e.local import merge, state_of, written
+from tests.oracle import merge_case
+from tests.simulator import Simulation, simulate
+from tests.soak.decode import transactions
+
+STAGES = ("discover", "scan", "assemble", "coordinate", "order", "gather", "publish")
+IN_USE = 1
+
+
+@contextmanager
+def small_buffers(rng: random.Random) -> Iterator[None]:
+    """Make every window and buffer of the stages small, at times, so that little input takes the paths of much."""
+    changes: dict[str, int] = {}
+    if rng.random() < 0.6:
+        window = rng.choice((256, 1_000, 8_000, 60_000))
+        changes = {
+            "stages.window.WINDOW_BYTES": window,
+            "stages.gather.WINDOW_BYTES": window,
+            "stages.window.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
+            "stages.window.GAP": rng.choice((0, 100, 65536)),
+            "stages.gather.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
+            "stages.gather.FLUSH": rng.choice((0, 1_000, 100_000)),
+            "stages.giant.PIECE": rng.choice((100, 1_000, 30_000)),
+            "stages.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),
+            "stages.scan.CHUNK": rng.choice((200, 4_096, 50_000)),
+            "stages.scan.FIND_BUFFER": rng.choice((200, 4_096, 50_000)),
+            "stages.scan.GIANT_EVENT": rng.choice((300, 5_000, 1 << 20)),
+        }
+    with contextmanager(_patched)(changes):
+        yield
+
+
+def _patched(changes: Mapping[str, int]) -> Iterator[None]:
+    patches = [patch(f"binlog_merge.{name}", value) for name, value in changes.items()]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def config_of(simulation: Simulation, rng: random.Random) -> MergeConfig:
+    """Return the configuration, its nodes in any order."""
+    config = MergeConfig.load(simulation.cluster_yaml)
+    nodes = list(config.nodes)
+    rng.shuffle(nodes)
+    return config.model_copy(update={"nodes": tuple(nodes)})
+
+
+def same_files(got: Mapping[str, bytes], expected: Mapping[str, bytes]) -> None:
+    """Compare files by name and bytes; says where the first difference is."""
+    assert sorted(got) == sorted(expected)
+    for name, data in expected.items():
+        if got[name] != data:
+            at = next((i for i, (a, b) in enumerate(zip(got[name], data, strict=False)) if a != b), None)
+            raise AssertionError(f"{name} differs at {at}, {len(got[name])} bytes against {len(data)}")
+
+
+def a_prefix(part: Mapping[str, bytes], whole: Mapping[str, bytes]) -> None:
+    """Check that files are a prefix of others: whole but for the last, which may go on."""
+    names = sorted(part)
+    assert names == sorted(whole)[: len(names)]
+    for name in names[:-1]:
+        assert part[name] == whole[name], name
+    if names:
+        assert whole[names[-1]].startswith(part[names[-1]]), names[-1]
+
+
+def check_whole(seed: int, folder: Path, **shape: Any) -> None:
+    """(a) The product's files are the oracle's, and say what the simulator means, however the work is cut."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case", **shape)
+    expected = merge_case(simulation.cluster_yaml)
+    told = [replace(t, key="") if t.sql is not None else t for t in simulation.truth]
+    assert transactions(expected.files, folder) == told, "oracle and simulator differ"
+    for partitions in (None, rng.randrange(1, 10)):
+        out = folder / f"out-{partitions}"
+        with small_buffers(rng):
+            merge(config_of(simulation, rng), out, partitions=partitions)
+        same_files(written(out), expected.files)
+        assert (out / "binlog.index").read_bytes() == expected.index or not expected.files
+    assert transactions(written(out), folder) == told
+
+
+def cut(simulation: Simulation, places: Mapping[str, tuple[str, int]], skip: Mapping[str, str], finished: bool) -> None:
+    """Make the nodes' folders hold their logs up to these places, without files before those of `skip`."""
+    for source, files in simulation.files.items():
+        folder = simulation.folder / "nodes" / source
+        last, offset = places[source]
+        for name, data in files.items():
+            path = folder / name
+            if name > last or name < skip.get(source, ""):
+                path.unlink(missing_ok=True)
+                continue
+            part = bytearray(data if name < last else data[:offset])
+            if name == last and not finished:
+                part[4 + 17] |= IN_USE  # a file that is being written; its checksum is that of the flag cleared
+            path.write_bytes(part)
+
+
+def schedule(simulation: Simulation, rng: random.Random, runs: int) -> list[dict[str, tuple[str, int]]]:
+    """Return, for each run, up to where each node's log is there: at group ends, at times in the middle of an event."""
+    plan: list[dict[str, tuple[str, int]]] = [{} for _ in range(runs)]
+    for source, ends in simulation.ends.items():
+        chosen = sorted(rng.randrange(len(ends)) for _ in range(runs))
+        for run, index in enumerate(chosen):
+            name, offset = ends[index]
+            following = ends[index + 1] if index + 1 < len(ends) else ends[index]
+            if following[0] == name and rng.random() < 0.2:
+                offset = rng.randrange(offset, following[1] + 1)
+            plan[run][source] = max((name, offset), plan[run - 1].get(source, ("", 0)) if run else ("", 0))
+    return plan
+
+
+def check_growth(seed: int, folder: Path, **shape: Any) -> None:
+    """(b, e) However the input grows over the runs, the files end the same, and what is published never changes."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case", **shape)
+    expected = merge_case(simulation.cluster_yaml)
+    out, removing, skip = folder / "out", rng.random() < 0.5, dict[str, str]()
+    whole_groups = {source: set(ends) for source, ends in simulation.ends.items()}
+    for places in schedule(simulation, rng, rng.randrange(1, 5)):
+        cut(simulation, places, {}, False)
+        judged = None
+        if all(place in whole_groups[source] for source, place in places.items()):
+            judged = merge_case(simulation.cluster_yaml, end_of_input=False)
+        cut(simulation, places, skip, False)
+        with small_buffers(rng):
+            result = merge(
+                config_of(simulation, rng), out, end_of_input=False, partitions=rng.choice((None, 1, 2, 5))
+            )
+        if judged is not None:
+            same_files(written(out), judged.files)
+            assert {source: node.watermark for source, node in result.nodes.items()} == judged.nodes
+        a_prefix(written(out), expected.files)
+        if result.watermark is not None:
+            done = len(transactions(written(out), folder))
+            assert all(t.key < result.watermark for t in simulation.truth[:done])
+            assert all(t.key >= result.watermark for t in simulation.truth[done:])
+        last = state_of(out).last
+        if removing and last is not None:
+            skip = {source: str(node.checkpoint["file"]) for source, node in last.nodes.items()}
+    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
+    cut(simulation, ends, skip, True)
+    with small_buffers(rng):
+        merge(config_of(simulation, rng), out, partitions=rng.choice((None, 3)))
+    same_files(written(out), expected.files)
+
+
+def check_killed(seed: int, folder: Path, **shape: Any) -> None:
+    """(c) A run killed anywhere, and run again, ends the same."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case", **shape)
+    expected = merge_case(simulation.cluster_yaml)
+    out = folder / "out"
+    for places in schedule(simulation, rng, 2):
+        cut(simulation, places, {}, False)
+        place = rng.choice([*(f"after-{stage}" for stage in STAGES), *FAILPOINTS])
+        merge_until(f"{place}:kill:{rng.choice((1, 1, 2, 3))}", simulation.cluster_yaml, out, end_of_input=False)
+        if rng.random() < 0.5:
+            merge(simulation.cluster_yaml, out, end_of_input=False)
+            a_prefix(written(out), expected.files)
+    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
+    cut(simulation, ends, {}, True)
+    place = rng.choice([*(f"after-{stage}" for stage in STAGES), *FAILPOINTS])
+    merge_until(f"{place}:kill:{rng.choice((1, 1, 2, 3))}", simulation.cluster_yaml, out)
+    merge(simulation.cluster_yaml, out)
+    same_files(written(out), expected.files)
+
+
+def check_damage(seed: int, folder: Path, **shape: Any) -> None:
+    """(d) A flipped bit stops the merge with a MergeError before it shows, and what is published is right.
+
+    In a file without checksums it may go unseen; then it must still be a MergeError or a result, nothing else.
+    """
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case", **shape)
+    good = merge_case(simulation.cluster_yaml).files
+    for attempt in range(3):
+        source = rng.choice(sorted(simulation.files))
+        name = rng.choice(sorted(simulation.files[source]))
+        data = bytearray(simulation.files[source][name])
+        guarded = data[4 + int.from_bytes(data[13:17], "little") - 5] == 1
+        at, bit = rng.randrange(len(data)), 1 << rng.randrange(8)
+        data[at] ^= bit
+        path = simulation.folder / "nodes" / source / name
+        path.write_bytes(data)
+        out = folder / f"out-{attempt}"
+        try:
+            with small_buffers(rng):
+                merge(config_of(simulation, rng), out, partitions=rng.choice((None, 4)))
+            # The in-use flag of a format description is outside of its checksum.
+            assert not guarded or (at, bit) == (4 + 17, IN_USE), f"{source}/{name}: byte {at}, bit {bit} went unseen"
+        except MergeError as error:
+            assert 0 < error.exit_code < 128
+            assert not error.code.startswith("internal"), error
+        if guarded:
+            a_prefix(written(out), good)
+            transactions(written(out), folder)  # whole transactions only
+        path.write_bytes(simulation.files[source][name])
+
+
+PROPERTIES = {
+    "whole": check_whole,
+    "growth": check_growth,
+    "killed": check_killed,
+    "damage": check_damage,
+}

@@ -1,0 +1,42 @@
+"""What the soak has found, each as the smallest history that shows it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.merge_e2e.local import merge, written
+from tests.oracle import merge_case
+from tests.soak.by_hand import Written
+
+
+def assert_merged(config: Path, out: Path, partitions: int | None = None) -> None:
+    """Check that the merge gives the oracle's files, and that there are any."""
+    merge(config, out, partitions=partitions)
+    assert written(out) == merge_case(config).files != {}
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 9])
+def test_a_log_without_gtid_events_is_merged_whole(partitions: int, tmp_path: Path) -> None:
+    # Its groups can only be found from the one before, so a piece in the middle found none of its own: they were lost.
+    history = Written(2, gtids="none")
+    for number in range(1, 20):
+        history.local(history.nodes[0], number)
+        history.distributed(1000 + number, 100 * number)
+    assert_merged(history.save(tmp_path), tmp_path / "out", partitions)
+
+
+@pytest.mark.parametrize("compression", [0.0, 1.0])
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_a_branch_prepared_in_an_earlier_file_and_committed_without_a_tso_comes_out(
+    partitions: int, compression: float, tmp_path: Path
+) -> None:
+    # The place of its commit knew neither its tables nor that it is compressed: it was taken for an empty transaction.
+    history = Written(1, compression=compression)
+    node = history.nodes[0]
+    history.distributed(1000, 10)
+    history.prepare(node, b"alone", history.insert(node, 1))
+    history.local(node, 2)
+    node.begin_file()
+    history.commit(node, b"alone")
+    history.local(node, 3)
+    assert_merged(history.save(tmp_path), tmp_path / "out", partitions)

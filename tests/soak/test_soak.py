@@ -1,0 +1,39 @@
+"""Simulated histories against the oracle and against what they mean: a few seeds always, many by `make soak`.
+
+A seed that fails is told in the test's name or message; `SOAK_SEED=n SOAK_SECONDS=1 make soak` begins with it.
+"""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.soak.properties import PROPERTIES
+
+SEEDS = {"whole": 25, "growth": 20, "killed": 6, "damage": 20}
+
+
+@pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
+def test_property(name: str, seed: int, tmp_path: Path) -> None:
+    PROPERTIES[name](seed, tmp_path, steps=(20, 60, 120)[seed % 3], large=(10, 300, 20_000)[seed % 3])
+
+
+@pytest.mark.soak
+def test_soak(tmp_path: Path) -> None:
+    seed = int(os.environ.get("SOAK_SEED", time.time_ns() % 10**9 * 1000))
+    stop = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "600"))
+    names = os.environ.get("SOAK_PROPERTIES", ",".join(PROPERTIES)).split(",")
+    tried = 0
+    while tried == 0 or time.monotonic() < stop:
+        for name in names:
+            folder = tmp_path / f"{seed}-{name}"
+            try:
+                PROPERTIES[name](seed, folder)
+            except BaseException as error:
+                error.add_note(f"property {name}, seed {seed}; {folder} is left as it was")
+                raise
+            shutil.rmtree(folder, ignore_errors=True)
+        seed, tried = seed + 1, tried + 1
+    print(f"{tried} seeds")
