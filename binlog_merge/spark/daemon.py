@@ -3,8 +3,9 @@
 import gc
 import sys
 from threading import Timer
+from typing import Any
 
-from pyspark.daemon import manager
+from pyspark import daemon
 
 from binlog_merge.stages.warm import warm
 
@@ -13,6 +14,17 @@ _PATIENCE = 5.0  # seconds; loading compiled kernels takes less
 
 def _explain() -> None:
     print("loading kernels; the first run on a machine compiles them", file=sys.stderr, flush=True)
+
+
+_worker = daemon.worker
+
+
+def _quiet_worker(*arguments: Any) -> int:
+    """Run a worker; one that Spark dismisses after a minute without work ends without a traceback."""
+    try:
+        return int(_worker(*arguments))
+    except BrokenPipeError:
+        return 1
 
 
 if __name__ == "__main__":
@@ -26,4 +38,5 @@ if __name__ == "__main__":
     # tasks (80 ms), and unshare the pages. What is frozen is not looked at.
     gc.collect()
     gc.freeze()
-    manager()
+    daemon.worker = _quiet_worker
+    daemon.manager()

@@ -23,7 +23,7 @@ _DEFAULTS = {
     "spark.python.daemon.module": "binlog_merge.spark.daemon",
     # Over TCP a task's last small packet waits 40 ms for its acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.showConsoleProgress": "false",
+    "spark.ui.showConsoleProgress": "false",
 }
 
 
