@@ -49,7 +49,7 @@ def run_mode(workload: Workload, arguments: argparse.Namespace, spark: Any, nati
             bench.warm()
         bench.times = Times(made.bytes, output=bench.times.output)
         for number in range(arguments.rounds):
-            for one in bench.passes():
+            for one in bench.passes(number):
                 one()
             note(
                 f"{workload.mode}: round {number + 1}: warm {bench.times.seconds['merge_warm'][-1]:.2f} s, "
