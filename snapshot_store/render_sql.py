@@ -30,7 +30,7 @@ def quote_string(value: str) -> str:
 def create_sql(table: Table, qualified: bool = False) -> str:
     """Return a CREATE TABLE statement without a semicolon; `qualified` names the schema too."""
     items = [column_sql(column, table) for column in table.columns]
-    items += [_index_sql(index, table) for index in table.indexes]
+    items += [index_sql(index, table) for index in table.indexes]
     items += table.foreign_keys
     items += [f"CONSTRAINT {quote_name(name)} CHECK ({expression})" for name, expression in table.checks]
     name = quote_name(table.name)
@@ -116,7 +116,8 @@ def _now(type: ColumnType) -> str:
     return f"CURRENT_TIMESTAMP({type.fsp})" if type.fsp else "CURRENT_TIMESTAMP"
 
 
-def _index_sql(index: Index, table: Table) -> str:
+def index_sql(index: Index, table: Table) -> str:
+    """Return an index's definition, as it stands in its table."""
     kind = {"fulltext": "FULLTEXT KEY", "spatial": "SPATIAL KEY"}.get(index.kind)
     if kind is None:
         kind = "UNIQUE KEY" if index.unique else "KEY"
