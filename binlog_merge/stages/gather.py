@@ -17,6 +17,7 @@ import numpy.typing as npt
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.files.source import Source, io_error, open_source
@@ -265,7 +266,9 @@ def _write_epoch(state: Gather, rows: Rows, start: int, stop: int) -> None:
 
     while start < stop:
         end = window_end(rows, start, stop)
-        if int(rows.end[start:end].sum() - rows.start[start:end].sum()) > 2 * WINDOW_BYTES:
+        size = int(rows.end[start:end].sum() - rows.start[start:end].sum())
+        # The bytes of a DDL's markers are not read, however many there are.
+        if size > 2 * WINDOW_BYTES and not rows.flags[start] & ks.MARKER:
             write_giant(state, rows, start, end)  # one transaction alone
         else:
             _write_window(state, rows, start, end)

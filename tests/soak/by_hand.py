@@ -12,7 +12,7 @@ from tests.simulator.columns import Column, Table, table_map
 from tests.simulator.nodes import Manner, Node
 from tests.simulator.rows import pack_image
 from tests.simulator.wire import Event, xa_prepare, xa_text
-from tests.simulator.world import COMMIT_ROWS
+from tests.simulator.world import COMMIT_ROWS, MARKER
 
 TABLE = Table((Column("id", "bigint", nullable=False), Column("name", "varchar", 20)))
 
@@ -65,6 +65,20 @@ class Written:
         gtrid = b"drds-%x@%016x" % (tso, tso)
         for node in self.nodes:
             self.prepare(node, gtrid, self.insert(node, number + node.manner.number))
+            self.tell(node, gtrid, tso)
+            self.commit(node, gtrid)
+
+    def marker(self, tso: int, sql: str, meta: str | None = None) -> None:
+        """Write a DDL marker on every node."""
+        values = dict.fromkeys((c.name for c in MARKER.columns), None) | {
+            "ID": tso, "SQL_KIND": "DDL", "SCHEMA_NAME": "shop", "DDL_SQL": sql, "META_INFO": meta, "VISIBILITY": 1,
+            "GMT_CREATED": (2026, 9, 21, 1, 2, 3, 0),
+        }  # fmt: skip
+        gtrid = b"drds-%x@%016x" % (tso, tso)
+        for node in self.nodes:
+            mapped = table_map(MARKER, "__cdc__", "__cdc_ddl_record__", 9, True, self.rng)
+            head = (9).to_bytes(6, "little") + b"\1\0\2\0" + b"\x0a\xff\x03"
+            self.prepare(node, gtrid, [mapped, Event(wire.WRITE, head + pack_image(MARKER.columns, values))])
             self.tell(node, gtrid, tso)
             self.commit(node, gtrid)
 

@@ -40,3 +40,12 @@ def test_a_branch_prepared_in_an_earlier_file_and_committed_without_a_tso_comes_
     history.commit(node, b"alone")
     history.local(node, 3)
     assert_merged(history.save(tmp_path), tmp_path / "out", partitions)
+
+
+def test_a_ddl_comes_out_however_large_its_markers_are(tmp_path: Path) -> None:
+    # More than 8 MiB of them, over all nodes, and it was streamed as if it had rows: a transaction without any came out.
+    history = Written(3)
+    history.distributed(1000, 10)
+    history.marker(1100, "ALTER TABLE t ADD COLUMN extra INT", "x" * (3 << 20))
+    history.distributed(1200, 20)
+    assert_merged(history.save(tmp_path), tmp_path / "out")
