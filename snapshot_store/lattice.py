@@ -39,11 +39,12 @@ def compare(a: Table, b: Table) -> int:
 def _findings(a: Table, b: Table) -> Iterator[Finding]:
     yield Finding("table", "character set", order_charsets((a.charset, a.collation), (b.charset, b.collation)))
     mine, other = _by_name(a.columns), _by_name(b.columns)
-    keys, other_keys = _key_ranks(a), _key_ranks(b)
+    keys, other_keys = _keyed(a), _keyed(b)
     for name, column in (other | mine).items():
         if name in mine and name in other:
             yield from compare_columns(mine[name], other[name])
-            yield Finding(part_of(column), "key", sign_of(other_keys.get(name, 0), keys.get(name, 0)))
+            # Follows from the indexes, but "k(a) against k(b)" is clearer told of the columns.
+            yield Finding(part_of(column), "key", sign_of(name in other_keys, name in keys))
         else:
             lacking = missing(column)
             yield Finding(part_of(column), "", lacking if name in mine or isinstance(lacking, str) else -lacking)
@@ -80,7 +81,7 @@ def join(a: Table, b: Table) -> Table:
         checks=tuple(check for check in a.checks if _plain_text(check[1]) in expressions),
         foreign_keys=tuple(key for key in a.foreign_keys if key in b.foreign_keys),
     )
-    keys = _key_ranks(joined)
+    keys = _keyed(joined)
     for column in joined.columns:
         if column.auto_increment and column.name.lower() not in keys:
             raise Incomparable(part_of(column), "auto type but not defined as a key that both tables have")
@@ -141,19 +142,10 @@ def _parts_text(index: Index) -> str:
     return ", ".join(texts)
 
 
-def _key_ranks(table: Table) -> dict[str, int]:
-    """Return for each column with a key what SHOW COLUMNS calls PRI, UNI and MUL, as bits: the more, the fewer rows."""
-    ranks: dict[str, int] = {}
-    for index in table.indexes:
-        columns = [part.column.lower() for part in index.parts if part.column is not None]
-        if index.name.upper() == "PRIMARY":
-            marks = dict.fromkeys(columns, 4)
-        else:
-            alone = index.unique and len(index.parts) == 1
-            marks = dict.fromkeys(columns[:1] if index.parts[0].column is not None else [], 2 if alone else 1)
-        for column, mark in marks.items():
-            ranks[column] = ranks.get(column, 0) | mark
-    return ranks
+def _keyed(table: Table) -> set[str]:
+    """Return the columns that SHOW COLUMNS marks: those of the primary key, and those another index begins with."""
+    parts = [part for i in table.indexes for part in (i.parts if i.name.upper() == "PRIMARY" else i.parts[:1])]
+    return {part.column.lower() for part in parts if part.column is not None}
 
 
 def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:

@@ -91,8 +91,6 @@ def _zero(column: Column) -> Default:
         text = f"{text}.{'0' * type.fsp}"
     if type.name == "enum":
         text = type.members[0]
-    if type.name == "binary":
-        text = "\0" * (type.length or 0)
     return Default("literal", text)
 
 
@@ -133,8 +131,6 @@ def _plain_literal(text: str, type: ColumnType) -> str:
         return _plain_number(text)
     if type.name in _MOMENTS:
         return _FRACTION.sub(r"\1", text).rstrip(".")
-    if type.name == "bit":
-        return text.removeprefix("b'").rstrip("'").lstrip("0")
     if type.name in ("binary", "varbinary"):
         data = bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode(errors="surrogateescape")
         # The server pads a BINARY to its length.

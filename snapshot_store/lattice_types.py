@@ -115,12 +115,10 @@ def order_charsets(a: tuple[str | None, str | None], b: tuple[str | None, str | 
     ours; TiDB, where every default is _bin, does not need it.
     """
     (charset, collation), (other, other_collation) = a, b
-    if charset != other and "utf8mb4" not in (charset, other):
-        return _apart("charset", charset, other)
-    if not {charset, other} <= {"utf8mb4", "utf8mb3", "latin1"} and charset != other:
-        return _apart("charset", charset, other)
     if charset == other:
         return 0 if collation == other_collation else _apart("collation", collation, other_collation)
+    if {charset, other} not in ({"utf8mb4", "utf8mb3"}, {"utf8mb4", "latin1"}):
+        return _apart("charset", charset, other)
     pair = (collation or "", other_collation or "")
     if len({name.partition("_")[2] for name in pair}) > 1 and not _DEFAULT_COLLATIONS.issuperset(pair):
         return _apart("collation", collation, other_collation)

@@ -158,7 +158,7 @@ ABOVE_BOTH = [
     ("a INT, b INT, KEY k(a, b)", "a INT, b INT, KEY k(b, a)", "a INT, b INT"),
     ("a INT, b INT, KEY k(a, b), KEY l(b)", "a INT, b INT, KEY k(a), KEY l(b)", "a INT, b INT, KEY l(b)"),
     ("a TEXT, KEY k(a(14))", "a TEXT, KEY k(a(15))", "a TEXT"),
-    ("a TEXT, KEY k(a(14))", "a TEXT, FULLTEXT k(a)", "a TEXT"),
+    ("a CHAR(9), KEY k(a)", "a CHAR(9), FULLTEXT k(a)", "a CHAR(9)"),
     ("a INT NOT NULL, PRIMARY KEY (a)", "a INT NOT NULL, UNIQUE u(a)", "a INT NOT NULL"),
     ("a INT PRIMARY KEY, b INT", "a INT, b INT PRIMARY KEY", "a INT, b INT"),
     ("a INT, KEY k(a)", "a INT, b INT, KEY k(a), KEY l(b)", "a INT, b INT, KEY k(a)"),
@@ -272,10 +272,12 @@ def test_auto_increment_needs_a_key_that_stays(one: str, other: str) -> None:
 
 
 def test_a_display_width_counts_where_a_server_keeps_it() -> None:
-    def wide(name: str, width: int | None) -> Table:
-        return Table("d", "t", (Column("a", ColumnType(name, width)),))
+    def wide(name: str, width: int | None, unsigned: bool = False) -> Table:
+        return Table("d", "t", (Column("a", ColumnType(name, width, unsigned=unsigned)),))
 
     assert compare(wide("int", None), wide("int", 11)) == 0
+    assert compare(wide("bigint", None, unsigned=True), wide("bigint", 20, unsigned=True)) == 0
+    assert compare(wide("int", None, unsigned=True), wide("int", 10, unsigned=True)) == 0
     assert compare(wide("int", 22), wide("int", None)) == 1
     assert compare(wide("int", 1), wide("int", None)) == -1
     with pytest.raises(Incomparable, match="contradicting"):
@@ -283,6 +285,15 @@ def test_a_display_width_counts_where_a_server_keeps_it() -> None:
     assert join(wide("tinyint", 30), wide("bigint", 5)) == wide("bigint", 30)
     assert join(wide("int", None), wide("bigint", 5)) == wide("bigint", 11)
     assert join(wide("int", 11), wide("bigint", 20)) == wide("bigint", 20)
+
+
+def test_auto_increment_is_never_null() -> None:
+    keys = (Index("k", (IndexPart("a"),)),)
+    written, unwritten = (
+        Table("d", "t", (Column("a", ColumnType("int"), nullable, auto_increment=True),), keys)
+        for nullable in (False, True)
+    )
+    assert compare(written, unwritten) == 0
 
 
 def test_the_tables_own_character_set_counts() -> None:
@@ -305,6 +316,19 @@ def test_a_join_keeps_the_checks_that_both_have() -> None:
     a = t("a INT, CONSTRAINT x CHECK (a > 0), CHECK (a < 9)")
     b = t("a INT, CONSTRAINT y CHECK ((`a`>0)), CHECK (a <> 5)")
     assert [expression for _, expression in join(a, b).checks] == ["a > 0"]
+
+
+def test_a_join_hides_only_columns_that_both_hide() -> None:
+    a, b = t("a INT INVISIBLE, b INT, c INT INVISIBLE"), t("a INT, b INT INVISIBLE, c INT INVISIBLE")
+    assert [column.invisible for column in join(a, b).columns] == [False, False, True]
+
+
+def test_keys_on_different_columns_are_told_of_the_columns() -> None:
+    with pytest.raises(Incomparable) as raised:
+        compare(t("a INT, b INT, KEY k(a)"), t("a INT, b INT, KEY k(b)"))
+    assert str(raised.value) == (
+        'column "b": combining contradicting orders (column "a" (key) accepts less, column "b" (key) more)'
+    )
 
 
 @pytest.mark.parametrize(
@@ -331,8 +355,9 @@ def test_the_order_of_a_joins_indexes_does_not_depend_on_which_table_is_first() 
 
 def test_an_index_on_an_expression_makes_no_column_a_key() -> None:
     index = Index("k", (IndexPart(None, expression="a + 1"), IndexPart("a")), unique=True)
-    a = replace(t("a INT"), indexes=(index,))
-    assert compare(a, t("a INT")) == -1
+    a = replace(t("a INT AUTO_INCREMENT, KEY l(a)"), indexes=(index,))
+    with pytest.raises(Incomparable, match="auto type but not defined as a key"):
+        join(a, a)
 
 
 def test_an_error_says_which_part_and_why() -> None:
