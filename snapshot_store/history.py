@@ -189,6 +189,8 @@ class SchemaHistory:
         return Catalog(schemas, tables)
 
     def _alive(self, key: OrderKey, node: str | None) -> Iterator[Table]:
+        if node in self._floors and key <= self._floors[node]:
+            raise folded_away("all tables", key, self._floors[node], node)
         for schema, name in self.names(node):
             version = self.at(schema, name, key, node)
             if version is not None and version.table is not None:
@@ -219,8 +221,8 @@ def _merge(versions: list[_Version]) -> list[_Version]:
             what = ".".join(part for part in place[2:] if part)
             raise HistoryConflict(
                 f"two definitions of {what} at order key {version.key.text()} in {line_name(version.node)}: "
-                f"{known.ddl!r} (from {known.file}:{known.position}) and {version.ddl!r} (from {version.file}:{version.position}); "
-                "remove the wrong one, or start a new store"
+                f"{known.ddl!r} (from {known.file}:{known.position}) and {version.ddl!r} "
+                f"(from {version.file}:{version.position}); remove the wrong one, or start a new store"
             )
     return [merged[place] for place in sorted(merged)]
 
@@ -246,8 +248,8 @@ def _numbered(versions: list[TableVersion]) -> tuple[TableVersion, ...]:
 def folded_away(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> BeforeBase:
     """Return the error for a lookup below what was folded."""
     return BeforeBase(
-        f"what {table} was at order key {key.text()} in {line_name(node)} is not known any more: the history was "
-        f"folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
+        f"what there was of {table} at order key {key.text()} in {line_name(node)} is not known any more: the history "
+        f"was folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
     )
 
 

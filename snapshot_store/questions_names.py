@@ -132,6 +132,8 @@ class Moment:
             if int(text) <= LAST.commit_tso:
                 return cls.at_tso(int(text))
         try:
+            if not text.strip("0123456789"):
+                raise ValueError(text)  # digits are no ISO date here
             return cls.at_time(datetime.fromisoformat(text))
         except (ValueError, OverflowError):
             raise ValueError(

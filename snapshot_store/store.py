@@ -116,7 +116,13 @@ class Store:
         return store_select.history_of(self._connection, lines)
 
     def history_at(self, key: OrderKey) -> SchemaHistory:
-        """Return the versions of all tables in force at a key: a part of the history, not to be added to."""
+        """Return the versions of all tables in force at a key: a part of the history, not to be added to.
+
+        Raises BeforeBase where some line of history is folded above the key.
+        """
+        for node, floor in sorted(self._floors().items()):
+            if key.text() <= floor:
+                raise folded_away("all tables", key, OrderKey.parse(floor), node or None)
         return store_select.history_at(self._connection, key)
 
     def lookup(self, names: Sequence[tuple[str, str, OrderKey, str | None]]) -> list[TableVersion | None]:

@@ -1,0 +1,256 @@
+"""A base from a live server: every table's definition, in one consistent pass.
+
+Where the server has it (8.0 and later) and the user may take it (BACKUP_ADMIN), LOCK INSTANCE FOR BACKUP keeps DDL out
+while rows go on being written; the binlog position read under it is then exactly that of the snapshot. Elsewhere the
+pass is repeated until two in a row agree, and no position is told.
+
+PyMySQL is imported when a server is first spoken to; nothing else in this package needs it.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.topology import SYSTEM_SCHEMAS
+
+PASSES = 5
+_NO_SUCH_TABLE = 1146
+_REFUSED = frozenset({1044, 1045, 1064, 1227, 1235})  # no privilege, or a server that does not know the statement
+
+
+class ServerRefused(SnapshotStoreError):  # noqa: N818
+    """The server cannot be reached or does not let us in, or its tables did not stand still."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is and who asks; the password stays out of what is printed."""
+
+    host: str = "127.0.0.1"
+    port: int = 3306
+    user: str = "root"
+    password: str = ""
+    socket: str | None = None
+
+    @classmethod
+    def parse(cls, url: str, password: str | None = None) -> "ServerAddress":
+        """Read mysql://user@host:3306 or mysql://user@localhost/?socket=/run/mysqld/mysqld.sock; raises ValueError.
+
+        The password is the one given, else that of the URL, else MYSQL_PWD of the environment.
+        """
+        parts = urlsplit(url if "://" in url else f"mysql://{url}")
+        if parts.scheme != "mysql" or not (parts.hostname or parts.query):
+            raise ValueError(f"{_without_password(url)!r} is no server: write mysql://user@host:3306")
+        socket = parse_qs(parts.query).get("socket", [None])[0]
+        if password is None:
+            password = unquote(parts.password) if parts.password is not None else os.environ.get("MYSQL_PWD", "")
+        user = unquote(parts.username) if parts.username else "root"
+        return cls(parts.hostname or "localhost", parts.port or 3306, user, password, socket)
+
+    def __str__(self) -> str:
+        return f"mysql://{self.user}@{self.socket or f'{self.host}:{self.port}'}"
+
+    def __repr__(self) -> str:
+        return f"ServerAddress({str(self)!r})"
+
+
+def _without_password(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.rsplit(':', 1)[0] if head.count(':') > 1 else head}{at}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSnapshot:
+    """What a server had at one moment; `file` and `position` say where its binlog stood, "" and 0 if unknown."""
+
+    catalog: Catalog
+    version: str
+    file: str = ""
+    position: int = 0
+
+
+def introspect(address: ServerAddress, schemas: Sequence[str] = ()) -> ServerSnapshot:
+    """Return all tables of a server, or of some of its schemas. Raises ServerRefused, or what `parse_dump` raises."""
+    import pymysql
+
+    try:
+        connection = pymysql.connect(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password,
+            unix_socket=address.socket,
+            charset="utf8mb4",
+            connect_timeout=10,
+            autocommit=True,
+        )
+    except (pymysql.err.Error, OSError) as error:
+        raise ServerRefused(f"{address} cannot be reached: {error}") from None
+    try:
+        with connection.cursor() as cursor:
+            return _Pass(cursor, schemas).snapshot()
+    except pymysql.err.Error as error:
+        raise ServerRefused(f"{address}: {error}") from None
+    finally:
+        connection.close()
+
+
+class _Changed(Exception):  # noqa: N818
+    """A table went away between being listed and being read."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one pass saw: schemas, each table's CREATE TABLE, and each table's columns and their types."""
+
+    schemas: tuple[Schema, ...]
+    texts: Mapping[tuple[str, str], str]
+    columns: Mapping[tuple[str, str], list[tuple[str, str]]]
+
+
+class _Pass:
+    """One session's questions to the server."""
+
+    def __init__(self, cursor: Any, schemas: Sequence[str]) -> None:
+        self._cursor = cursor
+        self._wanted = frozenset(schemas)
+
+    def snapshot(self) -> ServerSnapshot:
+        # What is asked for decides how SHOW CREATE TABLE spells; time is of no matter to definitions.
+        self._cursor.execute("SET SESSION sql_mode = '', sql_quote_show_create = 1, lock_wait_timeout = 60")
+        variables = dict(self._rows("SHOW VARIABLES WHERE Variable_name IN ('version', 'character_set_server', "
+                                    "'collation_server', 'default_collation_for_utf8mb4')"))  # fmt: skip
+        locked = self._try("LOCK INSTANCE FOR BACKUP")
+        try:
+            if locked:
+                read = self._read()
+                file, position = self._binlog()
+                return ServerSnapshot(_catalog(read, variables), variables["version"], file, position)
+            return ServerSnapshot(self._agreed(variables), variables["version"])
+        finally:
+            if locked:
+                self._cursor.execute("UNLOCK INSTANCE")
+
+    def _rows(self, sql: str) -> list[Any]:
+        self._cursor.execute(sql)
+        return list(self._cursor.fetchall())
+
+    def _try(self, sql: str) -> bool:
+        import pymysql
+
+        try:
+            self._cursor.execute(sql)
+        except pymysql.err.MySQLError as error:
+            if error.args and error.args[0] in _REFUSED:
+                return False
+            raise
+        return True
+
+    def _binlog(self) -> tuple[str, int]:
+        """Return where the binlog stands; the statement has two names, and needs a privilege."""
+        for statement in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
+            if self._try(statement):
+                row = self._cursor.fetchone()
+                return ("", 0) if row is None else (str(row[0]), int(row[1]))
+        return "", 0
+
+    def _agreed(self, variables: Mapping[str, str]) -> Catalog:
+        """Return what two passes in a row agree on, and information_schema with SHOW CREATE TABLE in it."""
+        before = None
+        odd: DdlNotUnderstood | None = None
+        for _ in range(PASSES):
+            try:
+                now = self._read()
+            except _Changed:
+                before = None
+                continue
+            if now == before:
+                try:
+                    return _catalog(now, variables)
+                except DdlNotUnderstood as error:
+                    odd = error  # or tables that swapped their names twice at the same places
+            before = now
+        if odd is not None:
+            raise odd
+        raise ServerRefused(
+            f"the tables changed during each of {PASSES} passes: try again when no DDL runs, or let the user have "
+            "BACKUP_ADMIN, so that DDL waits for the pass"
+        )
+
+    def _read(self) -> _Read:
+        """Read everything once."""
+        import pymysql
+
+        rows = self._rows("SELECT schema_name, default_character_set_name, default_collation_name "
+                          "FROM information_schema.schemata ORDER BY schema_name")  # fmt: skip
+        schemas = [Schema(*row) for row in rows if row[0] not in SYSTEM_SCHEMAS]
+        if self._wanted:
+            missing = self._wanted - {schema.name for schema in schemas}
+            if missing:
+                raise UnknownSchema(f"the server has no schema {', '.join(sorted(missing))}")
+            schemas = [schema for schema in schemas if schema.name in self._wanted]
+        names = {schema.name for schema in schemas}
+        columns: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for schema, name, column, kind in self._rows(
+            "SELECT table_schema, table_name, column_name, data_type FROM information_schema.columns "
+            "ORDER BY table_schema, table_name, ordinal_position"
+        ):
+            columns.setdefault((schema, name), []).append((column, kind))
+        listed = self._rows("SELECT table_schema, table_name FROM information_schema.tables "
+                            "WHERE table_type = 'BASE TABLE' ORDER BY table_schema, table_name")  # fmt: skip
+        texts = {}
+        for schema, name in listed:
+            if schema not in names:
+                continue
+            try:
+                ((_, text),) = self._rows(f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(name)}")
+            except pymysql.err.ProgrammingError as error:
+                if error.args and error.args[0] == _NO_SUCH_TABLE:
+                    raise _Changed from None
+                raise
+            texts[schema, name] = text
+        return _Read(tuple(schemas), texts, {name: columns.get(name, []) for name in texts})
+
+
+def _catalog(read: _Read, variables: Mapping[str, str]) -> Catalog:
+    from snapshot_store.ddl import DdlSession, apply_ddl
+
+    version = _number(variables["version"])
+    general = "utf8mb4_general_ci" if version < 80000 else "utf8mb4_0900_ai_ci"
+    session = DdlSession(
+        charset_server=variables["character_set_server"],
+        collation_server=variables["collation_server"],
+        default_collation_for_utf8mb4=variables.get("default_collation_for_utf8mb4", general),
+        explicit_defaults_for_timestamp=version >= 80000,
+        server_version=version,
+    )
+    by_name = {schema.name: schema for schema in read.schemas}
+    tables: dict[tuple[str, str], Table] = {}
+    for (schema, name), text in read.texts.items():
+        # A catalog of its own for each table: growing one by a hundred thousand tables would copy it as often.
+        made = apply_ddl(Catalog({schema: by_name[schema]}), text, schema, session).catalog.get(schema, name)
+        if made is None:
+            raise DdlNotUnderstood(text, f"it does not make the table {schema}.{name} that the server shows it for")
+        ours = [(column.name, column.type.name) for column in made.columns]
+        theirs = [(column, _SPELLINGS.get(kind, kind)) for column, kind in read.columns[schema, name]]
+        if ours != theirs:
+            raise DdlNotUnderstood(text, f"its columns are read as {ours}, and information_schema has {theirs}")
+        tables[schema, name] = made
+    return Catalog(by_name, tables)
+
+
+_SPELLINGS = {"geometrycollection": "geomcollection"}  # as 5.7 has it
+
+
+def _number(version: str) -> int:
+    parts = [int("".join(c for c in part if c.isdigit()) or 0) for part in version.split("-")[0].split(".")[:3]]
+    major, minor, patch = (*parts, 0, 0, 0)[:3]
+    return major * 10000 + minor * 100 + patch
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
