@@ -160,14 +160,11 @@ def _grow(a: k.Arrays) -> k.Arrays:
         bigger = np.zeros((len(a.tsos) * 2, k.C_COLUMNS), np.int64)
         rehash(a.tsos, bigger, k.C_STATE, False)
         changed["tsos"] = bigger
-    if (reg[k.N_SETS] + 2) * 4 > len(a.steps):
-        changed["steps"] = _rehash_steps(a.steps)
+    if (reg[k.N_STEPS] + 2) * 2 > len(a.steps):
+        # The table is simply begun again at twice the size: a known move is found anew, at worst to a set like an old one.
+        changed["steps"] = np.zeros((len(a.steps) * 2, 3), np.int64)
+        reg[k.N_STEPS] = 0
     return a._replace(**changed)
-
-
-def _rehash_steps(steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    # Moves that lead nowhere new take a slot too, so the table is simply begun again at twice the size.
-    return np.zeros((len(steps) * 2, 3), np.int64)
 
 
 def scan(task: ScanTask) -> ScanResult:

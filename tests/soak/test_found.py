@@ -1,11 +1,13 @@
 """What the soak has found, each as the smallest history that shows it."""
 
+import random
 from pathlib import Path
 
 import pytest
 
 from tests.merge_e2e.local import merge, written
 from tests.oracle import merge_case
+from tests.simulator.wire import query, xid
 from tests.soak.by_hand import Written
 
 
@@ -49,3 +51,16 @@ def test_a_ddl_comes_out_however_large_its_markers_are(tmp_path: Path) -> None:
     history.marker(1100, "ALTER TABLE t ADD COLUMN extra INT", "x" * (3 << 20))
     history.distributed(1200, 20)
     assert_merged(history.save(tmp_path), tmp_path / "out")
+
+
+def test_transactions_may_touch_tables_in_any_order_and_again(tmp_path: Path) -> None:
+    # Every order of tables is a path through an automaton; coming back to a table filled its hash table, and the scan
+    # never ended.
+    history, rng = Written(1), random.Random(1)
+    node = history.nodes[0]
+    history.distributed(1000, 10)
+    for number in range(150):
+        tables = rng.sample(range(9), 6)
+        rows = [e for n in range(1, 8) for t in tables[:n] for e in history.insert(node, number, name=f"t_{t}")]
+        node.group([query("BEGIN"), *rows, xid(1)])
+    assert_merged(history.save(tmp_path), tmp_path / "out", 1)

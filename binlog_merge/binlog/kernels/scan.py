@@ -82,6 +82,7 @@ def _add_table_to_set(a: k.Arrays, table: int) -> None:
         a.sets[reached, 0], a.sets[reached, 1] = here, table
         reg[k.N_SETS] += 1
     a.steps[slot, 0], a.steps[slot, 1], a.steps[slot, 2] = here, table, reached + 1
+    reg[k.N_STEPS] += 1
     reg[k.SET] = reached
 
 
@@ -496,7 +497,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             or reg[k.N_TIMED] + 1 > len(a.timed)
             or reg[k.N_LOCAL] + 1 > len(a.local)
             or reg[k.N_LATE] + 1 > len(a.late)
-            or (reg[k.N_SETS] + 2) * 4 > len(a.steps)
+            or (reg[k.N_STEPS] + 2) * 2 > len(a.steps)
             or reg[k.N_SETS] + 1 > len(a.sets)
         ):
             return k.GROW

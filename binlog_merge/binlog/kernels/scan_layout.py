@@ -68,7 +68,8 @@ from typing import Any, NamedTuple
     N_TSOS,
     GROUPS,
     COMMIT_ROWS,
-) = range(36)
+    N_STEPS,  # used slots of the table-set automaton, those of moves that lead nowhere new too
+) = range(37)
 REGISTERS = 40
 
 IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED = range(5)  # values of PHASE
