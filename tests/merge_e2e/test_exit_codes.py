@@ -1,0 +1,78 @@
+"""Bad input on the real command line: the exit code, the text on stderr, the object on stdout."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.merge_e2e.cases import case_named, copy_case, whole
+from tests.merge_e2e.editing import ROWS, XID, Log, assert_prefix, query
+from tests.merge_e2e.local import written
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run(config: Path, out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(config), "--out", str(out)]
+    return subprocess.run(
+        [*command, "--end-of-input", "--master", "local[2]", *options],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+
+
+def test_a_flipped_byte_as_json(tmp_path: Path) -> None:
+    case = case_named("seed-add-column")
+    config = copy_case(case, tmp_path / "case")
+    path = config.parent / "nodes" / "dn-1" / "binlog.000001"
+    log, data = Log.load(path), bytearray(path.read_bytes())
+    at = log.events[log.find(*ROWS, after=len(log.events) // 2)].at
+    data[at + 30] ^= 1
+    path.write_bytes(data)
+    done = _run(config, tmp_path / "out", "-o", "json")
+    assert done.returncode == 12, done.stderr
+    document = json.loads(done.stdout)
+    error = document["error"]
+    assert (error["code"], error["exit_code"], error["node"]) == ("checksum-mismatch", 12, "dn-1")
+    assert (error["file"], error["position"]) == (str(path), at)
+    assert document["schema_version"] == 1
+    assert document["transactions"] > 0  # what stands before it is published, and told
+    assert [f["name"] for f in document["files"]] == list(written(tmp_path / "out"))
+    assert_prefix(written(tmp_path / "out"), whole(case / "cluster.yaml"))
+    for said in ("checksum-mismatch:", "node dn-1", str(path), f"position {at}", "what to do:"):
+        assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_file_as_text(tmp_path: Path) -> None:
+    config = copy_case(case_named("rotation"), tmp_path / "case")
+    (config.parent / "nodes" / "dn-2" / "binlog.000004").unlink()
+    done = _run(config, tmp_path / "out")
+    assert done.returncode == 13, done.stderr
+    assert "missing-file: binlog.000004 is missing between binlog.000003 and binlog.000005" in done.stderr
+    assert "what to do: put the missing files back" in done.stderr
+    assert not written(tmp_path / "out") and done.stdout == ""
+
+
+def test_a_statement_as_text_and_what_was_published_before(tmp_path: Path) -> None:
+    config = copy_case(case_named("seed-add-column"), tmp_path / "case")
+    path = config.parent / "nodes" / "dn-2" / "binlog.000001"
+    log = Log.load(path)
+    at = log.find(XID, after=len(log.events) // 2)
+    log.inserted(at, query(log.events[at], "DELETE FROM t1")).save(path)
+    done = _run(config, tmp_path / "out")
+    assert done.returncode == 17, done.stderr
+    assert "statement-dml:" in done.stderr and "DELETE FROM t1" in done.stderr and "node dn-2" in done.stderr
+    assert "binlog.000001" in done.stdout
+    assert_prefix(written(tmp_path / "out"), whole(case_named("seed-add-column") / "cluster.yaml"))
+
+
+def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
+    done = _run(tmp_path / "none.yaml", tmp_path / "out", "-o", "json")
+    assert done.returncode == 2, done.stderr
+    document = json.loads(done.stdout)
+    assert "transactions" not in document and document["error"]["code"] == "config"
+    assert "none.yaml" in done.stderr
