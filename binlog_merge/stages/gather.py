@@ -160,9 +160,10 @@ class Gather:
             self.input_bytes += int(np.sum(rows.end[start:stop] - rows.start[start:stop]))
             self.branches += stop - start
 
-    def learn(self, body: bytes, node: int, key: OrderKey) -> None:
+    def learn(self, body: bytes, rows: "Rows", row: int) -> None:
         """Give the kernel the plan of a table map it does not know."""
-        self.plans.learn(node, body, key)
+        own = bool(rows.flags[row] & ks.FLAG_CREATE_SELECT)
+        self.plans.learn(int(rows.node[row]), body, rows.key(row), own)
 
     def rewrite(self, kind: int, body: bytes, commit_us: int) -> None:
         """Rewrite a rows event in Python and hand it to the kernel."""
@@ -253,6 +254,8 @@ def _write_run(state: Gather, rows: Rows) -> None:
         return
     low, high = rows.key(0), rows.key(len(rows) - 1)
     edges = [rows.upper(b) for b in state.task.schemas.history.boundaries() if low <= b < high]
+    # The rows of a CREATE TABLE ... SELECT see the table it makes: an epoch of their own.
+    edges += [edge for row in np.flatnonzero(rows.flags & ks.FLAG_CREATE_SELECT).tolist() for edge in (row, row + 1)]
     start = 0
     for stop in sorted({*edges, len(rows)}):
         if stop > start:
@@ -329,7 +332,7 @@ def serve(state: Gather, reason: int, crc: int, buffer: npt.NDArray[np.uint8], r
         header = EventHeader.parse(buffer[at : at + 19].tobytes())
         body = buffer[at + 19 : at + header.event_size - crc].tobytes()
         if reason == k.NEW_PLAN:
-            state.learn(body, node, rows.key(row))
+            state.learn(body, rows, row)
         else:
             state.rewrite(header.type_code, body, int(rows.commit_us[row]))
     except MergeError as error:

@@ -64,9 +64,12 @@ class PlanTable:
         self._entries.clear()
         self._keys_end = 0
 
-    def learn(self, node: int, body: bytes, key: OrderKey) -> None:
-        """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch."""
-        plan = self._plan(node, body, key)
+    def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False) -> None:
+        """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
+
+        `own` says that the transaction made its table itself (CREATE TABLE ... SELECT).
+        """
+        plan = self._plan(node, body, key, own)
         name = np.frombuffer(body, np.uint8)[8:].copy()
         if (len(self._entries) + 1) * 2 > len(self._index):
             self._index = np.zeros((len(self._index) * 2, 5), np.int64)
@@ -86,7 +89,7 @@ class PlanTable:
             slot = (slot + 1) & (len(self._index) - 1)
         self._index[slot] = entry
 
-    def _plan(self, node: int, body: bytes, key: OrderKey) -> int:
+    def _plan(self, node: int, body: bytes, key: OrderKey, own: bool) -> int:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
         name = self._schemas.topology.logical_name(source_id, table_map.schema, table_map.table)
@@ -100,7 +103,8 @@ class PlanTable:
                 f"rows of {table_map.schema}.{table_map.table}, "
                 f"but the logical table {name[0]}.{name[1]} {state} at this point"
             )
-        version = history.at(table_map.schema, table_map.table, key, source_id)
+        seen = key._replace(node_seq=key.node_seq + 1) if own else key
+        version = history.at(table_map.schema, table_map.table, seen, source_id)
         known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id)
         if known in self._known:
             return self._known[known]

@@ -7,8 +7,9 @@ import pytest
 
 from tests.merge_e2e.local import merge, written
 from tests.oracle import merge_case
+from tests.simulator.columns import Table
 from tests.simulator.wire import query, xid
-from tests.soak.by_hand import Written
+from tests.soak.by_hand import TABLE, Written
 
 
 def assert_merged(config: Path, out: Path, partitions: int | None = None) -> None:
@@ -45,7 +46,7 @@ def test_a_branch_prepared_in_an_earlier_file_and_committed_without_a_tso_comes_
 
 
 def test_a_ddl_comes_out_however_large_its_markers_are(tmp_path: Path) -> None:
-    # More than 8 MiB of them, over all nodes, and it was streamed as if it had rows: a transaction without any came out.
+    # More than 8 MiB of them, over all nodes, and it was streamed as if it had rows: it came out as an empty transaction.
     history = Written(3)
     history.distributed(1000, 10)
     history.marker(1100, "ALTER TABLE t ADD COLUMN extra INT", "x" * (3 << 20))
@@ -64,3 +65,16 @@ def test_transactions_may_touch_tables_in_any_order_and_again(tmp_path: Path) ->
         rows = [e for n in range(1, 8) for t in tables[:n] for e in history.insert(node, number, name=f"t_{t}")]
         node.group([query("BEGIN"), *rows, xid(1)])
     assert_merged(history.save(tmp_path), tmp_path / "out", 1)
+
+
+def test_the_rows_of_a_create_table_select_see_the_table_it_creates(tmp_path: Path) -> None:
+    # A shard made of another, its columns in another order; its table map has no names, so the DDL must tell.
+    history = Written(1, full_metadata=False)
+    node, turned = history.nodes[0], Table(TABLE.columns[::-1])
+    history.distributed(1000, 10)
+    create = f"CREATE TABLE `t_1` ({', '.join(c.sql() for c in turned.columns)}) START TRANSACTION"
+    rows = history.insert(node, 5, turned, "t_1")
+    node.group([query("BEGIN"), query(create, "shop_0"), *rows, xid(3)], ddl=True)
+    node.group([query("BEGIN"), *history.insert(node, 6, turned, "t_1"), xid(4)])
+    history.local(node, 7)
+    assert_merged(history.save(tmp_path), tmp_path / "out")
