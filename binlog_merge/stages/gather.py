@@ -8,6 +8,7 @@ one, and the error comes back as a value with it.
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.files.source import Source, io_error, open_source
+from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.render import FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
 from binlog_merge.merge.reshape import reshape_rows
@@ -97,6 +99,9 @@ class Output:
     position: int = 0  # file position of the buffer's first byte
     buffer: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(OUT_BUFFER, np.uint8))
 
+    def __post_init__(self) -> None:
+        self._behind = WriteBehind(self.fd)
+
     def write(self, count: int) -> None:
         """Write the first `count` bytes of the buffer behind the file's end."""
         part = view(self.buffer)[:count]
@@ -106,12 +111,28 @@ class Output:
         except OSError as error:
             raise io_error(error, self.path) from error
         self.position += count
+        self._behind.wrote(self.position)
 
     def truncate(self, position: int) -> None:
         """Cut the file at `position` and go on there."""
         os.ftruncate(self.fd, position)
         os.lseek(self.fd, position, os.SEEK_SET)
         self.position = position
+        self._behind.truncated(position)
+
+    def sync(self) -> None:
+        """Flush everything to disk. Raises IoError."""
+        try:
+            self._behind.finish()
+            os.fsync(self.fd)
+        except OSError as error:
+            raise io_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Close the file, flushed or not."""
+        with suppress(OSError):
+            self._behind.finish()
+        os.close(self.fd)
 
 
 class Gather:
@@ -202,10 +223,10 @@ def gather(task: GatherTask) -> GatherResult:
             rotate = pack_rotate(task.head, task.next_name, state.last_timestamp, out.position)
             out.buffer[: len(rotate)] = np.frombuffer(rotate, np.uint8)
             out.write(len(rotate))
-        os.fsync(fd)
+        out.sync()
     finally:
         state.close()
-        os.close(fd)
+        out.close()
     reg = state.reg
     return GatherResult(
         name=task.name,
