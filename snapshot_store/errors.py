@@ -13,6 +13,12 @@ def shorten(sql: str) -> str:
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
 
+_REMEDIES = (
+    "remedies: give the table's definition from here on with `schema set`, import a snapshot introspected from the "
+    "server after it, or choose the policy opaque, which takes the shape from the table maps that follow"
+)
+
+
 class SnapshotStoreError(Exception):
     """Anything the schema room refuses to do."""
 
@@ -21,12 +27,16 @@ class DdlNotUnderstood(SnapshotStoreError):
     """A statement whose effect on table shapes is not known for certain; never guessed at."""
 
     def __init__(self, sql: str, reason: str) -> None:
-        super().__init__(f"DDL not understood: {reason}; statement: {shorten(sql)}")
+        super().__init__(f"DDL not understood: {reason}; statement: {shorten(sql)}; {_REMEDIES}")
         self.sql = sql
         self.reason = reason
 
     def __reduce__(self) -> tuple[type["DdlNotUnderstood"], tuple[str, str]]:
         return (type(self), (self.sql, self.reason))
+
+
+class DdlRejected(SnapshotStoreError):
+    """A statement that is understood and that no server would carry out: nothing has changed."""
 
 
 class UnknownSchema(SnapshotStoreError):

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from snapshot_store.errors import UnknownTable
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
@@ -97,7 +99,11 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's shape at one moment."""
+    """A table's shape at one moment.
+
+    `checks` are names with expressions; `unenforced` names those that are NOT ENFORCED. `partitioning` says by which
+    columns rows are kept apart, and in which partitions: it decides what the server refuses, and nothing about rows.
+    """
 
     schema: str
     name: str
@@ -109,6 +115,8 @@ class Table:
     comment: str = ""
     checks: tuple[tuple[str, str], ...] = ()
     foreign_keys: tuple[str, ...] = ()
+    unenforced: tuple[str, ...] = ()
+    partitioning: str = field(default="", compare=False)
 
     def index_of(self, column: str) -> int | None:
         """Return the ordinal of a column by name, or None."""
@@ -136,30 +144,52 @@ class Schema:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All schemas and tables of one server (or of the cluster's logical view) at one moment."""
+    """All schemas and tables of one server (or of the cluster's logical view) at one moment.
+
+    `views` are the names of views: they share one name space with tables.
+    """
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     tables: Mapping[tuple[str, str], Table] = field(default_factory=dict)
+    views: frozenset[tuple[str, str]] = frozenset()
 
     def get(self, schema: str, name: str) -> Table | None:
         """Return a table, or None."""
         return self.tables.get((schema, name))
 
+    def table(self, schema: str, name: str) -> Table:
+        """Return a table. Raises UnknownTable; `get` is for those who can do without."""
+        found = self.tables.get((schema, name))
+        if found is None:
+            raise UnknownTable(
+                f"table {schema}.{name} is not known at this point; import a snapshot of it, or its CREATE TABLE"
+            )
+        return found
+
     def with_table(self, table: Table) -> "Catalog":
         """Return a catalog that has this table, replacing one of the same name."""
-        return Catalog(self.schemas, {**self.tables, (table.schema, table.name): table})
+        return replace(self, tables={**self.tables, (table.schema, table.name): table})
 
     def without_table(self, schema: str, name: str) -> "Catalog":
         """Return a catalog without this table."""
-        return Catalog(self.schemas, {k: v for k, v in self.tables.items() if k != (schema, name)})
+        return replace(self, tables={k: v for k, v in self.tables.items() if k != (schema, name)})
 
     def with_schema(self, schema: Schema) -> "Catalog":
         """Return a catalog that has this schema."""
-        return Catalog({**self.schemas, schema.name: schema}, self.tables)
+        return replace(self, schemas={**self.schemas, schema.name: schema})
 
     def without_schema(self, name: str) -> "Catalog":
-        """Return a catalog without this schema and its tables."""
+        """Return a catalog without this schema, its tables and its views."""
         return Catalog(
             {k: v for k, v in self.schemas.items() if k != name},
             {k: v for k, v in self.tables.items() if k[0] != name},
+            frozenset(v for v in self.views if v[0] != name),
         )
+
+    def with_view(self, schema: str, name: str) -> "Catalog":
+        """Return a catalog that has this view."""
+        return replace(self, views=self.views | {(schema, name)})
+
+    def without_view(self, schema: str, name: str) -> "Catalog":
+        """Return a catalog without this view."""
+        return replace(self, views=self.views - {(schema, name)})

@@ -146,7 +146,7 @@ def _changed_columns(work: _Work, table: Table) -> list[Column]:
 def _adjusted(work: _Work, column: Column, name: str) -> Column:
     for action in work.actions:
         if isinstance(action, SetDefault) and work.known(action.name) == name:
-            column = replace(column, default=resolve_default(action.default, column.type))
+            column = replace(column, default=resolve_default(work.context, action.default, column.type, column.name))
         if isinstance(action, SetVisible) and action.what == "column" and work.known(action.name) == name:
             column = replace(column, invisible=not action.visible)
     return column

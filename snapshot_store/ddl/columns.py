@@ -6,8 +6,9 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.keys import parse_check, parse_references
-from snapshot_store.ddl.statements import Bits, CheckSpec, ColumnSpec, KeySpec
+from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, KeySpec, Value
 from snapshot_store.ddl.types import charset_name, parse_type
 from snapshot_store.model import Default, Generated, IndexPart
 
@@ -63,7 +64,7 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
 
 
 def _generated(cursor: Cursor, column: ColumnSpec) -> ColumnSpec:
-    expression = cursor.parenthesized()
+    expression = canonical(cursor.parenthesized(), cursor.session)
     kind = cursor.accept_one("VIRTUAL", "STORED")
     return replace(column, generated=Generated(expression, kind == "STORED"))
 
@@ -93,7 +94,7 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
 def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     """Read an attribute that says nothing about the column's values."""
     if cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
-        cursor.name()
+        cursor.word_or_name()
         return column
     if cursor.accept_one("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.accept_symbol("=")
@@ -102,27 +103,28 @@ def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     return column if cursor.accept("NOT", "SECONDARY") else None
 
 
-def parse_default(cursor: Cursor) -> Default | Bits:
-    """Read the value after DEFAULT."""
+def parse_default(cursor: Cursor, clock: bool = True) -> Default | Value:
+    """Read the value after DEFAULT; `clock` allows CURRENT_TIMESTAMP."""
     if cursor.at_symbol("("):
-        return Default("expression", cursor.parenthesized())
+        return Default("expression", canonical(cursor.parenthesized(), cursor.session))
     if cursor.accept("NULL"):
         return Default("null")
-    if cursor.word() in _NOW:
+    if clock and cursor.word() in _NOW:
         _now(cursor)
         return Default("now")
     if found := cursor.accept_one("TRUE", "FALSE"):
-        return Default("literal", "1" if found == "TRUE" else "0")
+        return Value("number", "1" if found == "TRUE" else "0")
     if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
         cursor.next()
+    if cursor.word() in ("DATE", "TIME", "TIMESTAMP") and cursor.peek(1).kind == "string":
+        cursor.next()
+        return Value("string", cursor.string())
     if cursor.peek().kind == "bits":
-        return Bits(cursor.next().text)
-    return Default("literal", _literal(cursor))
+        return Value("bits", cursor.next().text)
+    return Value("string", cursor.string()) if cursor.peek().kind == "string" else Value("number", _number(cursor))
 
 
-def _literal(cursor: Cursor) -> str:
-    if cursor.peek().kind == "string":
-        return cursor.string()
+def _number(cursor: Cursor) -> str:
     sign = "-" if cursor.accept_symbol("-") else ""
     if not sign:
         cursor.accept_symbol("+")

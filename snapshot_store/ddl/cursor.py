@@ -1,11 +1,15 @@
 """A place in a statement's tokens, and the small questions every parser asks of it."""
 
 from snapshot_store.ddl.lexer import Token, expand, tokenize
+from snapshot_store.ddl.reserved import is_reserved
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.errors import DdlNotUnderstood, shorten
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 
 TableName = tuple[str | None, str]
 """A table's name as written: (schema or None, name)."""
+
+
+_LONGEST_NAME = 64
 
 
 class Cursor:
@@ -17,7 +21,7 @@ class Cursor:
         self.session = session
         self._tokens = tokens
         self._end = Token("end", "", len(text), len(text))
-        self._place = 0
+        self.place = 0
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
@@ -30,19 +34,19 @@ class Cursor:
 
     def peek(self, ahead: int = 0) -> Token:
         """Return a token without moving; past the last one, a token of kind "end"."""
-        place = self._place + ahead
+        place = self.place + ahead
         return self._tokens[place] if place < len(self._tokens) else self._end
 
     def next(self) -> Token:
         """Return the token here and move on."""
         token = self.peek()
-        self._place += 1
+        self.place += 1
         return token
 
     @property
     def done(self) -> bool:
         """Tell whether nothing is left of the statement."""
-        return self._place >= len(self._tokens) or self.at_symbol(";")
+        return self.place >= len(self._tokens) or self.at_symbol(";")
 
     def finish(self) -> None:
         """Raise unless the statement ends here; semicolons may end it, nothing may follow them."""
@@ -58,13 +62,18 @@ class Cursor:
 
     def skip_all(self) -> None:
         """Move to the end of the text: past the body of a routine, with its semicolons."""
-        self._place = len(self._tokens)
+        self.place = len(self._tokens)
 
     def error(self, reason: str) -> DdlNotUnderstood:
         """Return an error that points here."""
         rest = self.text[self.peek().start :]
         where = f"near {shorten(rest)[:60]!r}" if rest.strip() else "at the end"
         return DdlNotUnderstood(self.sql, f"{reason} {where}")
+
+    def limit(self, kept: bool, reason: str) -> None:
+        """Raise DdlRejected if a limit is not kept, in a session that validates."""
+        if not kept and self.session.validate:
+            raise DdlRejected(f"{reason}; statement: {shorten(self.sql)}")
 
     # Words: keywords are unquoted, in any case.
 
@@ -81,7 +90,7 @@ class Cursor:
         """Move past these words if they stand here."""
         if not self.at(*words):
             return False
-        self._place += len(words)
+        self.place += len(words)
         return True
 
     def accept_one(self, *words: str) -> str | None:
@@ -89,7 +98,7 @@ class Cursor:
         here = self.word()
         if here not in words or not here:
             return None
-        self._place += 1
+        self.place += 1
         return here
 
     def expect(self, *words: str) -> None:
@@ -108,7 +117,7 @@ class Cursor:
         """Move past this symbol if it stands here."""
         if not self.at_symbol(symbol):
             return False
-        self._place += 1
+        self.place += 1
         return True
 
     def expect_symbol(self, symbol: str) -> None:
@@ -123,15 +132,35 @@ class Cursor:
         return self.peek().kind in ("word", "name")
 
     def name(self) -> str:
-        """Read a name."""
+        """Read a name. With `validate`, one that a server takes: no reserved word, unless quoted."""
+        token = self.peek()
         if not self.at_name():
             raise self.error("expected a name")
-        return self.next().text
+        self.limit(
+            token.kind == "name" or not is_reserved(token.text, self.session), f"{token.text} is a reserved word"
+        )
+        return self._checked(self.next().text)
+
+    def _checked(self, name: str) -> str:
+        self.limit(0 < len(name) <= _LONGEST_NAME, f"a name must have 1 to {_LONGEST_NAME} characters: {name!r}")
+        self.limit(not name.endswith(" ") and "\0" not in name, f"the name {name!r} is incorrect")
+        self.limit(all(ord(char) < 0x10000 for char in name), f"the name {name!r} has a character beyond U+FFFF")
+        return name
 
     def table_name(self) -> TableName:
         """Read `table` or `schema.table`."""
         first = self.name()
-        return (first, self.name()) if self.accept_symbol(".") else (None, first)
+        return (first, self.after_dot()) if self.accept_symbol(".") else (None, first)
+
+    def after_dot(self) -> str:
+        """Read a name behind a dot, where keywords are names."""
+        return self._checked(self.word_or_name())
+
+    def word_or_name(self) -> str:
+        """Read a word, whatever it is, or a quoted name."""
+        if not self.at_name():
+            raise self.error("expected a name")
+        return self.next().text
 
     def names(self) -> tuple[str, ...]:
         """Read a list of names in parentheses."""

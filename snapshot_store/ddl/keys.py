@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.statements import CheckSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.model import IndexPart
 
@@ -78,7 +79,8 @@ def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
 
 def _part(cursor: Cursor) -> IndexPart:
     if cursor.at_symbol("("):
-        return IndexPart(None, None, expression=cursor.parenthesized(), descending=_descending(cursor))
+        expression = canonical(cursor.parenthesized(), cursor.session)
+        return IndexPart(None, None, expression=expression, descending=_descending(cursor))
     column, length = cursor.name(), None
     if cursor.accept_symbol("("):
         length = cursor.integer()
@@ -114,10 +116,11 @@ def _option(cursor: Cursor, key: KeySpec) -> KeySpec | None:
 def parse_check(cursor: Cursor, name: str | None) -> CheckSpec:
     """Read CHECK (expression) [[NOT] ENFORCED]."""
     cursor.expect("CHECK")
-    check = CheckSpec(name, cursor.parenthesized())
-    if not cursor.accept("NOT", "ENFORCED"):
-        cursor.accept("ENFORCED")
-    return check
+    expression = canonical(cursor.parenthesized(), cursor.session)
+    if cursor.accept("NOT", "ENFORCED"):
+        return CheckSpec(name, expression, enforced=False)
+    cursor.accept("ENFORCED")
+    return CheckSpec(name, expression)
 
 
 def parse_references(

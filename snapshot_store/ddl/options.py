@@ -116,6 +116,19 @@ def _charset_option(cursor: Cursor, options: Options) -> Options | None:
     return replace(options, charset=charset)
 
 
+_LOCKS = {
+    "ALGORITHM": ("DEFAULT", "INPLACE", "COPY", "INSTANT"),
+    "LOCK": ("DEFAULT", "NONE", "SHARED", "EXCLUSIVE"),
+}
+
+
+def skip_lock_option(cursor: Cursor, option: str) -> None:
+    """Move past the value of ALGORITHM or LOCK."""
+    cursor.accept_symbol("=")
+    value = cursor.word_or_name().upper()
+    cursor.limit(value in _LOCKS[option], f"unknown {option} {value}")
+
+
 def _skip_value(cursor: Cursor) -> None:
     cursor.accept_symbol("=")
     if cursor.at_symbol("("):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from snapshot_store.ddl.columns import parse_column
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
-from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options
+from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import (
@@ -208,9 +208,8 @@ def _create_index(cursor: Cursor) -> Statement:
 
 
 def _skip_lock_options(cursor: Cursor) -> None:
-    while cursor.accept_one("ALGORITHM", "LOCK"):
-        cursor.accept_symbol("=")
-        cursor.name()
+    while found := cursor.accept_one("ALGORITHM", "LOCK"):
+        skip_lock_option(cursor, found)
 
 
 def _alter(cursor: Cursor) -> Statement:

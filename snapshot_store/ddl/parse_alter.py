@@ -6,7 +6,7 @@ Source: rules `alter_list_item` and `standalone_alter_commands` of mysql-server 
 from snapshot_store.ddl.columns import parse_column, parse_default
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_constraint
-from snapshot_store.ddl.options import at_placement, parse_table_option
+from snapshot_store.ddl.options import at_placement, parse_table_option, skip_lock_option
 from snapshot_store.ddl.statements import (
     Action,
     AddColumn,
@@ -89,9 +89,8 @@ def _skip_inert(cursor: Cursor) -> bool:
         # Partition clauses stand alone or last, so the rest of the statement is theirs.
         cursor.skip_rest()
         return True
-    if cursor.accept_one("ALGORITHM", "LOCK"):
-        cursor.accept_symbol("=")
-        cursor.name()
+    if found := cursor.accept_one("ALGORITHM", "LOCK"):
+        skip_lock_option(cursor, found)
         return True
     if cursor.accept_one("DISCARD", "IMPORT"):
         cursor.expect("TABLESPACE")
@@ -170,7 +169,7 @@ def _alter(cursor: Cursor) -> list[Action]:
     cursor.accept("COLUMN")
     name = cursor.name()
     if cursor.accept("SET", "DEFAULT"):
-        return [SetDefault(name, parse_default(cursor))]
+        return [SetDefault(name, parse_default(cursor, clock=False))]
     if cursor.accept("DROP", "DEFAULT"):
         return [SetDefault(name, None)]
     cursor.expect("SET")

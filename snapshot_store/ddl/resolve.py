@@ -4,7 +4,6 @@ Sources: MySQL 9.7 refman, "Column Character Set and Collation" and "The BLOB an
 with a real server in tests/snapshot_store/test_ddl_mysql.py.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 from snapshot_store.ddl.charsets import (
@@ -15,20 +14,17 @@ from snapshot_store.ddl.charsets import (
     default_collation,
     max_bytes,
 )
+from snapshot_store.ddl.literals import stored_text
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.ddl.statements import Bits, ColumnSpec, Options, TypeSpec
+from snapshot_store.ddl.statements import ColumnSpec, Options, TypeSpec, Value
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected
 from snapshot_store.model import Column, ColumnType, Default
 
 Charset = tuple[str, str]
 """A character set and a collation of it."""
 
 _TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
-_BINARIES = frozenset({"binary", "varbinary"})
-_NUMBERS = frozenset(
-    {"tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year"},
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,7 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
         name=spec.name,
         type=type,
         nullable=nullable,
-        default=resolve_default(default, type),
+        default=resolve_default(context, default, type, spec.name),
         on_update_now=spec.on_update_now,
         auto_increment=spec.auto_increment,
         generated=spec.generated,
@@ -135,40 +131,13 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
     )
 
 
-_BITS = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?", re.IGNORECASE)
-
-
-def resolve_default(default: Default | Bits | None, type: ColumnType) -> Default | None:
+def resolve_default(context: Context, default: Default | Value | None, type: ColumnType, name: str) -> Default | None:
     """Return a default with its literal in the spelling of its column's type, as `model.Default` describes it."""
-    if isinstance(default, Bits):
-        return Default("literal", _bits_text(default.text, type))
-    if default is None or default.kind != "literal":
+    if not isinstance(default, Value):
         return default
-    if type.name == "bit" and default.text.isdecimal():
-        return Default("literal", f"b'{int(default.text):b}'")
-    if type.name in _BINARIES:
-        return Default("literal", _binary_text(default.text.encode(errors="surrogateescape")))
-    return default
-
-
-def _bits_text(text: str, type: ColumnType) -> str:
-    literal = _BITS.fullmatch(text)
-    if literal is None:
-        raise ValueError(f"no hexadecimal or bit literal: {text!r}")
-    value = int(literal["hex"] or "0", 16) | int(literal["bits"] or "0", 2)
-    if type.name == "bit":
-        return f"b'{value:b}'"
-    if type.name in _NUMBERS:
-        return str(value)
-    digits = literal["hex"] if literal["hex"] is not None else f"{value:x}"
-    data = bytes.fromhex(digits if len(digits) % 2 == 0 else f"0{digits}")
-    return _binary_text(data) if type.name in _BINARIES else data.decode(errors="replace")
-
-
-def _binary_text(data: bytes) -> str:
-    """Return a byte string as text if it is UTF-8 and no one could take it for hexadecimal, else as 0x…."""
     try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        return f"0x{data.hex()}"
-    return f"0x{data.hex()}" if text.startswith("0x") else text
+        return Default("literal", stored_text(default.kind, default.text, type, context.session))
+    except ValueError as error:
+        if context.session.validate:
+            raise DdlRejected(f"invalid default for column {name}: {error}") from None
+        return Default("literal", default.text)

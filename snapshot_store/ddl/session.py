@@ -3,9 +3,54 @@
 from dataclasses import dataclass
 
 REAL_AS_FLOAT = 1 << 0
+PIPES_AS_CONCAT = 1 << 1
 ANSI_QUOTES = 1 << 2
+NO_UNSIGNED_SUBTRACTION = 1 << 6
 NO_BACKSLASH_ESCAPES = 1 << 20
+STRICT_TRANS_TABLES = 1 << 21
+STRICT_ALL_TABLES = 1 << 22
+NO_ZERO_IN_DATE = 1 << 23
+NO_ZERO_DATE = 1 << 24
+ALLOW_INVALID_DATES = 1 << 25
+HIGH_NOT_PRECEDENCE = 1 << 29
 """Bits of sql_mode as the query event carries them (mysql-server `sql/system_variables.h`)."""
+
+SQL_MODES = {
+    "REAL_AS_FLOAT": REAL_AS_FLOAT,
+    "PIPES_AS_CONCAT": PIPES_AS_CONCAT,
+    "ANSI_QUOTES": ANSI_QUOTES,
+    "IGNORE_SPACE": 1 << 3,
+    "ONLY_FULL_GROUP_BY": 1 << 5,
+    "NO_UNSIGNED_SUBTRACTION": NO_UNSIGNED_SUBTRACTION,
+    "NO_DIR_IN_CREATE": 1 << 7,
+    "ANSI": 1 << 18,
+    "NO_AUTO_VALUE_ON_ZERO": 1 << 19,
+    "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES,
+    "STRICT_TRANS_TABLES": STRICT_TRANS_TABLES,
+    "STRICT_ALL_TABLES": STRICT_ALL_TABLES,
+    "NO_ZERO_IN_DATE": NO_ZERO_IN_DATE,
+    "NO_ZERO_DATE": NO_ZERO_DATE,
+    "ALLOW_INVALID_DATES": ALLOW_INVALID_DATES,
+    "ERROR_FOR_DIVISION_BY_ZERO": 1 << 26,
+    "TRADITIONAL": 1 << 27,
+    "HIGH_NOT_PRECEDENCE": HIGH_NOT_PRECEDENCE,
+    "NO_ENGINE_SUBSTITUTION": 1 << 30,
+    "PAD_CHAR_TO_FULL_LENGTH": 1 << 31,
+    "TIME_TRUNCATE_FRACTIONAL": 1 << 32,
+}
+
+DEFAULT_SQL_MODE = sum(
+    SQL_MODES[name]
+    for name in (
+        "ONLY_FULL_GROUP_BY",
+        "STRICT_TRANS_TABLES",
+        "NO_ZERO_IN_DATE",
+        "NO_ZERO_DATE",
+        "ERROR_FOR_DIVISION_BY_ZERO",
+        "NO_ENGINE_SUBSTITUTION",
+    )
+)
+"""What a server has that was told nothing, since 5.7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +59,9 @@ class DdlSession:
 
     The defaults are those of MySQL 8.0 and later. For a 5.7 server give its `charset_server`, `collation_server`,
     `default_collation_for_utf8mb4` ("utf8mb4_general_ci"), `explicit_defaults_for_timestamp` and `server_version`.
+
+    `validate`: also refuse what the server would refuse; a statement from a binlog has been carried out, so there
+    nothing is gained by asking again under another version's rules.
     """
 
     sql_mode: int = 0
@@ -23,6 +71,10 @@ class DdlSession:
     explicit_defaults_for_timestamp: bool = True
     default_storage_engine: str = "InnoDB"
     server_version: int = 90700
+    charset_connection: str = "utf8mb4"
+    foreign_key_checks: bool = True
+    generate_invisible_primary_key: bool = False
+    validate: bool = False
 
     @property
     def ansi_quotes(self) -> bool:
@@ -33,6 +85,11 @@ class DdlSession:
     def backslash_escapes(self) -> bool:
         r"""Tell whether \n in a string is a line end."""
         return not self.sql_mode & NO_BACKSLASH_ESCAPES
+
+    @property
+    def strict(self) -> bool:
+        """Tell whether what does not fit is refused; without it, the server makes it fit and warns."""
+        return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
 
     @property
     def real_as_float(self) -> bool:

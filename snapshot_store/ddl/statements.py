@@ -4,6 +4,7 @@
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from snapshot_store.ddl.cursor import TableName
 from snapshot_store.model import ColumnType, Default, Generated, IndexPart
@@ -21,9 +22,13 @@ class TypeSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Bits:
-    """A hexadecimal or bit literal as a default; its column's type decides what it is."""
+class Value:
+    """A literal as a default; its column's type decides what it is.
 
+    `kind` is "string", "number" or "bits", which is a hexadecimal or bit literal as written.
+    """
+
+    kind: Literal["string", "number", "bits"]
     text: str
 
 
@@ -52,10 +57,12 @@ class ForeignKeySpec:
 
 @dataclass(frozen=True, slots=True)
 class CheckSpec:
-    """A CHECK constraint as written."""
+    """A CHECK constraint; `own_column` is the column it is written in, if any."""
 
     name: str | None
     expression: str
+    enforced: bool = True
+    own_column: str | None = None
 
 
 Constraint = KeySpec | ForeignKeySpec | CheckSpec
@@ -68,7 +75,7 @@ class ColumnSpec:
     name: str
     type: TypeSpec
     nullable: bool | None = None
-    default: Default | Bits | None = None
+    default: Default | Value | None = None
     on_update_now: bool = False
     auto_increment: bool = False
     generated: Generated | None = None
@@ -204,7 +211,7 @@ class SetDefault:
     """ALTER COLUMN … SET DEFAULT, or DROP DEFAULT (None)."""
 
     name: str
-    default: Default | Bits | None
+    default: Default | Value | None
 
 
 @dataclass(frozen=True, slots=True)

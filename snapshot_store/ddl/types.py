@@ -57,6 +57,7 @@ def parse_type(cursor: Cursor) -> TypeSpec:
 def _integer(cursor: Cursor, word: str) -> TypeSpec:
     name = _INTEGERS[word]
     width = _length(cursor)
+    cursor.limit((width or 0) <= 255, f"a display width of {width}")
     unsigned, zerofill = _number_attributes(cursor)
     if zerofill:
         return TypeSpec(ColumnType(name, width or _ZEROFILL_WIDTH[name], unsigned=True, zerofill=True))
@@ -79,21 +80,35 @@ def _floating(cursor: Cursor, word: str) -> TypeSpec:
         cursor.accept("PRECISION")
     length, decimals = _precision(cursor)
     if length is not None and decimals is None:
+        if word in ("DOUBLE", "REAL", "FLOAT8"):
+            raise cursor.error(f"{word} takes two numbers or none")
+        cursor.limit(length <= 53, f"FLOAT({length})")
         # FLOAT(p) only chooses between the two sizes.
         name = "float" if name == "float" and length <= 24 else "double"
         length = None
+    _limit_decimals(cursor, length, decimals, 255)
     unsigned, zerofill = _number_attributes(cursor)
     return TypeSpec(ColumnType(name, length, decimals, unsigned=unsigned, zerofill=zerofill))
 
 
+def _limit_decimals(cursor: Cursor, length: int | None, decimals: int | None, most: int) -> None:
+    if length is not None:
+        cursor.limit(length <= most, f"a precision of {length}, at most {most}")
+        cursor.limit((decimals or 0) <= 30, f"a scale of {decimals}, at most 30")
+        cursor.limit((decimals or 0) <= length, f"a precision of {length} less than the scale of {decimals}")
+
+
 def _decimal(cursor: Cursor, word: str) -> TypeSpec:
     length, decimals = _precision(cursor)
+    _limit_decimals(cursor, length or 10, decimals, 65)
     unsigned, zerofill = _number_attributes(cursor)
     return TypeSpec(ColumnType("decimal", length or 10, decimals or 0, unsigned=unsigned, zerofill=zerofill))
 
 
 def _bit(cursor: Cursor, word: str) -> TypeSpec:
-    return TypeSpec(ColumnType("bit", _length(cursor) or 1))
+    length = _length(cursor)
+    cursor.limit(length is None or 1 <= length <= 64, f"BIT({length})")
+    return TypeSpec(ColumnType("bit", length or 1))
 
 
 def _plain(cursor: Cursor, word: str) -> TypeSpec:
@@ -101,13 +116,16 @@ def _plain(cursor: Cursor, word: str) -> TypeSpec:
 
 
 def _year(cursor: Cursor, word: str) -> TypeSpec:
-    _length(cursor)
+    length = _length(cursor)
+    cursor.limit(length in (None, 4), f"YEAR({length})")
     _number_attributes(cursor)
     return TypeSpec(ColumnType("year"))
 
 
 def _temporal(cursor: Cursor, word: str) -> TypeSpec:
-    return TypeSpec(ColumnType(word.lower(), fsp=_length(cursor) or 0))
+    fsp = _length(cursor) or 0
+    cursor.limit(fsp <= 6, f"a fraction of {fsp} digits")
+    return TypeSpec(ColumnType(word.lower(), fsp=fsp))
 
 
 def _char(cursor: Cursor, word: str) -> TypeSpec:
@@ -135,8 +153,7 @@ def _character(cursor: Cursor, name: str, national: bool = False) -> TypeSpec:
         raise cursor.error("expected a length")
     spec = TypeSpec(ColumnType(name, 1 if length is None else length))
     if national:
-        spec = replace(spec, charset="utf8mb3", binary=cursor.accept("BINARY"))
-        return _collate(cursor, spec)
+        return replace(spec, charset="utf8mb3", binary=cursor.accept("BINARY"))
     if cursor.accept("BYTE"):
         return replace(spec, type=ColumnType("binary" if name == "char" else "varbinary", spec.type.length))
     return _string_attributes(cursor, spec)
@@ -184,11 +201,68 @@ def _member(cursor: Cursor) -> str:
 
 
 def _vector(cursor: Cursor, word: str) -> TypeSpec:
-    return TypeSpec(ColumnType("vector", _length(cursor) or 2048))
+    length = _length(cursor)
+    cursor.limit(length is None or 1 <= length <= 16383, f"VECTOR({length})")
+    return TypeSpec(ColumnType("vector", length or 2048))
 
 
 def _spatial(cursor: Cursor, word: str) -> TypeSpec:
     return TypeSpec(ColumnType(_SPATIAL[word]))
+
+
+def parse_cast_type(cursor: Cursor) -> str:
+    """Read the type that CAST converts to, and return it as the server prints it."""
+    word = cursor.word()
+    cursor.next()
+    name = _CASTS.get(word)
+    if name is None:
+        raise cursor.error("expected a type to cast to")
+    if name in ("signed", "unsigned"):
+        cursor.accept_one("INT", "INTEGER")
+    text = _cast_text(cursor, word, name)
+    return f"{text} array" if cursor.accept("ARRAY") else text
+
+
+def _cast_text(cursor: Cursor, word: str, name: str) -> str:
+    if name == "decimal":
+        length, decimals = _precision(cursor)
+        return f"decimal({length or 10},{decimals or 0})"
+    if name == "double":
+        cursor.accept("PRECISION")
+        return name
+    if name == "float":
+        return "double" if (_length(cursor) or 0) > 24 else name
+    length = _length(cursor)
+    if length == 0 and name in ("time", "datetime"):
+        length = None
+    text = name if length is None or name == "year" else f"{name}({length})"
+    if word in ("BINARY", "NCHAR"):
+        return f"{text} charset {'binary' if word == 'BINARY' else 'utf8mb3'}"
+    if name == "char":
+        charset = _string_attributes(cursor, TypeSpec(ColumnType("char"))).charset
+        text += "" if cursor.at("ARRAY") else f" charset {charset or cursor.session.charset_connection}"
+    return text
+
+
+_CASTS = {
+    "BINARY": "char",
+    "CHAR": "char",
+    "CHARACTER": "char",
+    "NCHAR": "char",
+    "SIGNED": "signed",
+    "UNSIGNED": "unsigned",
+    "DATE": "date",
+    "TIME": "time",
+    "DATETIME": "datetime",
+    "DECIMAL": "decimal",
+    "DEC": "decimal",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "REAL": "double",
+    "YEAR": "year",
+    "JSON": "json",
+    **{word: name for word, name in _SPATIAL.items() if word not in ("GEOMETRY", "GEOMCOLLECTION")},
+}
 
 
 def _length(cursor: Cursor) -> int | None:
@@ -219,22 +293,12 @@ def _number_attributes(cursor: Cursor) -> tuple[bool, bool]:
 
 
 def _string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
-    """Read CHARACTER SET, BINARY, ASCII, UNICODE and COLLATE, in any order."""
-    while True:
-        if charset := accept_charset(cursor):
-            spec = replace(spec, charset=charset)
-        elif found := cursor.accept_one("ASCII", "UNICODE"):
-            spec = replace(spec, charset={"ASCII": "latin1", "UNICODE": "ucs2"}[found])
-        elif cursor.accept("BINARY"):
-            spec = replace(spec, binary=True)
-        elif cursor.at("COLLATE"):
-            spec = _collate(cursor, spec)
-        else:
-            return spec
-
-
-def _collate(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
-    return replace(spec, collation=charset_name(cursor)) if cursor.accept("COLLATE") else spec
+    """Read a character set, BINARY, or both in either order; COLLATE is an attribute of the column."""
+    binary = cursor.accept("BINARY")
+    charset = accept_charset(cursor)
+    if charset is None and (found := cursor.accept_one("ASCII", "UNICODE")):
+        charset = {"ASCII": "latin1", "UNICODE": "ucs2"}[found]
+    return replace(spec, charset=charset, binary=binary or cursor.accept("BINARY"))
 
 
 def accept_charset(cursor: Cursor) -> str | None:
@@ -247,7 +311,7 @@ def accept_charset(cursor: Cursor) -> str | None:
 
 def charset_name(cursor: Cursor) -> str:
     """Read the name of a character set or collation, which may be written as a string."""
-    return cursor.string() if cursor.peek().kind == "string" else cursor.name()
+    return cursor.string() if cursor.peek().kind == "string" else cursor.word_or_name()
 
 
 _Reader = Callable[[Cursor, str], TypeSpec]

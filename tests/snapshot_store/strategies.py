@@ -42,11 +42,12 @@ TYPES = st.one_of(
 def columns(draw: st.DrawFn, name: str) -> Column:
     """A column as the server could have it."""
     type = draw(TYPES)
-    generated = draw(st.none() | st.builds(Generated, st.sampled_from(["1 + 1", "a(')')"]), st.booleans()))
+    generated = draw(st.none() | st.builds(Generated, st.sampled_from(["(1 + 1)", "concat(_utf8mb4')')"]), st.booleans()))
     nullable = draw(st.booleans())
     default = Default("null") if nullable and generated is None else None
     if generated is None and type.name in ("char", "varchar", "enum") and draw(st.booleans()):
-        default = Default("literal", draw(TEXT))
+        text = draw(st.sampled_from(type.members) if type.members else TEXT)[: type.length]
+        default = Default("literal", text.rstrip(" ") if type.name == "char" else text)
     return Column(name, type, nullable, default, generated=generated, invisible=draw(st.booleans()), comment=draw(TEXT))
 
 
@@ -65,7 +66,7 @@ def tables(draw: st.DrawFn, schema: str = "d", name: str = "t") -> Table:
         # A table with a foreign key always has an index that serves it.
         indexes=(index,) if indexed else (),
         comment=draw(TEXT),
-        checks=(("c", "`a` > ')('"),) if draw(st.booleans()) else (),
+        checks=(("c", "(`a` > _utf8mb4')(')"),) if draw(st.booleans()) else (),
         foreign_keys=(key,) if referring else (),
     )
 

@@ -153,7 +153,7 @@ def test_defaults_are_kept_in_one_spelling() -> None:
         Default("literal", "0x41ff"),
         Default("null"),
         None,
-        Default("expression", "json_array( 1 )"),
+        Default("expression", "json_array(1)"),
         Default("now"),
         Default("literal", "0x41"),
         Default("literal", "0x30783431"),
@@ -222,7 +222,6 @@ REFUSED = [
     "CREATE TABLE t2 (a BIT DEFAULT b'12')",
     "CREATE TABLE t2 (a VARCHAR(3) DEFAULT x' 4142')",
     "CREATE TABLE t2 (a BIT DEFAULT " + "9" * 5000 + ")",
-    "CREATE TABLE t2 (a INT DEFAULT 0x" + "9" * 5000 + ")",
     "CREATE TABLE t2 (a INT DEFAULT (" + "(" * 5000,
     "CREATE TABLE t2 (a INT DEFAULT " + "-" * 5000 + "1)",
 ]

@@ -315,7 +315,7 @@ def test_names_comments_engines_and_foreign_keys_do_not_count() -> None:
 def test_a_join_keeps_the_checks_that_both_have() -> None:
     a = t("a INT, CONSTRAINT x CHECK (a > 0), CHECK (a < 9)")
     b = t("a INT, CONSTRAINT y CHECK ((`a`>0)), CHECK (a <> 5)")
-    assert [expression for _, expression in join(a, b).checks] == ["a > 0"]
+    assert [expression for _, expression in join(a, b).checks] == ["(`a` > 0)"]
 
 
 def test_a_join_hides_only_columns_that_both_hide() -> None:

@@ -1,0 +1,48 @@
+"""What the rest of the world calls: a table from its CREATE TABLE, and a catalog after a statement.
+
+Unlike `snapshot_store.ddl.apply_ddl`, which follows statements that a server has carried out, these also refuse what a
+server would refuse.
+"""
+
+from dataclasses import replace
+
+from snapshot_store.ddl import apply
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
+from snapshot_store.ddl.statements import CreateTable
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Catalog, Schema, Table
+
+_SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
+
+
+def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None = None) -> Table:
+    """Return the table that a CREATE TABLE makes, in the database it names, else in `schema`.
+
+    Tables that foreign keys point at need not exist. Raises DdlNotUnderstood for anything but a CREATE TABLE with its
+    columns written out, and what `apply_ddl` raises.
+    """
+    session = replace(session or _SESSION, validate=True, foreign_key_checks=False)
+    statement = parse_statement(create_sql, session)
+    if not isinstance(statement, CreateTable):
+        raise DdlNotUnderstood(create_sql, "not a CREATE TABLE that lists its columns")
+    name = (statement.table[0] or schema, statement.table[1])
+    catalog = Catalog({name[0]: _schema(name[0], session)})
+    return apply.apply_ddl(catalog, create_sql, name[0], session).catalog.table(*name)
+
+
+def apply_ddl(catalog: Catalog, sql: str, *, schema: str | None = None, session: DdlSession | None = None) -> Catalog:
+    """Return the catalog after one statement in a session whose default database is `schema`.
+
+    The default database is there, since a session uses it: if the catalog lacks it, it is made with the server's
+    character set. Raises DdlNotUnderstood where the effect is not known for certain, DdlRejected, UnknownSchema,
+    UnknownTable, UnknownColumn, UnknownIndex or AlreadyExists where a server would refuse; no other error.
+    """
+    session = replace(session or _SESSION, validate=True)
+    if schema is not None and schema not in catalog.schemas:
+        catalog = catalog.with_schema(_schema(schema, session))
+    return apply.apply_ddl(catalog, sql, schema, session).catalog
+
+
+def _schema(name: str, session: DdlSession) -> Schema:
+    return Schema(name, session.charset_server, session.collation_server)
