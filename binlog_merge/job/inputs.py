@@ -148,15 +148,25 @@ def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[st
 
 def _detect(detection: Detection, node: NodeInput) -> str | None:
     try:
-        return detection.feed(_head_events(node.files[node.first]))
+        return detection.feed(_first_events(node.files[node.first :]))
     except BinlogFormatError:
         return None  # the scan says what is damaged
 
 
-def _head_events(file: NodeFile) -> Iterator[RawEvent]:
+def _first_events(files: Sequence[NodeFile]) -> Iterator[RawEvent]:
+    """Yield the first events of a node's files: a file may well end before anything commits in it."""
+    left = DETECTION_BYTES
+    for file in files:
+        if left <= 0:
+            return
+        yield from _head_events(file, left)
+        left -= file.size
+
+
+def _head_events(file: NodeFile, limit: int) -> Iterator[RawEvent]:
     """Yield the first events of a file, unpacked, without checking them: the scan does that."""
     crc = 4 if file.checksum_alg == ChecksumAlg.CRC32 else 0
-    data = bytearray(min(file.size, DETECTION_BYTES))
+    data = bytearray(min(file.size, limit))
     with open_source(file.path) as source:
         source.read_into(memoryview(data), 0)
     at = 4

@@ -11,11 +11,15 @@ from tests.simulator.rows import Shard
 
 @dataclass(frozen=True)
 class Change:
-    """One ALTER: the statement without its table's name, and both tables."""
+    """One DDL: the statement with {t} for its table's name, and what it makes of a table (None: it drops it).
 
-    text: str  # with {t} for the table's name
-    after: Table
+    Shards may have their columns in orders of their own, so it is applied to each.
+    """
+
+    text: str
+    apply: Callable[[Table], Table | None]
     visible: bool = True
+    drops: bool = False
 
     def sql(self, name: str) -> str:
         return self.text.replace("{t}", name)
@@ -36,6 +40,7 @@ class LogicalTable:
     marked: bool = False
     settled: bool = False
     serial: int = 0
+    planned: list[tuple[str, Shard]] = field(default_factory=list)  # shards that CREATE TABLE is to make
 
     def shards(self, source: str) -> list[tuple[Shard, Table]]:
         """Return a node's physical tables and their shapes."""
@@ -43,18 +48,22 @@ class LogicalTable:
 
     def begin(self, change: Change, rng: random.Random) -> None:
         """Begin a DDL. Values stay within both types of a column until it is over."""
-        self.change, self.todo = change, list(self.shapes)
+        self.change, self.todo = change, list(self.shapes) or list(self.planned)
         self.marker_first = rng.random() < 0.3
         self.marked = self.settled = False
         if not change.visible:
             self.todo = []
+        if change.drops:
+            self.open = False
 
     def end(self) -> None:
-        """End a DDL: every physical table and the logical one are alike, but for columns' order."""
+        """End a DDL: every physical table and the logical one are alike."""
         change = self.change
         assert change is not None
-        if change.visible:
-            self.logical = change.after.settled()
+        after = change.apply(self.logical)
+        if change.visible and after is not None:
+            self.open = True
+            self.logical = after.settled()
             self.shapes = {place: table.settled() for place, table in self.shapes.items()}
         self.change = None
 
@@ -85,12 +94,18 @@ def _new_column(rng: random.Random, name: str) -> Column:
     )
 
 
-def _placed(rng: random.Random, table: Table, column: Column) -> tuple[str, Table]:
-    """Return where a new column goes, as SQL, and the table with it there; never before the primary key."""
-    at = rng.randrange(1, len(table.columns) + 1)
-    columns = (*table.columns[:at], column, *table.columns[at:])
-    word = "" if at == len(table.columns) and rng.random() < 0.7 else f" AFTER `{table.columns[at - 1].name}`"
-    return word, Table(columns)
+def _without(table: Table, name: str) -> Table:
+    return Table(tuple(c for c in table.columns if c.name != name))
+
+
+def _placed(table: Table, column: Column, after: str | None) -> Table:
+    """Return the table with a column behind another, or at the end."""
+    at = len(table.columns) if after is None else table.index(after) + 1
+    return Table((*table.columns[:at], column, *table.columns[at:]))
+
+
+def _words(after: str | None) -> str:
+    return "" if after is None else f" AFTER `{after}`"
 
 
 def _add(table: LogicalTable, rng: random.Random) -> Change | None:
@@ -98,16 +113,15 @@ def _add(table: LogicalTable, rng: random.Random) -> Change | None:
         return None
     table.serial += 1
     column = _new_column(rng, f"n{table.serial}")
-    place, after = _placed(rng, table.logical, column)
-    return Change(f"ALTER TABLE {{t}} ADD COLUMN {column.sql()}{place}", after)
+    after = None if rng.random() < 0.4 else rng.choice(table.logical.columns).name
+    return Change(f"ALTER TABLE {{t}} ADD COLUMN {column.sql()}{_words(after)}", lambda t: _placed(t, column, after))
 
 
 def _drop(table: LogicalTable, rng: random.Random) -> Change | None:
     if len(table.logical.columns) < 3:
         return None
-    gone = rng.choice(table.logical.columns[1:])
-    after = Table(tuple(c for c in table.logical.columns if c is not gone))
-    return Change(f"ALTER TABLE {{t}} DROP COLUMN `{gone.name}`", after)
+    name = rng.choice(table.logical.columns[1:]).name
+    return Change(f"ALTER TABLE {{t}} DROP COLUMN `{name}`", lambda t: _without(t, name))
 
 
 _WIDER: dict[str, Callable[[Column], Column | None]] = {
@@ -129,36 +143,54 @@ def _modify(table: LogicalTable, rng: random.Random) -> Change | None:
     new = _WIDER[old.type](old) if old is not None and old.type in _WIDER else None
     if old is None or new is None:
         return None
-    new = replace(new, safe=old)
-    columns = list(table.logical.columns)
-    columns[table.logical.index(old.name)] = new
-    return Change(f"ALTER TABLE {{t}} MODIFY COLUMN {new.sql()}", Table(tuple(columns)))
+    wider = replace(new, safe=old)
+    return Change(
+        f"ALTER TABLE {{t}} MODIFY COLUMN {new.sql()}",
+        lambda t: Table(tuple(wider if c.name == wider.name else c for c in t.columns)),
+    )
 
 
 def _move(table: LogicalTable, rng: random.Random) -> Change | None:
     if len(table.logical.columns) < 3:
         return None
-    moved = rng.choice(table.logical.columns[1:])
-    rest = Table(tuple(c for c in table.logical.columns if c is not moved))
-    place, after = _placed(rng, rest, moved)
-    return Change(f"ALTER TABLE {{t}} MODIFY COLUMN {moved.sql()}{place}", after) if place else None
+    moved, behind = rng.sample(table.logical.columns[1:], 2)
+    return Change(
+        f"ALTER TABLE {{t}} MODIFY COLUMN {moved.sql()}{_words(behind.name)}",
+        lambda t: _placed(_without(t, moved.name), moved, behind.name),
+    )
 
 
 def _index(table: LogicalTable, rng: random.Random) -> Change | None:
     plain = [c for c in table.logical.columns if not c.is_blob]
     table.serial += 1
     name = rng.choice(plain).name
-    return Change(f"CREATE INDEX i{table.serial} ON {{t}} (`{name}`)", table.logical)
+    return Change(f"CREATE INDEX i{table.serial} ON {{t}} (`{name}`)", lambda t: t)
 
 
 def _hidden(table: LogicalTable, rng: random.Random) -> Change | None:
     """A marker that is not for users: it changes nothing."""
-    return Change("ALTER TABLE {t} COMMENT = 'hidden'", table.logical, visible=False)
+    return Change("ALTER TABLE {t} COMMENT = 'hidden'", lambda t: t, visible=False)
+
+
+def _truncate(table: LogicalTable, rng: random.Random) -> Change | None:
+    return Change("TRUNCATE TABLE {t}", lambda t: t)
+
+
+def _drop_table(table: LogicalTable, rng: random.Random) -> Change | None:
+    return Change("DROP TABLE {t} /* generated by server */", lambda t: None, drops=True) if rng.random() < 0.5 else None
 
 
 ALTERS: tuple[Callable[[LogicalTable, random.Random], Change | None], ...] = (
-    _add, _add, _drop, _modify, _modify, _move, _index, _hidden,
+    _add, _add, _drop, _modify, _modify, _move, _index, _hidden, _truncate, _drop_table,
 )  # fmt: skip
+
+
+def new_table(rng: random.Random, number: int, sources: list[str]) -> tuple[LogicalTable, Change]:
+    """Return a table that is not there yet, and the DDL that makes it."""
+    table = random_table(rng, number, sources)
+    made = table.logical
+    table.open, table.planned, table.shapes = False, list(table.shapes), {}
+    return table, Change(table.logical.create("{t}"), lambda t: made)
 
 
 def random_table(rng: random.Random, number: int, sources: list[str]) -> LogicalTable:

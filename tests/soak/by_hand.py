@@ -57,8 +57,8 @@ class Written:
         mapped = table_map(COMMIT_ROWS, "__cdc__", "__commit_ts__", 8, True, self.rng)
         node.group([wire.query("BEGIN"), mapped, Event(wire.WRITE, body), wire.xid(2)])
 
-    def commit(self, node: Node, gtrid: bytes) -> None:
-        node.group([wire.query(xa_text("COMMIT", gtrid, b"b"))])
+    def commit(self, node: Node, gtrid: bytes, original_us: int | None = None) -> None:
+        node.group([wire.query(xa_text("COMMIT", gtrid, b"b"))], original_us=original_us)
 
     def distributed(self, tso: int, number: int) -> None:
         """Write a whole XA transaction on every node."""
@@ -82,11 +82,10 @@ class Written:
             self.tell(node, gtrid, tso)
             self.commit(node, gtrid)
 
-    def save(self, folder: Path, base: bool = True, **output: Any) -> Path:
+    def save(self, folder: Path, carrier: str = "commit-table", **output: Any) -> Path:
         """Write the case; returns its configuration."""
         (folder / "base").mkdir(parents=True, exist_ok=True)
-        logical = f"CREATE DATABASE shop; USE shop; {TABLE.create('t')};"
-        (folder / "base" / "logical.sql").write_text(logical if base else "CREATE DATABASE shop;")
+        (folder / "base" / "logical.sql").write_text(f"CREATE DATABASE shop; USE shop; {TABLE.create('t')};")
         for node in self.nodes:
             (folder / "nodes" / node.source_id).mkdir(parents=True, exist_ok=True)
             for i, data in enumerate(node.files):
@@ -95,7 +94,7 @@ class Written:
         values = {
             "version": 1, "name": "by-hand", "routes": [route], "base": {"logical": "base/logical.sql"},
             "nodes": [{"source-id": n.source_id, "files": f"nodes/{n.source_id}/binlog.*"} for n in self.nodes],
-            "commit-tso": {"carrier": "commit-table"}, "output": output,
+            "commit-tso": {"carrier": carrier}, "output": output,
         }  # fmt: skip
         (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
         return folder / "cluster.yaml"

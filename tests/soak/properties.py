@@ -41,7 +41,7 @@ def small_buffers(rng: random.Random) -> Iterator[None]:
             "stages.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),
             "stages.scan.CHUNK": rng.choice((200, 4_096, 50_000)),
             "stages.scan.FIND_BUFFER": rng.choice((200, 4_096, 50_000)),
-            "stages.scan.GIANT_EVENT": rng.choice((300, 5_000, 1 << 20)),
+            "stages.scan.GIANT_EVENT": rng.choice((5_000, 20_000, 1 << 20)),
         }
     with contextmanager(_patched)(changes):
         yield

@@ -78,3 +78,14 @@ def test_the_rows_of_a_create_table_select_see_the_table_it_creates(tmp_path: Pa
     node.group([query("BEGIN"), *history.insert(node, 6, turned, "t_1"), xid(4)])
     history.local(node, 7)
     assert_merged(history.save(tmp_path), tmp_path / "out")
+
+
+def test_the_carrier_may_show_only_in_a_later_file(tmp_path: Path) -> None:
+    # Only the first file was asked; then a branch on one node was taken for a transaction without a TSO.
+    history = Written(1)
+    node = history.nodes[0]
+    history.local(node, 1)
+    node.begin_file()
+    history.prepare(node, b"drds-7@one", history.insert(node, 2))
+    history.commit(node, b"drds-7@one", (1_790_000_000_000 << 22) >> 9)
+    assert_merged(history.save(tmp_path, carrier="auto"), tmp_path / "out")
