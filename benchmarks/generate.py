@@ -37,6 +37,7 @@ from benchmarks.tables import (
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EventType
 from binlog_merge.binlog.control import FormatDescription
 from binlog_merge.binlog.header import pack_event
+from binlog_merge.stages.block import view
 from snapshot_store.ddl import parse_dump
 from snapshot_store.model import Table
 
@@ -174,13 +175,13 @@ def _write_file(
         while True:
             reg[k.OUT] = 0
             k.write_groups(node, groups, buffer, reg, limit)
-            file.write(memoryview(buffer)[: int(reg[k.OUT])])
+            file.write(view(buffer)[: int(reg[k.OUT])])
             reg[k.BASE] += reg[k.OUT]
             if reg[k.NEXT_GROUP] >= len(groups) or reg[k.BASE] >= limit:
                 break
         body = struct.pack("<Q", 4) + f"{name.stem}.{int(name.suffix[1:]) + 1:06d}".encode()
-        where = {"server_id": int(node.server_id), "position": int(reg[k.BASE])}
-        file.write(pack_event(EventType.ROTATE_EVENT, body, timestamp=FIRST_MILLIS // 1000, **where))
+        stamp, server_id, position = FIRST_MILLIS // 1000, int(node.server_id), int(reg[k.BASE])
+        file.write(pack_event(EventType.ROTATE_EVENT, body, timestamp=stamp, server_id=server_id, position=position))
     return bool(reg[k.NEXT_GROUP] < len(groups))
 
 

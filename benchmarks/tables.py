@@ -149,7 +149,7 @@ def table_map(table: Table, table_id: int) -> TableMap:
 def _charset(columns: Sequence[Column]) -> DefaultCharset | None:
     if not columns:
         return None
-    binary = [i for i, c in enumerate(columns) if c.type.name in ("binary", "varbinary", "blob")]
+    binary = [i for i, c in enumerate(columns) if c.type.name.endswith(("binary", "blob"))]
     if len(binary) == len(columns):
         return DefaultCharset(BINARY)
     return DefaultCharset(UTF8MB4_0900_AI_CI, tuple((i, BINARY) for i in binary))
@@ -180,7 +180,8 @@ def physical_tables(dump: str, node: int) -> list[Table]:
 def cell_pools(tables: Sequence[Table], seed: int) -> Cells:
     """Return the pools of the tables' columns; tables of one shape share them by making the same ones."""
     random_source = random.Random(seed)
-    spans, columns, cells, data = [], [], [], bytearray()
+    spans, columns, cells = list[tuple[int, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
+    data = bytearray()
     mean, widest, known = [], [], dict[str, int]()
     pools = 0
     for table in tables:
