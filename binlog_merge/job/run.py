@@ -182,7 +182,7 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
             scanned.append(assemble_node(node, [r for r, _ in pairs], [p for _, p in pairs], job.end_of_input))
     for one in scanned:
         job.warnings += one.warnings
-    if job.end_of_input:
+    if job.end_of_input and all(one.error is None for one in scanned):
         job.warnings += half_committed(scanned)
     return scanned
 
