@@ -63,7 +63,7 @@ def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int])
     """
     wrong = set()
     expected: dict[tuple[str, int], int] = {}
-    damaged: set[tuple[str, int]] = set()
+    damaged, torn = set[tuple[str, int]](), set[tuple[str, int]]()
     for piece in results:
         file = (piece.node, piece.file_index)
         if piece.first < 0 or file in damaged:
@@ -71,9 +71,11 @@ def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int])
         if piece.first != expected.get(file, 4):
             wrong.add(file)
         expected[file] = piece.reached
-        if piece.error is not None or piece.truncated is not None:
+        if piece.error is not None:
             damaged.add(file)
-    short = {file for file, end in expected.items() if file not in damaged and end < sizes[file]}
+        if piece.truncated is not None:
+            torn.add(file)  # a tail still being written, unless a later piece finds groups behind it
+    short = {file for file, end in expected.items() if file not in damaged | torn and end < sizes[file]}
     return frozenset(wrong | short)
 
 

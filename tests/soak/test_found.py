@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog_merge.errors import MergeError
 from tests.merge_e2e.local import merge, written
 from tests.oracle import merge_case
 from tests.simulator.columns import Table
@@ -89,3 +90,18 @@ def test_the_carrier_may_show_only_in_a_later_file(tmp_path: Path) -> None:
     history.prepare(node, b"drds-7@one", history.insert(node, 2))
     history.commit(node, b"drds-7@one", (1_790_000_000_000 << 22) >> 9)
     assert_merged(history.save(tmp_path, carrier="auto"), tmp_path / "out")
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_an_event_whose_length_was_damaged_is_seen_however_the_file_is_cut(partitions: int, tmp_path: Path) -> None:
+    # It seemed to go beyond the file, as a tail that is still being written does; pieces behind it went on as if whole.
+    history = Written(1)
+    node = history.nodes[0]
+    history.distributed(1000, 10)
+    for number in range(40):
+        history.local(node, number)
+    end = node.ends[10][1]
+    node.files[0][end + 9 + 3] ^= 4
+    config = history.save(tmp_path)
+    with pytest.raises(MergeError, match="ends inside an event"):
+        merge(config, tmp_path / "out", partitions=partitions)
