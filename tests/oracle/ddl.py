@@ -36,8 +36,18 @@ COLLATION_NAMES = {number: name for name, number in COLLATION_IDS.items()}
 _CHARSET_DEFAULTS = {"utf8mb4": DEFAULT_COLLATION, "binary": "binary"} | {
     name.split("_")[0]: name
     for name in COLLATION_IDS
-    if name.endswith(("_general_ci", "_chinese_ci", "_swedish_ci", "_japanese_ci", "_korean_ci", "_english_ci",
-                      "_thai_ci", "_turkish_ci"))
+    if name.endswith(
+        (
+            "_general_ci",
+            "_chinese_ci",
+            "_swedish_ci",
+            "_japanese_ci",
+            "_korean_ci",
+            "_english_ci",
+            "_thai_ci",
+            "_turkish_ci",
+        )
+    )
     and name not in ("utf8mb4_general_ci", "latin1_general_ci")
 }
 _STRINGS = {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}

@@ -56,7 +56,7 @@ class Column:
         if self.default == NOW:
             text += f" DEFAULT CURRENT_TIMESTAMP{f'({self.decimals})' if self.decimals else ''}"
         elif self.default is not None:
-            text += f" DEFAULT '{self.default}'"
+            text += f" DEFAULT '{self.default!s}'"
         return text
 
     def described(self) -> tuple[int, bytes]:

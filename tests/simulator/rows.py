@@ -63,7 +63,7 @@ def statement(
     changes: list[RowChange] = []
     if node.manner.rows_query and rng.random() < 0.7:
         events.append(rows_query("UPDATE something" * rng.randrange(1, 30)))
-    ids = []
+    ids: list[int] = []
     for shard, table in targets:
         node.table_ids += rng.random() < 0.3
         ids.append(node.table_ids + 1000 * len(ids))
@@ -96,7 +96,9 @@ def _rows_event(
     after = {"MINIMAL": some}.get(mode, whole)
     if kind == "update":
         changed = rng.choice(names[1:]) if len(names) > 1 else names[0]
-        after = {"MINIMAL": [n for n in some if n not in key] or [changed], "NOBLOB": [*before, changed]}.get(mode, names)
+        after = {"MINIMAL": [n for n in some if n not in key] or [changed], "NOBLOB": [*before, changed]}.get(
+            mode, names
+        )
         after = [n for n in names if n in after]
     images = {"insert": [after], "update": [before, after], "delete": [before]}[kind]
     old = rng.random() < 0.05  # version 1 of the event, as a server before 5.6 writes it

@@ -10,7 +10,8 @@ import yaml
 
 from tests.simulator.columns import Table
 from tests.simulator.rows import Image, as_logical
-from tests.simulator.world import COMMIT_ROWS, MARKER, Committed, Key, Knobs, World, new_world
+from tests.simulator.transactions import COMMIT_ROWS, MARKER, Committed, Key, Knobs
+from tests.simulator.world import World, new_world
 
 LogicalRow = tuple[str, str, Image, Image]  # table, kind, before, after
 

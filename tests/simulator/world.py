@@ -5,93 +5,15 @@ that is prepared after a commit on its node gets a TSO above that commit's, whil
 """
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.simulator import wire
-from tests.simulator.columns import Column, Table
+from tests.simulator import ddl, wire
+from tests.simulator.columns import Table, table_map
 from tests.simulator.nodes import Manner, Node
-from tests.simulator.rows import RowChange, Shard, pack_image, statement
-from tests.simulator.schema import ALTERS, LogicalTable, new_table, random_table
+from tests.simulator.rows import Shard, pack_image, statement
+from tests.simulator.schema import LogicalTable, random_table
+from tests.simulator.transactions import COMMIT_ROWS, HEARTBEAT, Branch, Committed, Distributed, Key, Knobs
 from tests.simulator.wire import Event
-
-Key = tuple[int, int, int, int]
-
-MARKER = Table(
-    (
-        Column("ID", "bigint", nullable=False),
-        Column("JOB_ID", "bigint"),
-        Column("SQL_KIND", "varchar", 50, nullable=False),
-        Column("SCHEMA_NAME", "varchar", 200, nullable=False),
-        Column("TABLE_NAME", "varchar", 200),
-        Column("GMT_CREATED", "datetime", nullable=False),
-        Column("DDL_SQL", "mediumtext", nullable=False),
-        Column("META_INFO", "mediumtext"),
-        Column("VISIBILITY", "bigint", nullable=False),
-        Column("EXT", "text"),
-    )
-)
-COMMIT_ROWS = Table((Column("gtrid", "varbinary", 64, nullable=False), Column("tso", "bigint", nullable=False)))
-HEARTBEAT = Table((Column("id", "bigint", nullable=False), Column("at", "varchar", 40)))
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """What is decided once for a whole history."""
-
-    carrier: str
-    realistic: bool  # TSOs that carry time
-    large: int  # the longest text
-    steps: int
-    max_size: int
-
-
-@dataclass
-class Branch:
-    node: Node
-    bqual: bytes
-    changes: list[RowChange] = field(default_factory=list)
-    shards: list[tuple[Shard, Table]] = field(default_factory=list)
-    state: str = "new"  # new, prepared, ended
-
-
-@dataclass
-class Distributed:
-    """An XA transaction on its way. `events` makes the rows of a branch; by default they are made up."""
-
-    gtrid: bytes
-    branches: list[Branch]
-    events: Callable[[Branch], list[Event]]
-    tso: int = 0
-    told: set[str] = field(default_factory=set)  # nodes with the commit row
-    fate: str = "commit"  # commit, rollback, inherit
-    announces: bool = False
-    done: Callable[[], None] = lambda: None
-
-    @property
-    def transaction(self) -> int:
-        return transaction_id(self.gtrid)
-
-
-def transaction_id(gtrid: bytes) -> int:
-    """Return the number a gtrid stands for: PolarDB-X's own, else FNV-1a."""
-    if gtrid.startswith(b"drds-"):
-        return int(gtrid[5 : gtrid.index(b"@")], 16) & (2**63 - 1)
-    value = 14695981039346656037
-    for byte in gtrid:
-        value = ((value ^ byte) * 1099511628211) & (2**64 - 1)
-    return value & (2**63 - 1)
-
-
-@dataclass(frozen=True)
-class Committed:
-    """One committed branch, or, with `sql`, one logical DDL."""
-
-    key: Key
-    place: tuple[int, int, int]  # node number, file, offset: the order of branches in one transaction
-    source_us: int
-    changes: tuple[RowChange, ...] = ()
-    sql: str | None = None
 
 
 @dataclass
@@ -104,7 +26,7 @@ class World:
     log: list[Committed] = field(default_factory=list)
     logical: list[tuple[Key, str, Table | None]] = field(default_factory=list)
     running: list[Distributed] = field(default_factory=list)
-    ddl: LogicalTable | None = None
+    changing: LogicalTable | None = None
     serial: int = 0
     dropped: list[LogicalTable] = field(default_factory=list)
     shapes: dict[tuple[str, str, str], Table] = field(default_factory=dict)  # (node, schema, name) of ignored tables
@@ -143,7 +65,7 @@ class World:
     def local(self) -> None:
         """Write a local transaction: on tables of ours, on tables that never come out, or on both."""
         node = self.rng.choice(self.nodes)
-        branch = self._branch(node)
+        branch = self.branch(node)
         events = [wire.query("BEGIN"), *self._body(branch)]
         if self.rng.random() < 0.1:
             events.insert(1, wire.query("SAVEPOINT `s`"))
@@ -159,8 +81,8 @@ class World:
     def one_phase(self) -> None:
         """Write an XA transaction that was committed in one phase; it is a local one."""
         node = self.rng.choice(self.nodes)
-        branch = self._branch(node)
-        self._local(node, branch, self._xa(self._gtrid(), branch, self._body(branch), True))
+        branch = self.branch(node)
+        self._local(node, branch, self._xa(self.gtrid(), branch, self._body(branch), True))
 
     def begin(self) -> None:
         """Begin an XA transaction; its branches are prepared later."""
@@ -168,8 +90,8 @@ class World:
             return
         count = self.rng.choice((1, 1, 2, 2, 3, len(self.nodes)))
         nodes = [self.rng.choice(self.nodes) for _ in range(count)]
-        branches = [self._branch(node) for node in nodes]
-        xa = Distributed(self._gtrid(), branches, self._body)
+        branches = [self.branch(node) for node in nodes]
+        xa = Distributed(self.gtrid(), branches, self._body)
         if self.rng.random() < 0.1:
             xa.fate = "rollback"
         elif self.knobs.carrier != "gtid" and len({id(n) for n in nodes}) == 1 and self.rng.random() < 0.05:
@@ -237,12 +159,13 @@ class World:
     def _tell(self, xa: Distributed, node: Node) -> None:
         """Write the commit row, at times several rows in one transaction."""
         others = [
-            t for t in self.running if t.tso and node.source_id not in t.told and any(b.node is node for b in t.branches)
+            t
+            for t in self.running
+            if t.tso and node.source_id not in t.told and any(b.node is node for b in t.branches)
         ]
         told = [xa] if self.rng.random() < 0.7 else list({id(t): t for t in [xa, *others]}.values())
         node.table_ids += 1
         rng, full = self.rng, node.manner.full_metadata
-        from tests.simulator.columns import table_map
 
         body = node.table_ids.to_bytes(6, "little") + b"\1\0\2\0" + b"\2" + rng.choice((b"\x03", b"\xff"))
         for t in told:
@@ -278,13 +201,13 @@ class World:
     def _place(self, node: Node) -> tuple[int, int, int]:
         return node.manner.number, len(node.files) - 1, len(node.data)
 
-    def _gtrid(self) -> bytes:
+    def gtrid(self) -> bytes:
         self.serial += 1
         if self.rng.random() < 0.8:
             return b"drds-%x@%016x" % (self.rng.getrandbits(62) << 2 | self.serial % 4, self.serial)
         return self.rng.randbytes(self.rng.randrange(1, 24)) + b"%d" % self.serial
 
-    def _branch(self, node: Node) -> Branch:
+    def branch(self, node: Node) -> Branch:
         self.serial += 1
         return Branch(node, b"%d" % self.serial + self.rng.randbytes(self.rng.randrange(10)))
 
@@ -329,7 +252,10 @@ class World:
             target = (Shard("__cdc__", "__cdc_heartbeat__", None), HEARTBEAT)
             return statement(branch.node, self.rng, [target], 10)[0]
 
-        self.running.append(Distributed(self._gtrid(), [self._branch(n) for n in self.nodes], body))
+        self.running.append(Distributed(self.gtrid(), [self.branch(n) for n in self.nodes], body))
+
+    def alter(self) -> None:
+        ddl.step(self)
 
     def rotate(self) -> None:
         self.rng.choice(self.nodes).begin_file()
@@ -353,114 +279,6 @@ class World:
         )
         node.key_of_local()
         node.group([wire.query(text, self.rng.choice(("", "shop_0")))], ddl=True)
-
-    def alter(self) -> None:
-        """Take one step of the DDL that is under way, or begin one."""
-        table = self.ddl
-        if table is None:
-            self._begin_ddl()
-            return
-        change = table.change
-        assert change is not None
-        todo = [s for s in table.todo if not self._in_use(s)]
-        if change.drops and any(self._in_use(s) for s in table.shapes):
-            return  # nothing of the table may come after the DROP, on any node
-        if not table.marked and (table.marker_first or not table.todo) and self.rng.random() < 0.4:
-            self._marker(table)
-        elif todo and (not table.marker_first or table.marked):
-            source, shard = self.rng.choice(todo)
-            table.todo.remove((source, shard))
-            node = next(n for n in self.nodes if n.source_id == source)
-            node.key_of_local()
-            node.group([wire.query(change.sql(f"`{shard.name}`"), shard.schema)], ddl=True)
-            after = change.apply(table.shapes.get((source, shard), table.logical))
-            if after is not None:
-                table.shapes[source, shard] = after
-        if not table.todo and table.settled:
-            table.end()
-            self.ddl = None
-            if change.drops:
-                self.tables.remove(table)
-                self.dropped.append(table)
-
-    def _begin_ddl(self) -> None:
-        rng, sources = self.rng, [n.source_id for n in self.nodes]
-        if not self.tables or (len(self.tables) < 6 and rng.random() < 0.15):
-            used = {t.name for t in self.tables}
-            free = [i for i in range(8) if f"t{i}" not in used and f"single{i}" not in used]
-            table, change = new_table(rng, rng.choice(free), sources)
-            if table.name in used:
-                return
-            self.tables.append(table)
-        else:
-            table = rng.choice(self.tables)
-            if rng.random() < 0.15 and table.schema == "shop":
-                self._add_shard(table)
-                return
-            found = rng.choice(ALTERS)(table, rng)
-            if found is None:
-                return
-            change = found
-        self.ddl = table
-        table.begin(change, rng)
-
-    def _add_shard(self, table: LogicalTable) -> None:
-        """Make one more physical table of a logical one; its columns may stand in another order."""
-        rng, node = self.rng, self.rng.choice(self.nodes)
-        number = max((int(s.name.rpartition("_")[2]) for _, s in table.shapes), default=0) + 1
-        shard = Shard(f"shop_{number % 3}", f"{table.name}_{number}", f"shop.{table.name}")
-        columns = list(table.logical.columns)
-        if rng.random() < 0.5:
-            columns[1:] = rng.sample(columns[1:], len(columns) - 1)
-        shape = Table(tuple(columns))
-        node.key_of_local()
-        node.group([wire.query(shape.create(f"`{shard.name}`"), shard.schema)], ddl=True)
-        table.shapes[node.source_id, shard] = shape
-
-    def _in_use(self, place: tuple[str, Shard]) -> bool:
-        """Tell whether a prepared branch holds the table, as its metadata lock would."""
-        source, shard = place
-        return any(
-            b.state == "prepared" and b.node.source_id == source and any(s == shard for s, _ in b.shards)
-            for t in self.running
-            for b in t.branches
-        )
-
-    def _marker(self, table: LogicalTable) -> None:
-        table.marked = True
-        change = table.change
-        assert change is not None
-        sql = change.sql(f"`{table.name}`").removesuffix(" /* generated by server */")
-        schema = table.schema
-        visible = change.visible
-        values = {
-            "ID": self.serial, "JOB_ID": self.rng.choice((None, self.serial)), "SQL_KIND": "DDL",
-            "SCHEMA_NAME": schema, "TABLE_NAME": table.name, "GMT_CREATED": (2026, 9, 21, 1, 2, 3, 0),
-            "DDL_SQL": sql, "META_INFO": None, "VISIBILITY": int(visible), "EXT": self.rng.choice((None, "{}", "")),
-        }  # fmt: skip
-
-        def body(branch: Branch) -> list[Event]:
-            from tests.simulator.columns import table_map
-
-            node = branch.node
-            node.table_ids += 1
-            head = node.table_ids.to_bytes(6, "little") + b"\1\0\2\0" + b"\x0a\xff\xff"
-            return [
-                table_map(MARKER, "__cdc__", "__cdc_ddl_record__", node.table_ids, node.manner.full_metadata, self.rng),
-                Event(wire.WRITE, head + pack_image(MARKER.columns, values)),
-            ]
-
-        xa = Distributed(self._gtrid(), [self._branch(n) for n in self.nodes], body)
-
-        def done() -> None:
-            table.settled = True
-            key = (xa.tso, xa.transaction, 0, 0)
-            if visible:
-                self.logical.append((key, f"{schema}.{table.name}", change.apply(table.logical)))
-                self.log.append(Committed(key, (0, 0, 0), 0, sql=sql))
-
-        xa.done, xa.announces = done, True
-        self.running.append(xa)
 
 
 def manner(rng: random.Random, number: int, carrier: str) -> Manner:

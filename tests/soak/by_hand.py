@@ -11,8 +11,8 @@ from tests.simulator import wire
 from tests.simulator.columns import Column, Table, table_map
 from tests.simulator.nodes import Manner, Node
 from tests.simulator.rows import pack_image
+from tests.simulator.transactions import COMMIT_ROWS, MARKER
 from tests.simulator.wire import Event, xa_prepare, xa_text
-from tests.simulator.world import COMMIT_ROWS, MARKER
 
 TABLE = Table((Column("id", "bigint", nullable=False), Column("name", "varchar", 20)))
 
@@ -21,7 +21,7 @@ class Written:
     """Nodes dn-1, dn-2, … that insert into shop_0.t_0 (logical shop.t), and tell commit TSOs by the commit table."""
 
     def __init__(self, nodes: int = 1, **manner: Any) -> None:
-        plain = {
+        plain: dict[str, Any] = {
             "version": "9.7.0", "checksum": True, "gtids": "on", "image": "FULL", "full_metadata": True,
             "compression": 0.0, "rows_query": False,
         }  # fmt: skip
@@ -51,8 +51,8 @@ class Written:
         node.group([start, *rows, end, xa_prepare(gtrid, b"b", False)], compressible=True)
 
     def tell(self, node: Node, gtrid: bytes, tso: int) -> None:
-        body = (8).to_bytes(6, "little") + b"\1\0\2\0\2\3" + pack_image(
-            COMMIT_ROWS.columns, {"gtrid": gtrid, "tso": tso}
+        body = (
+            (8).to_bytes(6, "little") + b"\1\0\2\0\2\3" + pack_image(COMMIT_ROWS.columns, {"gtrid": gtrid, "tso": tso})
         )
         mapped = table_map(COMMIT_ROWS, "__cdc__", "__commit_ts__", 8, True, self.rng)
         node.group([wire.query("BEGIN"), mapped, Event(wire.WRITE, body), wire.xid(2)])

@@ -145,9 +145,7 @@ def check_growth(seed: int, folder: Path, **shape: Any) -> None:
             judged = merge_case(simulation.cluster_yaml, end_of_input=False)
         cut(simulation, places, skip, False)
         with small_buffers(rng):
-            result = merge(
-                config_of(simulation, rng), out, end_of_input=False, partitions=rng.choice((None, 1, 2, 5))
-            )
+            result = merge(config_of(simulation, rng), out, end_of_input=False, partitions=rng.choice((None, 1, 2, 5)))
         if judged is not None:
             same_files(written(out), judged.files)
             assert {source: node.watermark for source, node in result.nodes.items()} == judged.nodes

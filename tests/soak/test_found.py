@@ -47,7 +47,7 @@ def test_a_branch_prepared_in_an_earlier_file_and_committed_without_a_tso_comes_
 
 
 def test_a_ddl_comes_out_however_large_its_markers_are(tmp_path: Path) -> None:
-    # More than 8 MiB of them, over all nodes, and it was streamed as if it had rows: it came out as an empty transaction.
+    # More than 8 MiB of them, over all nodes, and it was streamed as if it had rows: an empty transaction came out.
     history = Written(3)
     history.distributed(1000, 10)
     history.marker(1100, "ALTER TABLE t ADD COLUMN extra INT", "x" * (3 << 20))
