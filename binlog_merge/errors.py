@@ -271,6 +271,51 @@ class IoError(MergeError):
     default_remedy = "check permissions and free space; what was published before stays valid, run the merge again"
 
 
+class UnknownTable(MergeError):
+    """A question names a table that the schema store does not have, or not at that moment."""
+
+    code, exit_code = "unknown-table", 33
+    default_remedy = "`binlog-merge schema show '*'` shows all tables; add --node NODE for those of a node"
+
+
+class BeforeBase(MergeError):
+    """A question is about a moment before everything the schema store knows."""
+
+    code, exit_code = "before-base", 34
+
+
+class StoreInUse(MergeError):
+    """Another process has the schema store open."""
+
+    code, exit_code = "store-in-use", 35
+    default_remedy = "try again when it has ended; a merge holds the store for moments only"
+
+
+class StoreTooNew(MergeError):
+    """The schema store was written by a newer program."""
+
+    code, exit_code = "store-too-new", 36
+    default_remedy = "use the program that wrote it, or a newer one"
+
+
+class StoreUnusable(MergeError):
+    """The schema store is missing or damaged, or cannot do what is asked."""
+
+    code, exit_code = "store", 37
+
+
+class SchemaConflict(MergeError):
+    """The schema store has another definition at the same order key, or is folded."""
+
+    code, exit_code = "schema-conflict", 38
+
+
+class ServerRefused(MergeError):
+    """A server cannot be reached, or refuses what is asked of it."""
+
+    code, exit_code = "server", 39
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -304,11 +349,19 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     CommitTsoConflict,
     IoError,
     ConversionFailed,
+    UnknownTable,
+    BeforeBase,
+    StoreInUse,
+    StoreTooNew,
+    StoreUnusable,
+    SchemaConflict,
+    ServerRefused,
     InternalError,
 )
 
 ERRORS: dict[str, type[MergeError]] = {error.code: error for error in ERROR_CLASSES}
 
+EXIT_FOUND = 1
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_TERMINATED = 143  # 128 + SIGTERM
 
@@ -323,6 +376,7 @@ class ExitCode(NamedTuple):
 
 EXIT_CODES: tuple[ExitCode, ...] = (
     ExitCode(0, "ok", "The merge did what was asked."),
+    ExitCode(EXIT_FOUND, "found", "`schema check` found tables to look into; they are printed."),
     *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),
     ExitCode(EXIT_INTERRUPTED, "interrupted", "Stopped with Ctrl-C; what was published stays valid."),
     ExitCode(EXIT_TERMINATED, "terminated", "Stopped with SIGTERM; what was published stays valid."),

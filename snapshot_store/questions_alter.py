@@ -2,7 +2,7 @@
 
 Columns that both have keep their order as far as it can be kept; every other column is put behind its neighbour, from
 left to right, so that the neighbour stands already. Definitions are whole (MODIFY, not ALTER COLUMN), with character
-sets spelt out: a table's default may change in the same statement. What rows, constraints and indexes mean is the
+sets spelt out where the table's default changes in the same statement. What rows, constraints and indexes mean is the
 target's afterwards (`diff.equivalent`); the order of indexes is the server's own affair.
 """
 
@@ -71,7 +71,8 @@ def _columns(a: Table, b: Table) -> list[str]:
     remade = {c.name.lower() for c in _remade(a, b)}
     before = {c.name.lower(): c for c in a.columns if c.name.lower() not in remade}
     stay = _in_order(list(before), [c.name.lower() for c in b.columns])
-    spelt_out = replace(b, charset="", collation="")
+    same = (a.charset, a.collation) == (b.charset, b.collation)
+    spelt_out = b if same else replace(b, charset="", collation="")
     actions = []
     previous: str | None = None
     for column in b.columns:

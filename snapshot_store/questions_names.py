@@ -85,10 +85,12 @@ def unknown_table(
     pattern: NamePattern, near: Iterable[str], node: str | None = None, physical: bool = False
 ) -> UnknownTable:
     """Return the error for a table that no history has; `near` are names that it may have been meant for."""
-    where = f"the history of node {node}" if node else "any node's history" if physical else "the logical history"
     known = list(near)[:3]
-    hint = f"is it {' or '.join(known)}?" if known else "import it with `schema import`, or look with `schema show '*'`"
-    return UnknownTable(f"{where} has no table {pattern}: {hint}")
+    if physical:
+        said = f"{f'node {node}' if node else 'no node'} has {'no' if node else 'a'} physical table of {pattern}"
+    else:
+        said = f"{f'the history of node {node}' if node else 'the logical history'} has no table {pattern}"
+    return UnknownTable(said + (f": is it {' or '.join(known)}?" if known else ""))
 
 
 @dataclass(frozen=True, slots=True)

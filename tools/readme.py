@@ -4,6 +4,7 @@ A test runs them too, and compares.
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ def examples(text: str) -> Iterator[Example]:
 
 def run(command: str) -> str:
     """Return what a command prints: stdout, and the error if there is one."""
-    words = command.split()
+    words = shlex.split(command)
     assert words[0] == "binlog-merge", command
     program = Path(sys.executable).with_name("binlog-merge")
     done = subprocess.run([program, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)

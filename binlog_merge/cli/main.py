@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, inspect, merge
+from binlog_merge.cli import demo, inspect, merge, schema
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -22,6 +22,7 @@ Start here:
   binlog-merge demo                                         merge a small cluster and look at the result
   binlog-merge merge --config cluster.yaml --out merged/    merge your own
   binlog-merge inspect merged/binlog.000001                 look into any binlog file
+  binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
 
 Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
 
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("demo", help=demo.HELP)(demo.demo)
+app.add_typer(schema.app)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,130 @@
+"""The store that a `schema` verb works on, and what becomes of the store's errors: each has its own exit code."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_merge.errors import (
+    BeforeBase,
+    ConfigError,
+    DdlNotUnderstoodError,
+    MergeError,
+    SchemaConflict,
+    ServerRefused,
+    StoreInUse,
+    StoreTooNew,
+    StoreUnusable,
+    UnknownTable,
+)
+
+if TYPE_CHECKING:
+    from snapshot_store.questions_names import Moment, NamePattern
+    from snapshot_store.store import Store
+    from snapshot_store.topology import Topology
+
+STORE_NAME = "schema.duckdb"
+_IN_THE_MESSAGE = ""  # what to do stands in the message already
+
+
+def store_path(given: Path) -> Path:
+    """Return the store's file: the one given, or the one a merge made in the directory given."""
+    return given / STORE_NAME if given.is_dir() else given
+
+
+@contextmanager
+def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
+    """Open a store for one verb; errors of the store come out as errors of the command line."""
+    from snapshot_store.store import Store
+
+    path = store_path(given)
+    with told(path):
+        if not read_only and not path.parent.is_dir():
+            raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
+        with Store.open(path, read_only) as store:
+            yield store
+
+
+@contextmanager
+def told(path: Path | None) -> Iterator[None]:
+    """Turn errors of the schema room into errors of the command line; `path` is the file they are about."""
+    from snapshot_store import errors, store_errors
+    from snapshot_store.introspect import ServerRefused as Refused
+
+    table: tuple[tuple[type[Exception], type[MergeError], str | None], ...] = (
+        (store_errors.StoreBusy, StoreInUse, None),
+        (store_errors.StoreTooNew, StoreTooNew, None),
+        (store_errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
+        (store_errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
+        (store_errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
+        (errors.StoreError, StoreUnusable, _IN_THE_MESSAGE),
+        (errors.UnknownTable, UnknownTable, None),
+        (errors.UnknownSchema, UnknownTable, _IN_THE_MESSAGE),
+        (errors.HistoryConflict, SchemaConflict, _IN_THE_MESSAGE),
+        (errors.AmbiguousRoute, ConfigError, "correct the routes of the configuration"),
+        (Refused, ServerRefused, _IN_THE_MESSAGE),
+        (errors.SnapshotStoreError, DdlNotUnderstoodError, _IN_THE_MESSAGE),
+    )
+    try:
+        yield
+    except errors.SnapshotStoreError as error:
+        for kind, ours, remedy in table:
+            if isinstance(error, kind):
+                raise ours(str(error), file=None if path is None else str(path), remedy=remedy) from error
+        raise
+
+
+def names_of(texts: list[str]) -> "list[NamePattern]":
+    """Read the names of tables."""
+    from snapshot_store.questions_names import NamePattern
+
+    try:
+        return [NamePattern.parse(text) for text in texts]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def moment_of(option: str, text: str) -> "Moment":
+    """Read a moment: a commit TSO, an order key, or a time."""
+    from snapshot_store.questions_names import Moment
+
+    try:
+        return Moment.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Moment":
+    """Return the moment that is asked for; the end of the history if none is."""
+    from snapshot_store.questions_names import Moment
+
+    if at_tso is not None and at_time is not None:
+        raise ConfigError("--at-tso and --at-time say the same", remedy="give one of them")
+    if at_tso is None and at_time is None:
+        return Moment.latest()
+    moment = moment_of("--at-tso", at_tso) if at_tso is not None else moment_of("--at-time", at_time or "")
+    check_clock(store, moment)
+    return moment
+
+
+def check_clock(store: "Store", moment: "Moment") -> None:
+    """Raise for a wall-clock time where the store's TSOs carry none."""
+    from snapshot_store.store_errors import AmbiguousMoment
+    from snapshot_store.tso import ORIGIN, carries_time
+
+    last = store.last_key()
+    if moment.wall_clock and last != ORIGIN and not carries_time(last.commit_tso):
+        raise AmbiguousMoment(
+            f"{moment.text} is a time, and this cluster's commit TSOs carry none (the last change is at "
+            f"TSO {last.commit_tso})"
+        )
+
+
+def topology_in(store: "Store", config: Path | None) -> "Topology":
+    """Return the routes of a configuration, else those the store keeps."""
+    if config is None:
+        return store.topology()
+    from binlog_merge.config import MergeConfig
+    from binlog_merge.job.schemas import topology_of
+
+    return topology_of(MergeConfig.load(config))
