@@ -161,7 +161,8 @@ def _grow(a: k.Arrays) -> k.Arrays:
         rehash(a.tsos, bigger, k.C_STATE, False)
         changed["tsos"] = bigger
     if (reg[k.N_STEPS] + 2) * 2 > len(a.steps):
-        # The table is simply begun again at twice the size: a known move is found anew, at worst to a set like an old one.
+        # The table is simply begun again at twice the size: a known move is found anew, at worst to a set like an old
+        # one.
         changed["steps"] = np.zeros((len(a.steps) * 2, 3), np.int64)
         reg[k.N_STEPS] = 0
     return a._replace(**changed)

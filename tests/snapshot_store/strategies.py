@@ -42,7 +42,8 @@ TYPES = st.one_of(
 def columns(draw: st.DrawFn, name: str) -> Column:
     """A column as the server could have it."""
     type = draw(TYPES)
-    generated = draw(st.none() | st.builds(Generated, st.sampled_from(["(1 + 1)", "concat(_utf8mb4')')"]), st.booleans()))
+    expressions = st.sampled_from(["(1 + 1)", "concat(_utf8mb4')')"])
+    generated = draw(st.none() | st.builds(Generated, expressions, st.booleans()))
     nullable = draw(st.booleans())
     default = Default("null") if nullable and generated is None else None
     if generated is None and type.name in ("char", "varchar", "enum") and draw(st.booleans()):
