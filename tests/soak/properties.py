@@ -217,8 +217,27 @@ def check_damage(seed: int, folder: Path, **shape: Any) -> None:
         path.write_bytes(simulation.files[source][name])
 
 
+def check_stops(seed: int, folder: Path, **shape: Any) -> None:
+    """Stopping at TSOs and going on is one run; a range is what the oracle says it is."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case", **shape)
+    expected = merge_case(simulation.cluster_yaml).files
+    tsos = sorted({int(t.key[:19]) for t in simulation.truth}) or [1]
+    stops = sorted(rng.choice(tsos) + rng.choice((0, 1)) for _ in range(3))
+    for stop in stops:
+        with small_buffers(rng):
+            merge(config_of(simulation, rng), folder / "out", stop_tso=stop, partitions=rng.choice((None, 3)))
+        same_files(written(folder / "out"), merge_case(simulation.cluster_yaml, stop_tso=stop).files)
+    merge(config_of(simulation, rng), folder / "out")
+    same_files(written(folder / "out"), expected)
+    start, stop = stops[0], stops[-1] + 1
+    merge(config_of(simulation, rng), folder / "range", start_tso=start, stop_tso=stop)
+    same_files(written(folder / "range"), merge_case(simulation.cluster_yaml, True, start, stop).files)
+
+
 PROPERTIES = {
     "whole": check_whole,
+    "stops": check_stops,
     "growth": check_growth,
     "killed": check_killed,
     "damage": check_damage,

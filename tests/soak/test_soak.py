@@ -12,7 +12,7 @@ import pytest
 
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 25, "growth": 20, "killed": 6, "damage": 20}
+SEEDS = {"whole": 18, "growth": 15, "killed": 3, "damage": 12, "stops": 6}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
