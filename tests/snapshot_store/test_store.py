@@ -6,7 +6,10 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -15,8 +18,11 @@ from hypothesis import strategies as st
 
 from snapshot_store.errors import HistoryConflict, StoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.migrations import migrate
 from snapshot_store.model import Catalog, Column, ColumnType, Index, IndexPart, Schema, Table
 from snapshot_store.store import Store
+from snapshot_store.store_errors import BeforeBase
+from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
 
@@ -79,10 +85,7 @@ def test_another_definition_at_the_same_key_is_refused_whole(tmp_path: Path) -> 
 def test_the_asof_join_finds_what_the_history_finds(
     versions: list[TableVersion], requests: list[tuple[str, str, OrderKey, str | None]]
 ) -> None:
-    store = Store(Path(":memory:"), duckdb.connect(":memory:"))
-    from snapshot_store.migrations import migrate
-
-    migrate(store._connection, read_only=False)
+    store = memory_store()
     store.append_versions(versions)
     history = store.load_history()
     assert history == SchemaHistory().with_versions(versions)
@@ -118,6 +121,112 @@ def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None
     connection.close()
     with pytest.raises(StoreError, match="use a newer program"), Store.open(tmp_path / "new"):
         pass
+
+
+def memory_store() -> Store:
+    connection = duckdb.connect(":memory:")
+    migrate(connection, read_only=False)
+    return Store(Path(":memory:"), connection)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, st.randoms(use_true_random=False))
+def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: Any) -> None:
+    at_once, one_by_one = memory_store(), memory_store()
+    at_once.append_versions(versions)
+    shuffled = list(versions)
+    random.shuffle(shuffled)
+    for version in shuffled:
+        one_by_one.append_versions([version])
+    expected = SchemaHistory().with_versions(versions)
+    for store in (at_once, one_by_one):
+        lines = {(v.node, v.schema, v.name) for v in versions}
+        assert store.history_of(lines) == expected == store.load_history()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, KEYS, REQUESTS, VERSIONS)
+def test_folding_breaks_nothing_above_and_guesses_nothing_below(
+    versions: list[TableVersion],
+    checkpoint: OrderKey,
+    requests: list[tuple[str, str, OrderKey, str | None]],
+    more: list[TableVersion],
+) -> None:
+    store = memory_store()
+    store.append_versions(versions)
+    whole = store.load_history()
+    removed = store.fold(checkpoint)
+    folded = store.load_history()
+    assert len(folded.versions) + removed == len(whole.versions)
+    for schema, name, key, node in requests:
+        expected = whole.at(schema, name, key, node)
+        for answer in (partial(folded.at, schema, name, key, node), partial(looked_up, store, schema, name, key, node)):
+            try:
+                found = answer()
+            except BeforeBase:
+                assert key < checkpoint
+                continue
+            if found is None or expected is None:
+                # A table dropped below the checkpoint is as good as one that never was.
+                assert found is expected or (found or expected).table is None  # type: ignore[union-attr]
+            else:
+                assert replace(found, folded=False) == expected
+    # What comes later is numbered as if nothing had been folded.
+    later = [replace(v, key=v.key._replace(commit_tso=v.key.commit_tso + 4)) for v in more]
+    store.append_versions(later)
+    numbers = {(v.node, v.key, v.schema, v.name): v.version_id for v in whole.with_versions(later).versions}
+    for history in (store.load_history(), folded.with_versions(later)):
+        assert all(numbers[v.node, v.key, v.schema, v.name] == v.version_id for v in history.versions)
+        assert SchemaHistory().with_versions(history.versions, history.schema_versions) == history
+
+
+def looked_up(store: Store, schema: str, name: str, key: OrderKey, node: str | None) -> TableVersion | None:
+    return store.lookup([(schema, name, key, node)])[0]
+
+
+def test_nothing_can_be_added_below_a_fold(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", OLD), TableVersion(ORIGIN, 0, "d", "t", NEW)])
+        assert store.fold(OrderKey(6, 0, 0, 0)) == 1
+        assert store.fold(OrderKey(6, 0, 0, 0)) == 0
+        with pytest.raises(HistoryConflict, match="older than the fold"):
+            store.append_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD)])
+        with pytest.raises(HistoryConflict, match="older than the fold"):
+            store.load_history().with_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD)])
+        assert store.append_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD, node="n1")]) == 1
+        assert [v.version_id for v in store.load_history().versions] == [2, 1]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, KEYS)
+def test_parquet_and_back(
+    tmp_path_factory: pytest.TempPathFactory, versions: list[TableVersion], key: OrderKey
+) -> None:
+    folder = tmp_path_factory.mktemp("parquet")
+    one, other = memory_store(), memory_store()
+    one.append_versions(versions, [SchemaVersion(K5, "e", Schema("e"))])
+    one.set_topology(Topology((Route("a_*", "t_?", "a", "t"),), frozenset({"x"})))
+    one.set_beginning(K5)
+    one.fold(key)
+    one.export_parquet(folder / "out")
+    assert other.import_parquet(folder / "out") == len(one.load_history().versions) + 1
+    assert other.load_history() == one.load_history()
+    assert (other.topology(), other.beginning()) == (one.topology(), K5)
+    with pytest.raises(StoreError, match="is not empty"):
+        other.import_parquet(folder / "out")
+    with pytest.raises(StoreError, match="exists already"):
+        one.export_parquet(folder / "out")
+    with pytest.raises(StoreError, match="it is not what"):
+        memory_store().import_parquet(folder)
+
+
+def test_a_part_is_read_alone(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(OrderKey(n, 0, 0, 0), 0, "d", f"t{n % 7}", OLD) for n in range(50)])
+        part = store.history_of([(None, "d", "t3"), (None, "d", "nothing")])
+        assert [(v.name, v.version_id) for v in part.versions] == [("t3", n) for n in range(4, 51, 7)]
+        at = store.history_at(OrderKey(20, 0, 0, 0))
+        assert [(v.name, v.key.commit_tso) for v in at.versions] == [(f"t{n % 7}", n) for n in range(13, 20)]
 
 
 WRITER = """
@@ -159,3 +268,45 @@ def test_a_killed_writer_leaves_every_append_whole(tmp_path: Path) -> None:
         appends = len(keys) // 2
         assert keys == sorted([*range(1, appends + 1)] * 2)
         assert appends - (acknowledged + 1) in (0, 1)
+
+
+FOLDER = """
+    import sys
+    from pathlib import Path
+    from snapshot_store.store import Store
+    from snapshot_store.tso import OrderKey
+    with Store.open(Path(sys.argv[1])) as store:
+        for n in range(int(sys.argv[2]), 4000, 20):
+            store.fold(OrderKey(n, 0, 0, 0))
+            print(n, flush=True)
+"""
+
+
+def test_a_fold_that_is_killed_is_done_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions(
+            TableVersion(OrderKey(n, 0, 0, 0), 0, "d", f"t{n % 3}", OLD, "x" * 500) for n in range(4000)
+        )
+    folded = 0
+    for round in range(3):
+        folder = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(FOLDER), str(path), str(folded + 20)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert folder.stdout is not None
+        folder.stdout.readline()
+        time.sleep(0.02 + 0.05 * round)
+        os.kill(folder.pid, signal.SIGKILL)
+        folder.stdout.read()
+        folder.wait()
+        folder.stdout.close()
+        with Store.open(path) as store:
+            history = store.load_history()
+        before = [v for v in history.versions if v.folded]
+        folded = before[-1].key.commit_tso + 1
+        assert folded % 20 == 0
+        assert [v.key.commit_tso for v in before] == list(range(folded - 3, folded))
+        assert [v.version_id for v in history.versions] == list(range(folded - 2, 4001))
