@@ -52,10 +52,14 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def cpu_seconds() -> dict[str, float]:
-    """Return the CPU seconds so far of the driver, the JVM, and the Python workers (with those that have ended)."""
+    """Return the CPU seconds so far of the driver, the JVM, its Python workers (with those that have ended), and this
+    process's other children.
+    """
     jvms, python = spark_processes()
+    spark = {p.pid for p in (*jvms, *python)}
+    others = [p for p in psutil.Process().children(recursive=True) if p.pid not in spark]
     own = os.times()
-    return {"driver": own.user + own.system, "jvm": _cpu(jvms), "python": _cpu(python)}
+    return {"driver": own.user + own.system, "jvm": _cpu(jvms), "python": _cpu(python), "processes": _cpu(others)}
 
 
 def _cpu(processes: Iterable[psutil.Process]) -> float:

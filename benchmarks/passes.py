@@ -84,8 +84,7 @@ class Bench:
         seconds, after = time.perf_counter() - begun, measure.cpu_seconds()
         self.times.add(name, seconds)
         self.times.stages.setdefault(name, []).append(dict(result.stages))
-        if name == "merge_warm":
-            self.times.cpu.setdefault(name, []).append({k: after[k] - before[k] for k in after})
+        self.times.cpu.setdefault(name, []).append({k: after[k] - before[k] for k in after})
         self._check(result)
 
     def _check(self, result: MergeResult) -> None:

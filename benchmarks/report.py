@@ -61,6 +61,11 @@ def summary(times: Times) -> dict[str, Any]:
     result["input_bytes"] = times.size
     result["output"] = times.output
     result["ratios"] = ratios(times)
+    if {"merge_warm", "native"} <= set(times.cpu):
+        # Wall time suffers from whatever else runs on the machine, CPU time hardly.
+        result["ratios"]["warm_to_native_by_cpu"] = round(
+            result["native"]["cpu_seconds_per_gb"] / result["merge_warm"]["cpu_seconds_per_gb"], 3
+        )
     return result
 
 
