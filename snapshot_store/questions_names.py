@@ -55,7 +55,15 @@ class NamePattern:
 
     def matches(self, schema: str, table: str) -> bool:
         """Tell whether a table is meant."""
-        return _matches(self.schema, self.wild[0], schema) and _matches(self.table, self.wild[1], table)
+        return self.matches_schema(schema) and self.matches_table(table)
+
+    def matches_schema(self, schema: str) -> bool:
+        """Tell whether tables of a schema may be meant."""
+        return _matches(self.schema, self.wild[0], schema)
+
+    def matches_table(self, table: str) -> bool:
+        """Tell whether tables of this name may be meant."""
+        return _matches(self.table, self.wild[1], table)
 
     def likes(self) -> tuple[str, str]:
         r"""Return both parts as SQL LIKE patterns with the escape character \."""

@@ -52,20 +52,22 @@ def _named(
 
 
 def _physical(connection: Any, pattern: NamePattern, node: str | None, topology: Topology) -> list[Line]:
-    likes = [pattern.likes()]
+    own_schema, own_table = pattern.likes()
+    likes = [(own_schema, own_table)]
     for route in topology.routes:
-        # A route that keeps the schema's or the table's own name may lead anywhere.
-        if (not route.target_schema or pattern.matches(route.target_schema, pattern.table) or pattern.wild[1]) and (
-            not route.target_table or pattern.matches(pattern.schema, route.target_table) or pattern.wild[0]
-        ):
-            likes.append((_route_like(route.schema_pattern), _route_like(route.table_pattern or "*")))
+        to_schema = not route.target_schema or pattern.matches_schema(route.target_schema)
+        to_table = not route.target_table or pattern.matches_table(route.target_table)
+        if to_schema and to_table:
+            # What a route does not name keeps its own name, which must then be the one that is asked for.
+            schema = _route_like(route.schema_pattern) if route.target_schema else own_schema
+            likes.append((schema, _route_like(route.table_pattern or "*") if route.target_table else own_table))
     lines = _named(connection, likes, None if node is None else [node])
-    kept = []
+    kept: list[Line] = []
     for line in lines:
         logical = topology.logical_name(*line)
         if logical is not None and pattern.matches(*logical):
             kept.append(line)
-    return list(kept)
+    return kept
 
 
 def _route_like(pattern: str) -> str:
