@@ -75,6 +75,8 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
             return -3, 0
     at += bitmap * images
     o += out_bitmap * images
+    if in_count[0] == 0 and (not is_update or in_count[1] == 0) and at < end:
+        return -1, 0  # rows of no columns take no bytes
     rows = 0
     while at < end:
         for image in range(images):

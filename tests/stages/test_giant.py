@@ -1,0 +1,56 @@
+"""Transactions too big to hold: with buffers made tiny, every transaction of every case is one, and no byte differs."""
+
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.stages import gather, giant, scan, window
+from tests.merge_e2e.cases import CASES, case_named, copy_case, every_case, max_size, whole
+from tests.merge_e2e.editing import assert_prefix
+from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.simulator import Simulator, Style
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int) -> None:
+    """Make everything that bounds memory small."""
+    monkeypatch.setattr(window, "WINDOW_BYTES", piece)
+    monkeypatch.setattr(gather, "WINDOW_BYTES", piece)
+    monkeypatch.setattr(window, "WINDOW_ROWS", 3)
+    monkeypatch.setattr(window, "GAP", 0)
+    monkeypatch.setattr(gather, "OUT_BUFFER", room)
+    monkeypatch.setattr(gather, "FLUSH", room // 4)
+    monkeypatch.setattr(giant, "PIECE", piece)
+    monkeypatch.setattr(giant, "STREAMED_EVENT", streamed)
+    monkeypatch.setattr(scan, "CHUNK", 4096)
+
+
+SIZES = [(64, 40, 2048), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a piece, of an event streamed, of the buffer
+
+
+@every_case
+def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    good = whole(case / "cluster.yaml")
+    shrink(monkeypatch, *SIZES[CASES.index(case) % len(SIZES)])
+    merge(case / "cluster.yaml", tmp_path)
+    assert written(tmp_path) == good
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_made_up_histories_are_streamed(seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    style = Style(nodes=3, steps=300, large=0.2, reshaped=seed % 2 == 0, max_size=30_000)
+    config = Simulator(seed, style).write(tmp_path / "case")
+    good = whole(config)
+    shrink(monkeypatch, 100, 60, 3000)
+    merge(config, tmp_path / "out")
+    assert written(tmp_path / "out") == good
+
+
+@pytest.mark.parametrize("name", ["ddl-by-markers", "compressed", "three-nodes-commit-order", "row-image-minimal"])
+def test_streamed_files_grow_over_runs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = copy_case(case_named(name), tmp_path / "case", max_size(3000))
+    good = whole(path)
+    shrink(monkeypatch, 128, 64, 2048)
+    merge(path, tmp_path / "out", end_of_input=False)
+    assert_prefix(written(tmp_path / "out"), good)
+    merge(path, tmp_path / "out")
+    assert written(tmp_path / "out") == good
