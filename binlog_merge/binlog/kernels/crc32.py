@@ -34,7 +34,7 @@ def _tables(count: int = 16) -> Any:
 TABLES = _tables()
 
 _VECTOR = ir.VectorType(ir.IntType(64), 2)
-_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_I8, _I32, _I64, _I128 = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
 
 
 def _pair(low: int, high: int) -> Any:
@@ -72,29 +72,41 @@ class _Folding:
         return b.insert_element(x, high, ir.Constant(_I32, 1))
 
     def build(self) -> Any:
-        """Build `fold(pointer, length) -> CRC state` over the first `length & ~15` bytes; length is at least 16."""
+        """Build `fold(pointer, length) -> CRC state` over all bytes; length is at least 16.
+
+        The bytes that do not fill a block of 16 stand first, behind zeros, which leave a CRC unchanged: so the last
+        block is always whole, and no byte needs a table. The seed belongs to the first four bytes of the message; with
+        fewer than four in the first block, the rest of it, the spill, falls on the second.
+        """
         k1k2, k3k4 = _pair(0x0154442BD4, 0x01C6E41596), _pair(0x01751997D0, 0x00CCAA009E)
-        seed = ir.Constant(_VECTOR, [0xFFFFFFFF, 0])
         blocks = {
             name: self.function.append_basic_block(name)
-            for name in ("entry", "wide", "wide_test", "wide_body", "wide_end", "small", "test", "body", "end")
+            for name in ("entry", "wide", "wide_test", "wide_body", "wide_end", "test", "body", "end")
         }
         number = lambda value: ir.Constant(_I64, value)  # noqa: E731
         length = self.function.args[1]
 
         b = ir.IRBuilder(blocks["entry"])
-        b.cbranch(b.icmp_unsigned(">=", length, number(128)), blocks["wide"], blocks["small"])
+        head = b.add(b.and_(b.sub(length, number(1)), number(15)), number(1))  # 1 to 16 bytes
+        seeded = b.xor(self.load(b, number(0)), ir.Constant(_VECTOR, [0xFFFFFFFF, 0]))
+        shift = b.zext(b.mul(b.sub(number(16), head), number(8)), _I128)
+        first = b.bitcast(b.shl(b.bitcast(seeded, _I128), shift), _VECTOR)
+        bits = b.mul(head, number(8))
+        bits = b.select(b.icmp_unsigned("<", bits, number(63)), bits, number(63))
+        spill = self.join(b, b.lshr(number(0xFFFFFFFF), bits), number(0))
+        b.cbranch(b.icmp_unsigned(">=", length, number(128)), blocks["wide"], blocks["test"])
 
         b = ir.IRBuilder(blocks["wide"])
-        first = [self.load(b, number(16 * i)) for i in range(4)]
-        first[0] = b.xor(first[0], seed)
+        lanes = [first, *(self.load(b, b.add(head, number(16 * i))) for i in range(3))]
+        lanes[1] = b.xor(lanes[1], spill)
+        begun, behind = lanes, b.add(head, number(48))
         b.branch(blocks["wide_test"])
 
         b = ir.IRBuilder(blocks["wide_test"])
         offset = b.phi(_I64)
         lanes = [b.phi(_VECTOR) for _ in range(4)]
-        offset.add_incoming(number(64), blocks["wide"])
-        for lane, value in zip(lanes, first, strict=True):
+        offset.add_incoming(behind, blocks["wide"])
+        for lane, value in zip(lanes, begun, strict=True):
             lane.add_incoming(value, blocks["wide"])
         more = b.icmp_unsigned("<=", b.add(offset, number(64)), length)
         b.cbranch(more, blocks["wide_body"], blocks["wide_end"])
@@ -112,22 +124,17 @@ class _Folding:
             wide = self.fold(b, wide, k3k4, lane)
         b.branch(blocks["test"])
 
-        b = ir.IRBuilder(blocks["small"])
-        small = b.xor(self.load(b, number(0)), seed)
-        b.branch(blocks["test"])
-
         b = ir.IRBuilder(blocks["test"])
-        at, x = b.phi(_I64), b.phi(_VECTOR)
-        at.add_incoming(offset, blocks["wide_end"])
-        x.add_incoming(wide, blocks["wide_end"])
-        at.add_incoming(number(16), blocks["small"])
-        x.add_incoming(small, blocks["small"])
-        more = b.icmp_unsigned("<=", b.add(at, number(16)), length)
-        b.cbranch(more, blocks["body"], blocks["end"])
+        at, x, seed = b.phi(_I64), b.phi(_VECTOR), b.phi(_VECTOR)
+        for value, here, from_wide in ((at, head, offset), (x, first, wide), (seed, spill, _pair(0, 0))):
+            value.add_incoming(here, blocks["entry"])
+            value.add_incoming(from_wide, blocks["wide_end"])
+        b.cbranch(b.icmp_unsigned("<", at, length), blocks["body"], blocks["end"])
 
         b = ir.IRBuilder(blocks["body"])
-        x.add_incoming(self.fold(b, x, k3k4, self.load(b, at)), blocks["body"])
+        x.add_incoming(self.fold(b, x, k3k4, b.xor(self.load(b, at), seed)), blocks["body"])
         at.add_incoming(b.add(at, number(16)), blocks["body"])
+        seed.add_incoming(_pair(0, 0), blocks["body"])
         b.branch(blocks["test"])
 
         self._reduce(ir.IRBuilder(blocks["end"]), x, k3k4)
@@ -159,11 +166,12 @@ def _fold(typing_context: Any, buffer: Any, offset: Any, length: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def _finish_from_tables(state: int, buffer: Any, start: int, end: int) -> int:
+def crc32_from_tables(buffer: Any, offset: int, length: int) -> int:
+    """Return the CRC32 of `buffer[offset:offset + length]`, on any processor."""
     t = TABLES
     mask = uint64(255)
-    state = uint32(state)
-    i = start
+    state = uint32(0xFFFFFFFF)
+    i, end = offset, offset + length
     while i + 16 <= end:
         a = load_64(buffer, i) ^ uint64(state)
         d = load_64(buffer, i + 8)
@@ -193,17 +201,11 @@ def _finish_from_tables(state: int, buffer: Any, start: int, end: int) -> int:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def crc32_from_tables(buffer: Any, offset: int, length: int) -> int:
-    """Return the CRC32 of `buffer[offset:offset + length]`, on any processor."""
-    return _finish_from_tables(uint32(0xFFFFFFFF), buffer, offset, offset + length)
-
-
-@njit(cache=True, nogil=True, _nrt=False)
 def crc32_by_folding(buffer: Any, offset: int, length: int) -> int:
     """Return the CRC32 of `buffer[offset:offset + length]`, on a processor with PCLMULQDQ."""
-    if length < 32:
-        return _finish_from_tables(uint32(0xFFFFFFFF), buffer, offset, offset + length)
-    return _finish_from_tables(_fold(buffer, offset, length), buffer, offset + (length & -16), offset + length)
+    if length < 16:
+        return crc32_from_tables(buffer, offset, length)
+    return _fold(buffer, offset, length) ^ uint32(0xFFFFFFFF)
 
 
 crc32 = crc32_by_folding if HAS_PCLMUL else crc32_from_tables

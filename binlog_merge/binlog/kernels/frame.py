@@ -49,10 +49,16 @@ def length_width(rest: int) -> int:
     return width
 
 
+@njit(inline="always")
+def gtid_size(width: int) -> int:
+    """Return the length of a GTID event whose transaction length is packed in `width` bytes."""
+    return 19 + 49 + width + 4 + 4
+
+
 @njit(cache=True, _nrt=False)
 def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int, width: int, flags: int) -> int:
     """Write the GTID event of a transaction `length` bytes long; returns the event's own length."""
-    size = 19 + 49 + width + 4 + 4
+    size = gtid_size(width)
     at = o + 19
     anonymous = reg[k.ANONYMOUS] != 0
     out[at] = flags
@@ -83,16 +89,45 @@ def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int
 
 
 @njit(inline="always")
-def _digits(out: Any, at: int, value: int, count: int) -> int:
-    for n in range(count):
-        out[at + count - 1 - n] = 48 + value % 10
-        value //= 10
-    return at + count
+def _eight_digits(value: Any) -> Any:
+    """Return the last eight decimal digits of a number as ASCII, the first of them in the lowest byte.
+
+    All are computed at once: halves of four, then pairs, then single digits, by multiplication with reciprocals.
+    """
+    value = np.uint64(value) % np.uint64(100_000_000)
+    halves = value // np.uint64(10_000) | (value % np.uint64(10_000)) << np.uint64(32)
+    hundreds = (halves * np.uint64(10486) >> np.uint64(20)) & np.uint64(0x7F_0000_007F)
+    pairs = hundreds | (halves - hundreds * np.uint64(100)) << np.uint64(16)
+    tens = (pairs * np.uint64(103) >> np.uint64(10)) & np.uint64(0x0F_000F_000F_000F)
+    return tens | (pairs - tens * np.uint64(10)) << np.uint64(8) | np.uint64(0x3030_3030_3030_3030)
+
+
+@njit(inline="always")
+def _nineteen_digits(out: Any, at: int, value: int) -> None:
+    """Write a number; up to five bytes before it are overwritten, so a text is written from its end."""
+    store_64(out, at + 11, _eight_digits(value))
+    store_64(out, at + 3, _eight_digits(value // 100_000_000))
+    store_64(out, at - 5, _eight_digits(value // 10_000_000_000_000_000))
+
+
+@njit(inline="always")
+def _write_cts(out: Any, at: int, key: Any) -> int:
+    """Write `# CTS::` and the 54 digits of an order key; returns their length."""
+    digits = at + len(_CTS)
+    store_64(out, digits + 46, _eight_digits(key[k.K_NODE]))
+    store_64(out, digits + 40, _eight_digits(key[k.K_SEQ]))
+    store_64(out, digits + 32, _eight_digits(key[k.K_SEQ] // 100_000_000))
+    _nineteen_digits(out, digits + 19, key[k.K_TRANSACTION])
+    _nineteen_digits(out, digits, key[k.K_TSO])
+    copy(out, at, _CTS, 0, len(_CTS))
+    return len(_CTS) + 54
 
 
 @njit(cache=True, _nrt=False)
 def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
-    """Write GTID (its length still unknown), BEGIN and the CTS text of the transaction with this key at OUT."""
+    """Write BEGIN and the CTS text of the transaction with this key at OUT, behind the room of its GTID event: that
+    holds the transaction's length, so it is written last.
+    """
     o = reg[k.OUT]
     reg[k.TXN_OUT], reg[k.LENGTH_WIDTH] = o, width
     reg[k.TIMESTAMP] = key[k.K_COMMIT_US] // 1000000
@@ -102,19 +137,14 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
         reg[k.RESHAPED_ROWS],
     )
     reg[k.LAST_ROWS] = -1
-    o += write_gtid(out, o, reg, sid, key[k.K_COMMIT_US], 0, width, 0)
+    o += gtid_size(width)
     for n in range(13 + 1):
         out[o + 19 + n] = 0
     copy(out, o + 19 + 14, _BEGIN, 0, 5)
     write_header(out, o, reg, 2, 19 + 14 + 5 + 4, 8)
     o += 19 + 14 + 5 + 4
-    text = len(_CTS) + 54
+    text = _write_cts(out, o + 20, key)
     out[o + 19] = text
-    copy(out, o + 20, _CTS, 0, len(_CTS))
-    at = _digits(out, o + 20 + len(_CTS), key[k.K_TSO], 19)
-    at = _digits(out, at, key[k.K_TRANSACTION], 19)
-    at = _digits(out, at, key[k.K_SEQ], 10)
-    _digits(out, at, key[k.K_NODE], 6)
     write_header(out, o, reg, 29, 20 + text + 4, 0x80)
     reg[k.OUT] = o + 20 + text + 4
 

@@ -29,18 +29,27 @@ from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_b
 from binlog_merge.binlog.kernels.reshape import reshape_rows
 
 
+@njit(inline="always")
+def _is_plan(p: k.Plans, slot: int, b: Any, at: int, length: int, node: int) -> bool:
+    return (
+        p.index[slot, 3] != 0
+        and p.index[slot, 4] == node
+        and p.index[slot, 2] == length
+        and same_bytes(p.keys, p.index[slot, 1], b, at, length)
+    )
+
+
 @njit(forceinline=True, _nrt=False)
-def _find_plan(p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
+def _find_plan(reg: Any, p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
+    """Return the plan of a table map, or -1. Tables come in runs, so the slot of the last one is tried first."""
+    if _is_plan(p, reg[k.LAST_SLOT], b, at, length, node):
+        return p.index[reg[k.LAST_SLOT], 3] - 1
     h = hash_bytes(b, at, length, node)
     mask = len(p.index) - 1
     slot = h & mask
     while p.index[slot, 3] != 0:
-        if (
-            p.index[slot, 0] == h
-            and p.index[slot, 4] == node
-            and p.index[slot, 2] == length
-            and same_bytes(p.keys, p.index[slot, 1], b, at, length)
-        ):
+        if p.index[slot, 0] == h and _is_plan(p, slot, b, at, length, node):
+            reg[k.LAST_SLOT] = slot
             return p.index[slot, 3] - 1
         slot = (slot + 1) & mask
     return -1
@@ -88,7 +97,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
         if kind == 19:
             if body_end - at < 10:
                 return k.BAD_ROWS
-            plan_at = _find_plan(p, b, at + 8, body_end - at - 8, node)
+            plan_at = _find_plan(reg, p, b, at + 8, body_end - at - 8, node)
             if plan_at < 0:
                 return k.NEW_PLAN
             if reg[k.N_MAPS] >= len(p.maps):

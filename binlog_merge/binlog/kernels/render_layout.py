@@ -43,7 +43,8 @@ from typing import Any, NamedTuple
     SAVED_ROW_EVENTS,
     SAVED_RESHAPED,
     PLAN,  # of the event that stopped the kernel
-) = range(24)
+    LAST_SLOT,  # of `Plans.index`, found last
+) = range(25)
 REGISTERS = 32
 
 # Columns of `Plans.plans`.
