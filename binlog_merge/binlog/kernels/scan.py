@@ -307,7 +307,7 @@ def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: boo
     """
     reg = a.reg
     flags |= reg[k.FLAGS]
-    if not (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0):
+    if not (flags & k.DISCARD or (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0)):
         tso = np.int64(-1)
         if use_own_tso and not flags & k.DDL:
             tso = _own_tso(reg, carrier)
@@ -330,6 +330,9 @@ def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: boo
 @njit(forceinline=True, _nrt=False)
 def _prepare(a: k.Arrays, end: int) -> int:
     reg = a.reg
+    if reg[k.FLAGS] & k.DISCARD:
+        _close(reg, end)
+        return k.MORE
     slot = find(a.xids, reg[k.XID_1], reg[k.XID_2], k.P_STATE)
     if slot >= 0 and a.xids[slot, k.P_STATE] == 1:
         return k.DUPLICATE_XID
@@ -353,6 +356,9 @@ def _prepare(a: k.Arrays, end: int) -> int:
 def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
     """Join XA COMMIT or XA ROLLBACK with its prepare and its commit TSO; what is missing goes to `late`."""
     reg = a.reg
+    if reg[k.XID_KIND] == k.IGNORED_XID:
+        _close(reg, end)
+        return
     prepared = find(a.xids, reg[k.XID_1], reg[k.XID_2], k.P_STATE)
     if prepared >= 0 and a.xids[prepared, k.P_STATE] != 1:
         prepared = np.int64(-1)
@@ -436,16 +442,24 @@ def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: in
         return k.QUERY_IN_TRANSACTION
     if phase == k.IDLE:
         _open(reg, reg[k.BASE] + reg[k.POS], timestamp, k.STARTED)
+    elif phase == k.CARRIED:
+        reg[k.PHASE], reg[k.COMMIT_US] = k.STARTED, timestamp * 1000000
     if _is(b, text, end, _BEGIN):
         reg[k.PHASE] = k.IN_LOCAL
     elif _starts(b, text, end, _XA_START):
         if not parse_xid(b, text + len(_XA_START), end, reg):
             return k.BAD_XID
+        if reg[k.XID_KIND] == k.STRANGE_XID:
+            return k.XA_FORMAT
+        if reg[k.XID_KIND] == k.ARCHIVE_XID:
+            reg[k.FLAGS] |= k.ARCHIVE
+        elif reg[k.XID_KIND] == k.IGNORED_XID:
+            reg[k.FLAGS] |= k.DISCARD
         reg[k.PHASE] = k.IN_XA
     elif _starts(b, text, end, _XA_COMMIT):
         if not parse_xid(b, text + len(_XA_COMMIT), end, reg):
             return k.BAD_XID
-        if carrier == k.BY_SEQUENCE and reg[k.SEQUENCE_TSO] < 0:
+        if carrier == k.BY_SEQUENCE:
             _status_sequence(reg, b, at + 13, at + 13 + status)
         _xa_end(a, group_end, carrier, False)
     elif _starts(b, text, end, _XA_ROLLBACK):
@@ -457,13 +471,57 @@ def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: in
     return k.MORE
 
 
+@njit(inline="always")
+def _status_size(b: Any, at: int, end: int) -> int:
+    """Return the length of the status variable whose code stands at `b[at]`, or -1 where it is not known (MySQL
+    `Query_event`).
+    """
+    code = b[at]
+    if code in (0, 3, 10):
+        return 5
+    if code in (1, 9, 17, 200, 201):
+        return 9
+    if code == 4:
+        return 7
+    if code in (7, 8, 18):
+        return 3
+    if code == 13:
+        return 4
+    if code in (16, 19, 20):
+        return 2
+    if code in (5, 6) and at + 1 < end:
+        return 2 + np.int64(b[at + 1])
+    if code == 11 and at + 1 < end and at + 2 + np.int64(b[at + 1]) < end:
+        user = np.int64(b[at + 1])
+        return 3 + user + np.int64(b[at + 2 + user])
+    return -1
+
+
 @njit(forceinline=True, _nrt=False)
 def _status_sequence(reg: Any, b: Any, at: int, end: int) -> None:
-    """Find status variable 200 (Q_LIZARD_COMMIT_GCN); PolarDB-X writes it last, so it is sought from the end."""
+    """Take status variable 200 (Q_LIZARD_COMMIT_GCN). Behind a variable that is not known it is sought from the end,
+    where PolarDB-X writes it.
+    """
+    while at < end:
+        size = _status_size(b, at, end)
+        if size < 0 or at + size > end:
+            break
+        if b[at] == 200:
+            reg[k.SEQUENCE_TSO] = i64(b, at + 1)
+            return
+        at += size
     if end - at >= 9 and b[end - 9] == 200:
         reg[k.SEQUENCE_TSO] = i64(b, end - 8)
-    elif end - at >= 18 and b[end - 18] == 200:
+    elif end - at >= 18 and b[end - 18] == 200 and b[end - 9] == 201:
         reg[k.SEQUENCE_TSO] = i64(b, end - 17)
+
+
+@njit(inline="always")
+def _carried(kind: int, first: int, size: int) -> bool:
+    """Tell whether an event of PolarDB-X's own carries a commit TSO, in the eight bytes behind its first."""
+    if kind == k.SEQUENCE_EVENT:
+        return first == k.SEQUENCE_COMMIT
+    return size >= 9 and first & k.GCN_COMMIT != 0 and first & k.GCN_PROPOSAL == 0
 
 
 @njit(cache=True, nogil=True, _nrt=False)
@@ -525,14 +583,15 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                     rows += u16(b, at + 8)
                 result = _commit_rows(a, b, rows, body_end)
         elif kind == 33 or kind == 34:
-            if phase != k.IDLE:
+            if phase != k.IDLE and phase != k.CARRIED:
                 result = k.UNFINISHED
-            elif not inner and reg[k.BASE] + o >= stop:
+            elif phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
                 return k.DONE
             elif body_end - at < 25:
                 result = k.BAD_BODY
             else:
-                _open(reg, reg[k.BASE] + o, timestamp, k.STARTED)
+                begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
+                _open(reg, begins, timestamp, k.STARTED)
                 _note_gtid(reg, b, at, body_end, timestamp)
         elif kind == 2:
             if phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
@@ -558,22 +617,24 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
         elif kind == 40:
             return k.PAYLOAD if not inner else k.BAD_BODY
         elif kind == 42:
-            if phase != k.IDLE:
+            if phase != k.IDLE and phase != k.CARRIED:
                 result = k.UNFINISHED
-            elif reg[k.BASE] + o >= stop:
+            elif phase == k.IDLE and reg[k.BASE] + o >= stop:
                 return k.DONE
             else:
                 return k.TAGGED_GTID
-        elif kind == 80:
-            if body_end - at < 9:
+        elif kind == k.SEQUENCE_EVENT or kind == k.GCN_EVENT:
+            if body_end - at < 1 or (body_end - at < 9 and (kind == k.SEQUENCE_EVENT or b[at] & 1)):
                 result = k.BAD_BODY
-            elif b[at] == 2:
-                reg[k.SEQUENCE_TSO] = i64(b, at + 1)
-        elif kind == 105:
-            if body_end - at < 9:
-                result = k.BAD_BODY
-            elif b[at] & 4:
-                reg[k.SEQUENCE_TSO] = i64(b, at + 1)
+            else:
+                carries = _carried(kind, b[at], body_end - at)
+                if phase == k.IDLE and (carries or kind == k.GCN_EVENT):
+                    # GCN_LOG_EVENT is the first event of a group, in front of its GTID event.
+                    if not inner and reg[k.BASE] + o >= stop:
+                        return k.DONE
+                    _open(reg, reg[k.BASE] + o, timestamp, k.CARRIED)
+                if carries:
+                    reg[k.SEQUENCE_TSO] = i64(b, at + 1)
         elif kind == 15 or kind == 35:
             if phase != k.IDLE:
                 result = k.UNFINISHED
@@ -585,8 +646,9 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             result = k.STATEMENT_EVENT
         elif kind == 26:
             result = k.UNSUPPORTED
-        elif kind in (27, 28, 36, 37, 41):
-            reg[k.IGNORED] += 1  # heartbeats and group replication's own notes carry no change
+        elif kind in (27, 28, 36, 37, 41) or kind == 99 or 101 <= kind <= 104:
+            # Heartbeats, and what group replication and PolarDB-X's consensus layer note for themselves: no change.
+            reg[k.IGNORED] += 1
         elif u16(b, o + 17) & 0x80:
             reg[k.IGNORED] += 1
         else:
@@ -598,12 +660,13 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
 
 
 @njit(cache=True, nogil=True, _nrt=False)
-def find_group(b: Any, end: int, base: int, start: int, crc: int) -> int:
-    """Return the offset in `b`, at or after `start`, of the first GTID event; `end` where there is none whole; -1 -
-    offset for 'an event chain was found, look on behind this offset with more input'.
+def find_group(b: Any, end: int, base: int, start: int, crc: int, least: int = 0) -> int:
+    """Return the offset in `b` of the first group that begins at or after `least`, seen from `start`; `end` where there
+    is none whole; -1 - offset for 'an event chain was found, look on behind this offset with more input'.
 
-    A place is taken for an event when its length and type are plausible and its log_pos names its own end; with
-    checksums the CRC must agree too, without them the next event must look right as well.
+    A group begins with its GTID event, or with the PolarDB-X carrier right in front of it. A place is taken for an
+    event when its length and type are plausible and its log_pos names its own end; with checksums the CRC must agree
+    too, without them the next event must look right as well.
     """
     o = start
     while o + 19 <= end:
@@ -626,14 +689,24 @@ def find_group(b: Any, end: int, base: int, start: int, crc: int) -> int:
             else:
                 return -1 - o
         o += 1
+    begins = np.int64(-1)  # of the carriers right in front of `o`
     while o + 19 <= end:
         kind = b[o + 4]
-        if kind == 33 or kind == 34 or kind == 42:
-            return o
         length = u32(b, o + 9)
         if length < 19:
             return end
+        own = kind == k.GCN_EVENT or kind == k.SEQUENCE_EVENT
+        if own and (kind == k.GCN_EVENT or (o + 28 <= end and _carried(kind, b[o + 19], 9))):
+            begins = o if begins < 0 else begins
+        else:
+            if kind == 33 or kind == 34 or kind == 42:
+                first = o if begins < 0 else begins
+                if first >= least:
+                    return first
+            begins = np.int64(-1)
         if o + length > end:
-            return -1 - o
+            break
         o += length
-    return -1 - o if o <= end else end
+    if o > end:
+        return end
+    return -1 - (o if begins < 0 else begins)

@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
     UNSUPPORTED,  # INCIDENT, ROLLBACK of a logged transaction, MariaDB's own events
     TWO_TSOS,  # two commit rows of one transaction differ
     BAD_TSO,  # a commit row's TSO has more than 63 bits
-) = range(21)
+    XA_FORMAT,  # a PolarDB-X transaction id with a format id that is not known
+) = range(22)
 
 # Registers.
 (
@@ -69,10 +70,15 @@ from typing import Any, NamedTuple
     GROUPS,
     COMMIT_ROWS,
     N_STEPS,  # used slots of the table-set automaton, those of moves that lead nowhere new too
-) = range(37)
+    XID_KIND,  # of the transaction id last read: see NORMAL_XID
+) = range(38)
 REGISTERS = 40
 
-IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED = range(5)  # values of PHASE
+# Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event.
+IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED = range(6)
+
+# Values of XID_KIND: what PolarDB-X's format ids and names say of a transaction (`polardbx.xids`).
+NORMAL_XID, ARCHIVE_XID, IGNORED_XID, STRANGE_XID = range(4)
 
 # Flags of a branch.
 HAS_COMMIT_ROWS = 1
@@ -82,6 +88,8 @@ DDL = 8
 OWN_TSO = 16  # a local transaction placed by a TSO of its own
 PLACEHOLDER = 32  # an XA COMMIT without a known TSO holds this place
 FLAG_CREATE_SELECT = 64
+ARCHIVE = 128  # rows deleted because their time to live is over (PolarDB-X TTL tables)
+DISCARD = 256  # a transaction of PolarDB-X's own that no reader takes
 
 T_TSO, T_TRANSACTION, T_START, T_END, T_COMMIT_US, T_SET, T_FLAGS, T_COMMIT_AT, T_COLUMNS = range(9)
 L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COLUMNS = range(8)
@@ -122,6 +130,12 @@ ORDINARY, COMMIT_TABLE, MARKER_TABLE = range(3)  # what a table name is to the s
 
 # Carriers of the commit TSO (design: one function per carrier; `merge/carriers.py` names and describes them).
 BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE = range(1, 6)
+
+# PolarDB-X's own events (libbinlogevents of polardbx-engine): SEQUENCE_EVENT, and GCN_LOG_EVENT with its flags.
+SEQUENCE_EVENT, GCN_EVENT = 80, 105
+SEQUENCE_COMMIT = 2  # type of a SEQUENCE_EVENT
+GCN_COMMIT, GCN_PROPOSAL = 4, 16  # flags: the commit sequence was given from outside; it is a proposal at prepare
+GCN_SIZE = 64  # no GCN_LOG_EVENT is longer
 
 MAX_TABLES_IN_GROUP = 65536
 COMMIT_SHAPE = 256  # a count and up to 64 (type, metadata) pairs

@@ -8,9 +8,22 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from binlog_merge.binlog.kernels.scan_layout import GTRID_1, GTRID_2, TRANSACTION_ID, XID_1, XID_2
+from binlog_merge.binlog.kernels.scan_layout import (
+    ARCHIVE_XID,
+    GTRID_1,
+    GTRID_2,
+    IGNORED_XID,
+    NORMAL_XID,
+    STRANGE_XID,
+    TRANSACTION_ID,
+    XID_1,
+    XID_2,
+    XID_KIND,
+)
 
 _DRDS = np.frombuffer(b"drds-", np.uint8).copy()
+_RECOVER = np.frombuffer(b"POLARDB-X-RECOVER-TASK@", np.uint8).copy()
+_OWN_GROUP = np.frombuffer(b"__CDC___SINGLE_GROUP", np.uint8).copy()
 
 FNV_PRIME = np.uint64(0x100000001B3)
 FNV_BASIS = np.uint64(0xCBF29CE484222325)
@@ -37,12 +50,15 @@ def mix(h1: Any, h2: Any, byte: int) -> Any:
 
 @njit(cache=True)
 def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
-    """Read `X'gtrid',X'bqual',formatID` into the XID, GTRID and TRANSACTION_ID registers; False where it is malformed.
+    """Read `X'gtrid',X'bqual',formatID` into the XID, GTRID, TRANSACTION_ID and XID_KIND registers; False where it is
+    malformed.
 
     The transaction id is the hexadecimal number after `drds-` (PolarDB-X), else FNV-1a of the gtrid.
+    `polardbx.xids` says the same in plain Python.
     """
     h1, h2 = FNV_BASIS, np.uint64(0)
     number, is_drds, in_number = np.int64(0), True, True
+    is_recover, is_own, is_branch, shown = True, True, True, 0
     for part in range(2):
         if at + 3 > end or b[at] != 88 or b[at + 1] != 39:  # X'
             return False
@@ -53,7 +69,14 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
             if high < 0 or low < 0:
                 return False
             byte = high * 16 + low
-            if part == 0:
+            if part == 1:
+                if length < len(_OWN_GROUP):
+                    is_own = is_own and byte == _OWN_GROUP[length]
+                elif length == len(_OWN_GROUP):
+                    is_branch = byte == 64  # @, and the number of a share-read-view branch
+            else:
+                if length < len(_RECOVER):
+                    is_recover = is_recover and byte == _RECOVER[length]
                 if length < 5:
                     is_drds = is_drds and byte == _DRDS[length]
                 elif in_number:
@@ -71,9 +94,13 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
         if at >= end or b[at] != 44:  # a comma
             return False
         at += 1
-        if part == 0:
+        if part == 1:
+            is_own = is_own and is_branch and length >= len(_OWN_GROUP)
+        else:
+            is_recover = is_recover and length >= len(_RECOVER)
+            is_drds = is_drds and length > 5
             reg[GTRID_1], reg[GTRID_2] = np.int64(h1), np.int64(h2)
-            if is_drds and length > 5:
+            if is_drds:
                 reg[TRANSACTION_ID] = number & np.int64(0x7FFFFFFFFFFFFFFF)
             else:
                 reg[TRANSACTION_ID] = np.int64(h1 & np.uint64(0x7FFFFFFFFFFFFFFF))
@@ -82,8 +109,17 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
         if not 48 <= b[at] <= 57:
             return False
         h1, h2 = mix(h1, h2, b[at])
+        shown = min(shown * 10 + b[at] - 48, 1 << 31)
         at += 1
     reg[XID_1], reg[XID_2] = np.int64(h1), np.int64(h2)
+    kind = NORMAL_XID
+    if is_recover or (is_drds and (is_own or shown == 2 or shown == 4)):
+        kind = IGNORED_XID
+    elif is_drds and shown == 3:
+        kind = ARCHIVE_XID
+    elif is_drds and shown != 1:
+        kind = STRANGE_XID
+    reg[XID_KIND] = kind
     return True
 
 

@@ -1,0 +1,1 @@
+"""PolarDB-X as facts: its transaction ids, its virtual TSO, its marker rows and their JSON, its system tables. Pure."""

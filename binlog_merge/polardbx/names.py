@@ -1,0 +1,48 @@
+"""PolarDB-X's own schemas and tables, under the names they have on a node.
+
+A logical table of the schema `__cdc__` has physical copies on every node: `__cdc_ddl_record___89vr` in
+`__cdc___000000`. So a marker table is known by the beginning of its name. Nodes have lower_case_table_names=1; names
+are compared without regard to case all the same.
+"""
+
+from enum import Enum
+
+CDC_SCHEMA = "__cdc__"
+
+
+class MarkerTable(Enum):
+    """The tables whose rows are messages of the cluster to readers of its binlogs."""
+
+    DDL_RECORD = "__cdc_ddl_record__"
+    INSTRUCTION = "__cdc_instruction__"
+    HEARTBEAT = "__cdc_heartbeat__"
+    SYNC_POINT = "__polardbx_sync_point__"
+
+
+SYSTEM_TABLES = ("__drds_global_tx_log", "polarx_global_trx_log", "__drds_redo_log")
+"""Tables of the transaction machinery, in every physical schema."""
+
+ROW_ID = "__#alibaba_rds_row_id#__"
+"""The column that a node gives a table without a primary key (implicit_primary_key=ON); the last one, a BIGINT."""
+
+IMPLICIT_KEY = "_drds_implicit_id_"
+"""The column that the cluster gives a logical table without a primary key."""
+
+INTERNAL_COMMENT = "/* rds internal mark */"
+"""How a node's own statements begin; they concern nobody else."""
+
+
+def is_named(name: str, known: str) -> bool:
+    """Tell whether a physical name is `known`, or `known` with a suffix as PolarDB-X appends it (`_89vr`)."""
+    lower, known = name.lower(), known.lower()
+    return lower == known or (known.startswith("__") and lower.startswith(f"{known}_"))
+
+
+def is_cdc_schema(schema: str) -> bool:
+    """Tell whether a physical schema belongs to the logical schema `__cdc__`."""
+    return schema.lower().startswith(CDC_SCHEMA)
+
+
+def is_system_table(table: str) -> bool:
+    """Tell whether a physical table belongs to the transaction machinery."""
+    return any(is_named(table, known) for known in SYSTEM_TABLES)

@@ -1,0 +1,108 @@
+"""PolarDB-X's XA transaction ids: who wrote a branch, in which group, and whether a reader takes it.
+
+    X'<gtrid>',X'<bqual>',<format id>     gtrid  drds-<transaction id, hex>@<unique id of the primary group, hex>
+                                          bqual  <GROUP>  or  <GROUP>@<number of the read view, four digits>
+
+A group may have several branches (share read view), so a branch's key is the whole id. Format ids (polardbx-sql
+`XAUtils`): 1 an ordinary transaction, 2 a recovery task, 3 an archive transaction (rows whose time to live is over),
+4 one that no reader of the binlog takes. The scan kernel reads the same grammar from bytes (`kernels.xid`).
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+PREFIX = b"drds-"
+RECOVER_PREFIX = b"POLARDB-X-RECOVER-TASK@"
+OWN_GROUP = "__CDC___SINGLE_GROUP"
+"""The group of the CDC's own single tables."""
+
+NORMAL_FORMAT, RECOVER_FORMAT, ARCHIVE_FORMAT, IGNORE_FORMAT = 1, 2, 3, 4
+MAX_BQUAL = 64
+MAX_GROUP = 59
+"""A longer group is written as the hash of its name: with `@` and four digits a bqual has at most 64 bytes."""
+
+
+class XidKind(Enum):
+    """What a transaction id says about its transaction."""
+
+    NORMAL = "normal"
+    ARCHIVE = "archive"
+    IGNORED = "ignored"  # PolarDB-X's own work: it never comes out
+    FOREIGN = "foreign"  # not PolarDB-X's grammar: an ordinary transaction of another coordinator
+    STRANGE = "strange"  # PolarDB-X's grammar, with a format id that is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An XA transaction id as servers log it."""
+
+    gtrid: bytes
+    bqual: bytes
+    format_id: int
+
+    @property
+    def transaction_id(self) -> int | None:
+        """Return the transaction's number, None where the id is not PolarDB-X's."""
+        digits = re.match(rb"[0-9a-fA-F]+", self.gtrid[len(PREFIX) :]) if self.gtrid.startswith(PREFIX) else None
+        return int(digits[0], 16) & ((1 << 63) - 1) if digits else None
+
+    @property
+    def group(self) -> str:
+        """Return the group without the number of its read view; a long one's hash."""
+        return self._parts()[0]
+
+    @property
+    def read_view(self) -> int | None:
+        """Return the number of the share-read-view branch, None where the group has one branch."""
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[str, int | None]:
+        text = self.bqual.decode("utf-8", "surrogateescape")
+        group, at, number = text.rpartition("@")
+        return (group, int(number)) if at and re.fullmatch("[0-9]+", number) else (text, None)
+
+    @property
+    def kind(self) -> XidKind:
+        """Return what the id says about its transaction."""
+        if self.gtrid.startswith(RECOVER_PREFIX):
+            return XidKind.IGNORED
+        if not self.gtrid.startswith(PREFIX) or self.gtrid == PREFIX:
+            return XidKind.FOREIGN
+        if self.format_id in (RECOVER_FORMAT, IGNORE_FORMAT) or self.bqual.partition(b"@")[0] == OWN_GROUP.encode():
+            return XidKind.IGNORED
+        if self.format_id == ARCHIVE_FORMAT:
+            return XidKind.ARCHIVE
+        return XidKind.NORMAL if self.format_id == NORMAL_FORMAT else XidKind.STRANGE
+
+    def text(self) -> str:
+        """Return the id as it stands behind XA START, XA END, XA COMMIT and XA ROLLBACK."""
+        return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
+
+
+_TEXT = re.compile(r"X'((?:[0-9a-fA-F]{2})*)',X'((?:[0-9a-fA-F]{2})*)',([0-9]+)")
+
+
+def parse_xid(text: str) -> Xid:
+    """Read the id from the end of an XA statement; raises ValueError on anything else."""
+    found = _TEXT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"not an XA transaction id as servers log it: {text!r}")
+    return Xid(bytes.fromhex(found[1]), bytes.fromhex(found[2]), int(found[3]))
+
+
+def make_xid(
+    transaction_id: int, primary: int, group: str, read_view: int | None = None, format_id: int = NORMAL_FORMAT
+) -> Xid:
+    """Return the id of a branch. `primary` is the primary group's unique id; a long group is hashed."""
+    name = group if len(group.encode()) <= MAX_GROUP else f"{fnv1a_64(group.encode()):x}"
+    suffix = "" if read_view is None else f"@{read_view:04d}"
+    return Xid(PREFIX + f"{transaction_id:x}@{primary:x}".encode(), f"{name}{suffix}".encode(), format_id)
+
+
+def fnv1a_64(data: bytes) -> int:
+    """Return the 64-bit FNV-1a hash (draft-eastlake-fnv)."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
