@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.merge.assemble import Patch, local_keys
 from binlog_merge.stages.block import Column, read_block, write_block
 from snapshot_store.topology import Topology
@@ -240,7 +241,7 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
 def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:
     """Keep the rows with floor <= key < limit."""
     keep = _at_least(rows, floor) & ~_at_least(rows, limit)
-    return {name: values[keep] for name, values in rows.items()}
+    return dict(rows) if keep.all() else {name: values[keep] for name, values in rows.items()}
 
 
 _KEY = ("tso", "transaction", "seq", "node_seq")
@@ -255,7 +256,7 @@ def _at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_
 
 def _sorted(rows: dict[str, Column]) -> dict[str, Column]:
     """Sort by key, then node, file and offset: the order in which the branches of one transaction come out."""
-    place = np.lexsort((rows["start"], rows["file"], rows["node"], *(rows[name] for name in reversed(_KEY))))
+    place = sorted_places(np.stack([rows[name] for name in (*_KEY, "node", "file", "start")]))
     return {name: values[place] for name, values in rows.items()}
 
 

@@ -20,6 +20,7 @@ from binlog_merge.binlog.gtid import GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import find_group, name_hash, scan_events
+from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import (
@@ -225,12 +226,12 @@ def _read(source: Source, buffer: npt.NDArray[np.uint8], offset: int, end: int) 
 
 
 def _find_group(source: Source, task: ScanTask, crc: int) -> int:
-    """Return the offset of the first GTID event at or after the piece's start and before its stop, or -1."""
+    """Return the offset of the first group that begins at or after the piece's start and before its stop, or -1."""
     buffer = np.empty(min(FIND_BUFFER, task.size), np.uint8)
-    offset = task.start
+    offset = max(4, task.start - k.GCN_SIZE)  # a GTID event right behind the start may belong to a group before it
     while offset < task.stop and offset + 19 <= task.size:
         got = _read(source, buffer, offset, task.size)
-        found = int(find_group(buffer, got, offset, 0, crc))
+        found = int(find_group(buffer, got, offset, 0, crc, max(0, task.start - offset)))
         if 0 <= found < got:
             return offset + found if offset + found < task.stop else -1
         known = -1 - found if found < 0 else got
@@ -334,7 +335,9 @@ def _tagged_gtid(walk: _Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     reg = walk.reg
     header, body = _event(walk, buffer, crc)
     gtid = GtidTagged.parse(body)
-    reg[k.PHASE], reg[k.GROUP_START] = k.STARTED, reg[k.BASE] + reg[k.POS]
+    if reg[k.PHASE] != k.CARRIED:
+        reg[k.GROUP_START] = reg[k.BASE] + reg[k.POS]
+    reg[k.PHASE] = k.STARTED
     reg[k.SET] = reg[k.FLAGS] = reg[k.SEEN_IDS] = 0
     reg[k.COMMIT_TABLE_ID] = -1
     reg[k.FIRST_TIMESTAMP] = header.timestamp
@@ -435,6 +438,11 @@ def _damage(walk: _Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeErr
             position=place,
             remedy="what stands before it is merged; begin a new output from a base taken behind it",
         )
+    if reason == k.XA_FORMAT:
+        return UnsupportedInput(
+            "a PolarDB-X transaction has a format id that is not one of 1 to 4, so what it is for is not known",
+            position=place,
+        )
     if reason == k.TWO_TSOS:
         return CommitTsoConflict(
             "a commit row gives a transaction another commit TSO than one before it", position=place
@@ -453,8 +461,7 @@ def _result(walk: _Walk, first: int, truncated: int | None, error: dict[str, Any
     task, reg, a = walk.task, walk.reg, walk.arrays
     timed, local = a.timed[: reg[k.N_TIMED]], a.local[: reg[k.N_LOCAL]]
     late = a.late[: reg[k.N_LATE]]
-    order = np.lexsort((timed[:, k.T_TRANSACTION], timed[:, k.T_TSO]))
-    timed = timed[order]
+    timed = timed[sorted_places(np.stack([timed[:, k.T_TSO], timed[:, k.T_TRANSACTION]]))]
     write_block(f"{task.block}.timed.arrow", from_rows(timed, TIMED_COLUMNS, _TIMED_FROM))
     write_block(f"{task.block}.local.arrow", from_rows(local, LOCAL_COLUMNS, range(k.L_COLUMNS)))
     used = a.tsos[a.tsos[:, k.C_STATE] == 2]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, xid
+from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, sort, xid
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.scan import new_arrays
 from snapshot_store.history import SchemaHistory
@@ -13,7 +13,7 @@ def warm() -> None:
     """Call the kernels with nothing to do, with arguments of the types that the stages use."""
     nothing = np.zeros(64, np.uint8)
     scan.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
-    scan.find_group(nothing, 0, 0, 0, 4)
+    scan.find_group(nothing, 0, 0, 0, 4, 0)
     scan.name_hash(nothing)
     arrays = new_arrays(16)
     xid.rehash(arrays.xids, arrays.tsos, scan_layout.C_STATE, True)
@@ -29,3 +29,4 @@ def warm() -> None:
     frame.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
     frame.length_width(100)
     render.plan_hash(nothing, 1)
+    sort.sorted_places(np.zeros((7, 0), np.int64))
