@@ -1,7 +1,7 @@
 """The sort kernel against Python's own."""
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels.sort import sorted_places
@@ -10,6 +10,7 @@ ROWS = st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([-(1 << 63), 0, (1
 RUNS = st.lists(ROWS.map(sorted), max_size=9).map(lambda runs: [row for run in runs for row in run])
 
 
+@settings(deadline=None)  # the first call compiles
 @given(st.one_of(ROWS, RUNS))
 @example([])
 @example([(1, 0, 0)])
