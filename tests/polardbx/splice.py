@@ -14,6 +14,7 @@ the file head also describes that many event types, as a data node's does; else 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from tests.merge_e2e.editing import (
     FORMAT_DESCRIPTION,
@@ -85,7 +86,7 @@ def groups(log: Log) -> Iterator[list[Piece]]:
     starts = [i for i, e in enumerate(body) if e.type in GTIDS]
     if starts[:1] != [0] and body:
         raise ValueError("every group must begin with a GTID event")
-    for first, end in zip(starts, [*starts[1:], len(body)], strict=True):
+    for first, end in pairwise([*starts, len(body)]):
         yield body[first:end]
 
 

@@ -25,7 +25,7 @@ def transactions(files: Mapping[str, bytes], scratch: Path) -> list[Truth]:
         path = scratch / "read-back"
         path.write_bytes(files[name])
         _, events = binlog.read_file(path)
-        _check_frame(files[name], events, len(found))
+        check_frame(files[name], events, len(found))
         body = events[2:]
         if name != names[-1]:
             assert body.pop().type == binlog.ROTATE
@@ -33,7 +33,7 @@ def transactions(files: Mapping[str, bytes], scratch: Path) -> list[Truth]:
     return found
 
 
-def _check_frame(data: bytes, events: list[Event], before: int) -> None:
+def check_frame(data: bytes, events: list[Event], before: int) -> None:
     """Check positions, sequence numbers, ranks and lengths."""
     assert events[0].type == binlog.FORMAT_DESCRIPTION and events[1].type == binlog.PREVIOUS_GTIDS
     starts = [e for e in events if e.type in (binlog.GTID, binlog.ANONYMOUS_GTID)]
@@ -61,11 +61,11 @@ def _transactions(events: list[Event]) -> Iterator[Truth]:
         cts = events[at].body[1:].decode()
         assert events[at].type == binlog.ROWS_QUERY and cts.startswith("# CTS::")
         end = next(i for i in range(at, len(events)) if events[i].type == binlog.XID)
-        yield Truth(cts.removeprefix("# CTS::"), None, tuple(_rows(events[at + 1 : end])))
+        yield Truth(cts.removeprefix("# CTS::"), None, tuple(rows_of(events[at + 1 : end])))
         at = end + 1
 
 
-def _rows(events: list[Event]) -> Iterator[LogicalRow]:
+def rows_of(events: list[Event]) -> Iterator[LogicalRow]:
     maps: dict[int, TableMap] = {}
     for event in events:
         if event.type == binlog.TABLE_MAP:

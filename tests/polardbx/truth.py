@@ -1,0 +1,90 @@
+"""What must come out of a history: its transactions in order, and the rows of every logical table at the end."""
+
+from dataclasses import dataclass
+from itertools import groupby
+
+from tests.polardbx.columns import filled
+from tests.polardbx.world import Effect, State, World
+from tests.simulator.columns import Table
+from tests.simulator.rows import Image, RowChange, as_logical
+
+LogicalRow = tuple[str, str, Image, Image]  # table, kind, before, after
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One transaction: rows as cells, or a DDL; `private` is one that MySQL does not execute."""
+
+    key: str
+    rows: tuple[LogicalRow, ...] = ()
+    sql: str | None = None
+    private: bool = False
+
+
+def expected(world: World) -> list[Expected]:
+    """Return what must come out, in order."""
+    found = [
+        ((a.key, 0), Expected(key_text(a.key), (), a.sql, a.visibility == 2)) for a in world.announced
+    ] + [((key, 1), Expected(key_text(key), _rows(effects))) for key, effects in by_key(world)]  # fmt: skip
+    return [entry for _, entry in sorted(found, key=lambda f: f[0])]
+
+
+def final(world: World) -> dict[str, tuple[Table, State]]:
+    """Return every logical table at the end: its shape, and its rows by id."""
+    tables: dict[str, State] = {name: {} for name, _ in world.base}
+    shapes = dict(world.base)
+    steps = [(a.key, a) for a in world.announced] + list(by_key(world))
+    for _, step in sorted(steps, key=lambda s: s[0]):
+        if isinstance(step, list):
+            for effect in step:
+                _apply(tables, effect)
+        else:
+            step.apply(tables)
+    for table in world.tables:
+        if table.versions and f"{table.schema}.{table.name}" in tables:
+            shapes[f"{table.schema}.{table.name}"] = table.versions[-1][2]
+    return {name: (shapes[name], rows) for name, rows in tables.items()}
+
+
+def by_key(world: World) -> list[tuple[tuple[int, int, int, int], list[Effect]]]:
+    """Return the effects of each transaction that come out: statement by statement, then node by node."""
+    kept = [e for e in world.effects if e.shard.logical_at(e.key) is not None]
+    if world.knobs.hints:
+        kept.sort(key=lambda e: (e.key, e.write.sequence, e.place))
+    else:
+        kept.sort(key=lambda e: (e.key, e.place))
+    return [(key, list(group)) for key, group in groupby(kept, key=lambda e: e.key)]
+
+
+def key_text(key: tuple[int, int, int, int]) -> str:
+    return f"{key[0]:019d}{key[1]:019d}{key[2]:010d}{key[3]:06d}"
+
+
+def _rows(effects: list[Effect]) -> tuple[LogicalRow, ...]:
+    found = []
+    for effect in effects:
+        logical = effect.shard.logical_at(effect.key)
+        assert logical is not None
+        name, table = logical.at(effect.key)
+        write = effect.write
+        change = RowChange(name, write.kind, write.table, write.before, write.after)
+        found.append(as_logical(change, table, (effect.key[0] >> 22) * 1000))
+    return tuple(found)
+
+
+def _apply(tables: dict[str, State], effect: Effect) -> None:
+    logical = effect.shard.logical_at(effect.key)
+    assert logical is not None
+    name, table = logical.at(effect.key)
+    image = effect.write.after or effect.write.before
+    assert image is not None and isinstance(image["id"], int)
+    if effect.write.after is None:
+        del tables[name][image["id"]]
+        return
+    after = effect.write.after
+    values = {c.name: after[c.name] if c.name in after else filled(c) for c in table.columns}
+    if effect.write.before is None:
+        assert image["id"] not in tables[name], (name, image["id"])
+    else:
+        assert image["id"] in tables[name], (name, image["id"])
+    tables[name][image["id"]] = values

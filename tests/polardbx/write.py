@@ -1,0 +1,118 @@
+"""Steps as the binlogs that data nodes would write of them, without a server."""
+
+import random
+import struct
+from itertools import groupby
+
+from tests.merge_e2e.editing import GTIDS, Log
+from tests.polardbx.splice import CONSENSUS, GCN, PREVIOUS_CONSENSUS, Dialect, Stamp, splice
+from tests.polardbx.steps import Commit, Ddl, Local, OnePhase, Prepare, Rollback, Rotate, Step, Values, Write, Xid
+from tests.simulator import wire
+from tests.simulator.columns import Table, table_map
+from tests.simulator.nodes import Manner, Node
+from tests.simulator.rows import pack_image
+from tests.simulator.wire import Event
+
+START = 1_790_000_000
+
+
+def write_nodes(
+    steps: list[Step], stamps: dict[bytes, Stamp], numbers: dict[str, int], rng: random.Random, dialects: list[Dialect]
+) -> dict[str, dict[str, bytes]]:
+    """Return every node's files; `dialects` are chosen from, node by node."""
+    nodes = {name: Node(_manner(rng, name, number), rng, START) for name, number in numbers.items()}
+    for node in nodes.values():
+        node.begin_file()
+    for step in steps:
+        _take(nodes[step.node], step, rng)
+    found = {}
+    for name, node in nodes.items():
+        dialect = rng.choice(dialects)
+        logs = [Log.load(bytes(data)) for data in node.files]
+        found[name] = {node.name(i): splice(log, stamps, dialect).pack() for i, log in enumerate(logs)}
+    return found
+
+
+def ends(data: bytes) -> list[int]:
+    """Return the offsets of a file at which a group ends, its head too: where it may be cut."""
+    log, found = Log.load(data), []
+    before = False  # this event belongs to what follows
+    for event in log.events:
+        opens = event.type in (*GTIDS, GCN, CONSENSUS)
+        if opens and not before and event.at > 200:
+            found.append(event.at)
+        before = event.type in (GCN, CONSENSUS) or (event.type == PREVIOUS_CONSENSUS)
+    return [*found, len(data)]
+
+
+def _manner(rng: random.Random, name: str, number: int) -> Manner:
+    return Manner(
+        source_id=name, number=number, server_id=100 + number, sid=rng.randbytes(16),
+        version=rng.choice(("8.0.32-X-Cluster-8.4.20", "8.0.36", "9.7.4")), checksum=rng.random() < 0.9,
+        gtids=rng.choice(("on", "on", "off")), image="FULL", full_metadata=rng.random() < 0.5, compression=0.0,
+        rows_query=False,
+    )  # fmt: skip
+
+
+def _take(node: Node, step: Step, rng: random.Random) -> None:
+    match step:
+        case Prepare(_, xid, writes):
+            node.group([*_opened(xid), *_rows(node, writes, rng), _verb("END", xid), _prepare(xid, False)])
+        case OnePhase(_, xid, writes):
+            node.group([*_opened(xid), *_rows(node, writes, rng), _verb("END", xid), _prepare(xid, True)])
+        case Local(_, writes):
+            node.group([wire.query("BEGIN"), *_rows(node, writes, rng), wire.xid(rng.randrange(10**6))])
+        case Commit(_, xid):
+            node.group([_verb("COMMIT", xid)])
+        case Rollback(_, xid):
+            node.group([_verb("ROLLBACK", xid)])
+        case Ddl(_, schema, sql):
+            node.group([wire.query(sql, schema)], ddl=True)
+        case Rotate():
+            node.begin_file()
+        case _:
+            raise TypeError(step)
+
+
+def _opened(xid: Xid) -> list[Event]:
+    return [_verb("START", xid)]
+
+
+def _verb(verb: str, xid: Xid) -> Event:
+    return wire.query(f"XA {verb} {xid.text}")
+
+
+def _prepare(xid: Xid, one_phase: bool) -> Event:
+    head = struct.pack("<BIII", one_phase, xid.format_id, len(xid.gtrid), len(xid.bqual))
+    return Event(wire.XA_PREPARE, head + xid.gtrid + xid.bqual)
+
+
+def _rows(node: Node, writes: tuple[Write, ...], rng: random.Random) -> list[Event]:
+    """Return the events of rows: one statement for neighbours on one table."""
+    events: list[Event] = []
+    for _, group in groupby(writes, key=lambda w: (w.schema, w.name, w.kind, w.sequence, w.hint)):
+        rows = list(group)
+        first = rows[0]
+        if first.hint:
+            events.append(wire.rows_query(f"{first.hint}{first.kind.upper()} {first.name}"))
+        node.table_ids += rng.random() < 0.3
+        full = node.manner.full_metadata
+        events.append(table_map(first.table, first.schema, first.name, node.table_ids, full, rng))
+        events.append(_rows_event(first.table, node.table_ids, rows))
+    return events
+
+
+def _rows_event(table: Table, table_id: int, rows: list[Write]) -> Event:
+    kind = rows[0].kind
+    images = 2 if kind == "update" else 1
+    body = table_id.to_bytes(6, "little") + b"\1\0\2\0" + wire.lenenc(len(table.columns))
+    body += wire.to_bits([True] * len(table.columns)) * images
+    for row in rows:
+        for values in (row.before, row.after):
+            if values is not None:
+                body += _image(table, values)
+    return Event({"insert": wire.WRITE, "update": wire.UPDATE, "delete": wire.DELETE}[kind], body)
+
+
+def _image(table: Table, values: Values) -> bytes:
+    return pack_image(table.columns, values)
