@@ -130,7 +130,7 @@ TableChange = (
     ColumnAdded | ColumnDropped | ColumnChanged | ColumnMoved | IndexAdded | IndexDropped | IndexChanged | OptionChanged
 )
 
-_OPTIONS = ("schema", "name", "charset", "collation", "engine", "comment", "checks", "foreign_keys")
+_OPTIONS = ("schema", "name", "charset", "collation", "engine", "comment", "checks", "foreign_keys", "unenforced")
 
 
 def diff_tables(a: Table, b: Table) -> tuple[TableChange, ...]:

@@ -32,7 +32,7 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     items = [column_sql(column, table) for column in table.columns]
     items += [index_sql(index, table) for index in table.indexes]
     items += table.foreign_keys
-    items += [f"CONSTRAINT {quote_name(name)} CHECK ({expression})" for name, expression in table.checks]
+    items += [_check_sql(name, expression, name in table.unenforced) for name, expression in table.checks]
     name = quote_name(table.name)
     if qualified:
         name = f"{quote_name(table.schema)}.{name}"
@@ -40,6 +40,10 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
     options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
     return f"CREATE TABLE {name} (\n{body}\n) {options}"
+
+
+def _check_sql(name: str, expression: str, unenforced: bool) -> str:
+    return f"CONSTRAINT {quote_name(name)} CHECK ({expression}){' /*!80016 NOT ENFORCED */' if unenforced else ''}"
 
 
 def create_schema_sql(schema: Schema) -> str:

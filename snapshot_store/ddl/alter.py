@@ -13,9 +13,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from snapshot_store.ddl.create import canonical_engine, check_names, with_constraints, with_implicit_timestamps
+from snapshot_store.ddl.actions import (
+    Action,
+    AddColumn,
+    AddConstraint,
+    ChangeColumn,
+    Convert,
+    DropColumn,
+    DropConstraint,
+    PartitionWork,
+    RenameColumn,
+    RenameIndex,
+    SetDefault,
+    SetEnforced,
+    SetOptions,
+    SetPartitioning,
+    SetVisible,
+)
+from snapshot_store.ddl.create import check_names, chosen_engine, with_constraints, with_implicit_timestamps
 from snapshot_store.ddl.cursor import names_in
-from snapshot_store.ddl.indexes import fit_part, foreign_key_of
+from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of
 from snapshot_store.ddl.resolve import (
     Charset,
     Context,
@@ -24,41 +41,56 @@ from snapshot_store.ddl.resolve import (
     resolve_column,
     resolve_default,
     resolve_options,
+    server_charset,
 )
-from snapshot_store.ddl.statements import (
-    Action,
-    AddColumn,
-    AddConstraint,
-    ChangeColumn,
-    Constraint,
-    Convert,
-    DropColumn,
-    DropConstraint,
-    RenameColumn,
-    RenameIndex,
-    SetDefault,
-    SetOptions,
-    SetVisible,
-)
+from snapshot_store.ddl.specs import Constraint
+from snapshot_store.ddl.validate_alter import check_actions
+from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
 
 
-def alter_table(context: Context, table: Table, actions: Sequence[Action], schema: Schema) -> Table:
-    """Return the table after all actions but RENAME TO. Raises UnknownColumn, UnknownIndex or AlreadyExists."""
+def alter_table(
+    context: Context, table: Table, actions: Sequence[Action], schema: Schema, session_schema: Schema | None
+) -> Table:
+    """Return the table after all actions but RENAME TO. Raises UnknownColumn, UnknownIndex or AlreadyExists.
+
+    CONVERT TO CHARACTER SET DEFAULT takes the character set of the session's database, wherever the table is.
+    """
     work = _Work(context, table, actions)
-    table = _with_options(context, table, actions, (schema.charset, schema.collation))
-    conversion = _conversion(context, actions, (schema.charset, schema.collation))
+    if context.session.validate:
+        check_actions(context, table, actions)
+    conversion = _conversion(
+        context,
+        actions,
+        server_charset(context) if session_schema is None else (session_schema.charset, session_schema.collation),
+    )
+    table = _with_options(context, table, actions, (schema.charset, schema.collation), conversion)
     columns = _place(work, table, _changed_columns(work, table))
     if conversion is not None:
         columns = [replace(c, type=converted(c.type, conversion)) for c in columns]
     check_names(tuple(columns), table.name)
     if not context.session.explicit_defaults_for_timestamp:
-        columns = list(with_implicit_timestamps(tuple(columns)))
+        columns = list(with_implicit_timestamps(context, tuple(columns)))
     table = replace(table, columns=tuple(columns))
     table = _without_constraints(work, table)
     table = replace(table, indexes=_carried_indexes(work, table))
-    return with_constraints(table, work.constraints())
+    table = with_constraints(context, table, work.constraints())
+    return _with_partitions(context, table, actions)
+
+
+def _with_partitions(context: Context, table: Table, actions: Sequence[Action]) -> Table:
+    for action in actions:
+        if isinstance(action, PartitionWork):
+            table = worked_on(context, table, action)
+        elif isinstance(action, SetPartitioning) and action.spec is not None:
+            table = partitioned(context, table, action.spec)
+        elif isinstance(action, SetPartitioning):
+            context.limit(bool(table.partitioning), f"table {table.name} is not partitioned")
+            table = replace(table, partitioning="")
+    if context.session.validate:
+        check_partitioned(context, table)
+    return table
 
 
 @dataclass(slots=True)
@@ -105,16 +137,29 @@ def _only(actions: Iterable[object], kind: type[_A]) -> list[_A]:
     return [action for action in actions if isinstance(action, kind)]
 
 
-def _with_options(context: Context, table: Table, actions: Sequence[Action], inherited: Charset) -> Table:
-    charset: Charset = (table.charset, table.collation)
+def _with_options(
+    context: Context, table: Table, actions: Sequence[Action], inherited: Charset, conversion: Charset | None
+) -> Table:
+    charset: Charset = conversion or (table.charset, table.collation)
+    chosen = conversion is not None
     for action in actions:
-        if isinstance(action, Convert):
-            charset = choose_charset(context, action.charset or None, action.collation, inherited)
         if isinstance(action, SetOptions):
             options = action.options
-            charset = resolve_options(context, options, charset)
+            new = resolve_options(context, options, charset if chosen else (table.charset, table.collation))
+            if options.charset is not None and options.charset.upper() == "DEFAULT":
+                new = inherited
+            if chosen and options.charset is not None:
+                context.limit(new[0] == charset[0], f"two character sets, {charset[0]} and {new[0]}")
+                new = charset
+            if chosen and options.collation is not None:
+                context.limit(new[0] == charset[0], f"{new[1]} is not of character set {charset[0]}")
+            chosen = chosen or options.charset is not None or options.collation is not None
+            charset = new
             if options.engine is not None:
-                table = replace(table, engine=canonical_engine(options.engine))
+                engine = chosen_engine(context, options.engine)
+                context.limit(engine == table.engine or not table.foreign_keys, "foreign keys need engine InnoDB")
+                kept = table.indexes if engine == table.engine else for_engine(table.indexes, engine)
+                table = replace(table, engine=engine, indexes=kept)
             if options.comment is not None:
                 table = replace(table, comment=options.comment)
     return replace(table, charset=charset[0], collation=charset[1])
@@ -180,11 +225,13 @@ def _without_constraints(work: _Work, table: Table) -> Table:
     """Return the table without dropped keys, checks and foreign keys; a check goes with the last of its columns."""
     for drop in _only(work.actions, DropConstraint):
         table = _drop_constraint(table, drop)
+    for action in _only(work.actions, SetEnforced):
+        table = _enforced(table, action)
     if not work.dropped or not table.checks:
         return table
     session = work.context.session
     kept = tuple(c for c in table.checks if not names_in(c[1], session) & work.dropped)
-    return replace(table, checks=kept)
+    return replace(table, checks=kept, unenforced=tuple(n for n in table.unenforced if n in dict(kept)))
 
 
 def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
@@ -197,9 +244,17 @@ def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
     if drop.kind in ("foreign key", "any") and len(keys) < len(table.foreign_keys):
         return replace(table, foreign_keys=keys)
     if drop.kind in ("check", "any") and len(checks) < len(table.checks):
-        return replace(table, checks=checks)
+        return replace(table, checks=checks, unenforced=tuple(n for n in table.unenforced if n.lower() != name))
     what = "constraint" if drop.kind == "any" else drop.kind
     raise UnknownIndex(f"table {table.schema}.{table.name} has no {what} {drop.name}")
+
+
+def _enforced(table: Table, action: SetEnforced) -> Table:
+    name = next((name for name, _ in table.checks if name.lower() == action.name.lower()), None)
+    if name is None:
+        raise UnknownIndex(f"table {table.schema}.{table.name} has no check {action.name}")
+    others = tuple(n for n in table.unenforced if n != name)
+    return replace(table, unenforced=others if action.enforced else (*others, name))
 
 
 def _carried_indexes(work: _Work, table: Table) -> tuple[Index, ...]:

@@ -4,31 +4,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
 from snapshot_store.ddl.alter import alter_table
 from snapshot_store.ddl.create import build_table, copy_table
 from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.references import rename_columns, rename_table
 from snapshot_store.ddl.resolve import Context, resolve_options, server_charset
+from snapshot_store.ddl.select import query_columns
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import (
     AlterSchema,
     AlterTable,
-    ChangeColumn,
     CreateSchema,
     CreateTable,
     CreateTableLike,
+    CreateView,
     DropSchema,
     DropTables,
+    DropViews,
     Ignored,
-    RenameColumn,
     RenameTables,
-    RenameTo,
     Statement,
     TruncateTable,
 )
+from snapshot_store.ddl.validate_references import check_references, check_unreferenced
 from snapshot_store.errors import AlreadyExists, UnknownSchema, UnknownTable
-from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.model import Catalog, Column, Schema, Table
 
 Name = tuple[str, str]
 
@@ -54,8 +56,9 @@ def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: D
     """Return what one statement makes of a catalog.
 
     Raises DdlNotUnderstood for text whose effect is not known for certain, and UnknownSchema, UnknownTable,
-    UnknownColumn, UnknownIndex or AlreadyExists where the catalog contradicts it; no other error. CREATE, DROP and
-    RENAME of a view, routine, user and the like are "IGNORED".
+    UnknownColumn, UnknownIndex or AlreadyExists where the catalog contradicts it, and with `session.validate`
+    DdlRejected where a server would refuse it otherwise; no other error. What is done to views, routines, users and
+    the like is "IGNORED"; the catalog keeps the names of views.
     """
     session = session or DdlSession()
     statement = parse_statement(sql, session)
@@ -118,20 +121,51 @@ def _table(catalog: Catalog, name: Name) -> Table:
 
 
 def _create_table(context: Context, catalog: Catalog, statement: CreateTable | CreateTableLike) -> Catalog:
-    schema_name, name = _named(context, statement.table)
-    schema = _schema(context, catalog, schema_name)
-    if catalog.get(schema_name, name) is not None:
+    name = _named(context, statement.table)
+    schema = _schema(context, catalog, name[0])
+    like = isinstance(statement, CreateTableLike) and _named(context, statement.like)
+    if like and (context.session.validate or not _taken(catalog, name)):
+        _base_table(catalog, like)
+    if _taken(catalog, name):
         if statement.if_not_exists:
             return catalog
-        raise AlreadyExists(f"table {schema_name}.{name} exists already")
+        raise AlreadyExists(f"{_kind(catalog, name)} {name[0]}.{name[1]} exists already")
     if isinstance(statement, CreateTableLike):
-        source = _table(catalog, _named(context, statement.like))
-        return catalog.with_table(copy_table(source, schema_name, name))
-    return catalog.with_table(build_table(context, statement, schema))
+        made = copy_table(_base_table(catalog, _named(context, statement.like)), *name)
+    else:
+        made = build_table(context, statement, schema, _selected(context, catalog, statement))
+    return _checked(context, catalog.with_table(made), name)
+
+
+def _selected(context: Context, catalog: Catalog, statement: CreateTable) -> tuple[Column, ...]:
+    query = statement.query
+    if query is None:
+        return ()
+    names = [_named(context, source.table) for source in query.sources]
+    for name in names:
+        if name in catalog.views:
+            raise context.error(f"the query reads the view {name[0]}.{name[1]}, whose columns are not known")
+    return query_columns(context, query, [_table(catalog, name) for name in names])
+
+
+def _checked(context: Context, catalog: Catalog, name: Name, renamed: bool = False) -> Catalog:
+    if context.session.validate:
+        check_references(context, catalog, name, renamed)
+    return catalog
+
+
+def _taken(catalog: Catalog, name: Name) -> bool:
+    return name in catalog.tables or name in catalog.views
+
+
+def _kind(catalog: Catalog, name: Name) -> str:
+    return "view" if name in catalog.views else "table"
 
 
 def _drop_tables(context: Context, catalog: Catalog, statement: DropTables) -> Catalog:
     names = [_named(context, table) for table in statement.tables]
+    context.limit(len(set(names)) == len(names), "a table is named twice")
+    check_unreferenced(context, catalog, names, "drop")
     for name in names:
         if not statement.if_exists:
             _table(catalog, name)
@@ -139,35 +173,70 @@ def _drop_tables(context: Context, catalog: Catalog, statement: DropTables) -> C
     return catalog
 
 
+def _create_view(context: Context, catalog: Catalog, statement: CreateView) -> Catalog:
+    name = _named(context, statement.view)
+    if context.session.validate:
+        _schema(context, catalog, name[0])
+    if name in catalog.tables:
+        if statement.if_not_exists:
+            return catalog
+        raise AlreadyExists(f"{name[0]}.{name[1]} is a table, not a view")
+    if name in catalog.views:
+        context.limit(statement.replaces or statement.if_not_exists, f"view {name[0]}.{name[1]} exists already")
+        return catalog
+    context.limit(not statement.must_exist, f"there is no view {name[0]}.{name[1]}")
+    return catalog.with_view(*name)
+
+
+def _drop_views(context: Context, catalog: Catalog, statement: DropViews) -> Catalog:
+    names = [_named(context, view) for view in statement.views]
+    for name in names:
+        context.limit(name not in catalog.tables or statement.if_exists, f"{name[0]}.{name[1]} is no view")
+        context.limit(name in catalog.views or statement.if_exists, f"there is no view {name[0]}.{name[1]}")
+        catalog = catalog.without_view(*name)
+    return catalog
+
+
 def _rename_tables(context: Context, catalog: Catalog, statement: RenameTables) -> Catalog:
     for old, new in statement.pairs:
+        context.limit(_named(context, old) != _named(context, new), "a table is renamed to its own name")
         catalog = _rename(context, catalog, _named(context, old), _named(context, new))
     return catalog
 
 
 def _rename(context: Context, catalog: Catalog, old: Name, new: Name) -> Catalog:
-    _table(catalog, old)
+    if old not in catalog.views:
+        _table(catalog, old)
     _schema(context, catalog, new[0])
     if old == new:
         return catalog
-    if new in catalog.tables:
-        raise AlreadyExists(f"table {new[0]}.{new[1]} exists already")
-    return rename_table(catalog, old, new)
+    if _taken(catalog, new):
+        raise AlreadyExists(f"{_kind(catalog, new)} {new[0]}.{new[1]} exists already")
+    if old in catalog.views:
+        context.limit(old[0] == new[0], f"view {old[0]}.{old[1]} cannot move to another database")
+        return catalog.without_view(*old).with_view(*new)
+    return _checked(context, rename_table(catalog, old, new), new, renamed=True)
 
 
 def _alter_table(context: Context, catalog: Catalog, statement: AlterTable) -> Catalog:
     name = _named(context, statement.table)
-    table = _table(catalog, name)
-    after = alter_table(context, table, statement.actions, _schema(context, catalog, name[0]))
-    if after != table:
+    table = _base_table(catalog, name)
+    session_schema = catalog.schemas.get(context.default_schema or "")
+    after = alter_table(context, table, statement.actions, _schema(context, catalog, name[0]), session_schema)
+    if after is not table:
         catalog = catalog.with_table(after)
     renames = {a.old.lower(): a.new for a in statement.actions if isinstance(a, RenameColumn)}
     changes = {a.old.lower(): a.column.name for a in statement.actions if isinstance(a, ChangeColumn)}
-    catalog = rename_columns(catalog, name, {**renames, **changes})
-    for action in statement.actions:
-        if isinstance(action, RenameTo):
-            catalog = _rename(context, catalog, name, _named(context, action.table))
-    return catalog
+    catalog = _checked(context, rename_columns(catalog, name, {**renames, **changes}), name)
+    moves = [action for action in statement.actions if isinstance(action, RenameTo)]
+    # The last one counts.
+    return _rename(context, catalog, name, _named(context, moves[-1].table)) if moves else catalog
+
+
+def _base_table(catalog: Catalog, name: Name) -> Table:
+    if name in catalog.views:
+        raise UnknownTable(f"{name[0]}.{name[1]} is a view, not a table")
+    return _table(catalog, name)
 
 
 def _create_schema(context: Context, catalog: Catalog, statement: CreateSchema) -> Catalog:
@@ -191,15 +260,20 @@ def _alter_schema(context: Context, catalog: Catalog, statement: AlterSchema) ->
 def _drop_schema(context: Context, catalog: Catalog, statement: DropSchema) -> Catalog:
     if not statement.if_exists:
         _schema(context, catalog, statement.name)
+    check_unreferenced(context, catalog, (name for name in catalog.tables if name[0] == statement.name), "drop")
     return catalog.without_schema(statement.name)
 
 
 def _truncate_table(context: Context, catalog: Catalog, statement: TruncateTable) -> Catalog:
-    _table(catalog, _named(context, statement.table))
+    name = _named(context, statement.table)
+    _base_table(catalog, name)
+    check_unreferenced(context, catalog, [name], "truncate")
     return catalog
 
 
 def _nothing(context: Context, catalog: Catalog, statement: Ignored) -> Catalog:
+    if statement.schema is not None and context.session.validate:
+        _schema(context, catalog, statement.schema)
     return catalog
 
 
@@ -210,6 +284,8 @@ _APPLY: dict[type[Any], Callable[[Context, Catalog, Any], Catalog]] = {
     RenameTables: _rename_tables,
     AlterTable: _alter_table,
     TruncateTable: _truncate_table,
+    CreateView: _create_view,
+    DropViews: _drop_views,
     CreateSchema: _create_schema,
     AlterSchema: _alter_schema,
     DropSchema: _drop_schema,

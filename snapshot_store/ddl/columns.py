@@ -8,8 +8,8 @@ from dataclasses import replace
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.keys import parse_check, parse_references
-from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, KeySpec, Value
-from snapshot_store.ddl.types import charset_name, parse_type
+from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
+from snapshot_store.ddl.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.model import Default, Generated, IndexPart
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
@@ -25,6 +25,10 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
     column = ColumnSpec(name, parse_type(cursor))
     if serial:
         column = _serial(column)
+    if cursor.at("COLLATE"):
+        column = _attribute(cursor, column) or column
+    if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
+        column = _generated(cursor, column)
     while (extended := _attribute(cursor, column)) is not None:
         column = extended
     return column
@@ -44,9 +48,9 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     if cursor.accept("SERIAL", "DEFAULT", "VALUE"):
         return _serial(column)
     if cursor.accept("DEFAULT"):
-        return replace(column, default=parse_default(cursor))
+        return replace(column, default=_default(cursor, column))
     if cursor.accept("ON", "UPDATE"):
-        _now(cursor)
+        cursor.limit(_now(cursor) == column.type.type.fsp, f"ON UPDATE of {column.name} has another precision")
         return replace(column, on_update_now=True)
     if cursor.accept("AUTO_INCREMENT"):
         return replace(column, auto_increment=True)
@@ -56,11 +60,18 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         return replace(column, type=replace(column.type, collation=charset_name(cursor)))
     if found := cursor.accept_one("VISIBLE", "INVISIBLE"):
         return replace(column, invisible=found == "INVISIBLE")
-    if cursor.accept("GENERATED", "ALWAYS", "AS") or cursor.accept("AS"):
-        return _generated(cursor, column)
     if cursor.accept("SRID"):
+        cursor.limit(column.type.type.name in SPATIAL_TYPES, f"SRID for {column.name}, which is not spatial")
         return replace(column, type=replace(column.type, type=replace(column.type.type, srid=cursor.integer())))
     return _constraint(cursor, column) or _storage(cursor, column)
+
+
+def _default(cursor: Cursor, column: ColumnSpec) -> Default | Value:
+    if cursor.word() in _NOW:
+        precision = _now(cursor)
+        cursor.limit(precision == column.type.type.fsp, f"the default of {column.name} has another precision")
+        return Default("now")
+    return parse_default(cursor)
 
 
 def _generated(cursor: Cursor, column: ColumnSpec) -> ColumnSpec:
@@ -75,7 +86,7 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         name = None
         if cursor.accept("CONSTRAINT") and not cursor.at("CHECK"):
             name = cursor.name()
-        check: CheckSpec = parse_check(cursor, name)
+        check: CheckSpec = replace(parse_check(cursor, name), own_column=column.name)
         return replace(column, constraints=(*column.constraints, check))
     if cursor.accept("UNIQUE"):
         cursor.accept("KEY")
@@ -103,25 +114,21 @@ def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
     return column if cursor.accept("NOT", "SECONDARY") else None
 
 
-def parse_default(cursor: Cursor, clock: bool = True) -> Default | Value:
-    """Read the value after DEFAULT; `clock` allows CURRENT_TIMESTAMP."""
+def parse_default(cursor: Cursor) -> Default | Value:
+    """Read the value after DEFAULT, which is not CURRENT_TIMESTAMP."""
     if cursor.at_symbol("("):
         return Default("expression", canonical(cursor.parenthesized(), cursor.session))
     if cursor.accept("NULL"):
         return Default("null")
-    if clock and cursor.word() in _NOW:
-        _now(cursor)
-        return Default("now")
     if found := cursor.accept_one("TRUE", "FALSE"):
         return Value("number", "1" if found == "TRUE" else "0")
     if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
         cursor.next()
-    if cursor.word() in ("DATE", "TIME", "TIMESTAMP") and cursor.peek(1).kind == "string":
-        cursor.next()
-        return Value("string", cursor.string())
     if cursor.peek().kind == "bits":
         return Value("bits", cursor.next().text)
-    return Value("string", cursor.string()) if cursor.peek().kind == "string" else Value("number", _number(cursor))
+    return (
+        Value("string", cursor.literal_string()) if cursor.peek().kind == "string" else Value("number", _number(cursor))
+    )
 
 
 def _number(cursor: Cursor) -> str:
@@ -134,8 +141,12 @@ def _number(cursor: Cursor) -> str:
     return f"{sign}{'0.' if whole else ''}{cursor.next().text}"
 
 
-def _now(cursor: Cursor) -> None:
+def _now(cursor: Cursor) -> int:
+    """Read CURRENT_TIMESTAMP and return its precision."""
     if not cursor.accept_one(*_NOW):
         raise cursor.error("expected CURRENT_TIMESTAMP")
-    if cursor.at_symbol("("):
-        cursor.parenthesized()
+    if not cursor.accept_symbol("("):
+        return 0
+    precision = 0 if cursor.at_symbol(")") else cursor.integer()
+    cursor.expect_symbol(")")
+    return precision

@@ -9,9 +9,14 @@ from snapshot_store.ddl.indexes import (
     with_primary_key,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
-from snapshot_store.ddl.statements import CheckSpec, ColumnSpec, Constraint, CreateTable, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.session import NO_ZERO_DATE, SQL_MODES
+from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.statements import CreateTable
+from snapshot_store.ddl.validate_columns import check_columns
+from snapshot_store.ddl.validate_keys import check_checks, check_indexes, check_key_spec
+from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned
 from snapshot_store.errors import AlreadyExists
-from snapshot_store.model import Column, Default, Schema, Table
+from snapshot_store.model import Column, ColumnType, Default, IndexPart, Schema, Table
 
 _ENGINES = {
     "innodb": "InnoDB",
@@ -34,28 +39,77 @@ def canonical_engine(name: str) -> str:
     return _ENGINES.get(name.lower(), name)
 
 
-def build_table(context: Context, statement: CreateTable, schema: Schema) -> Table:
-    """Return the table that a CREATE TABLE makes in a schema."""
+def chosen_engine(context: Context, name: str) -> str:
+    """Return the engine that a table gets; without NO_ENGINE_SUBSTITUTION, the default one for an unknown one."""
+    known = name.lower() in _ENGINES
+    session = context.session
+    if session.validate and not known and not session.sql_mode & SQL_MODES["NO_ENGINE_SUBSTITUTION"]:
+        return canonical_engine(session.default_storage_engine)
+    context.limit(known, f"unknown storage engine {name}")
+    return canonical_engine(name)
+
+
+def build_table(context: Context, statement: CreateTable, schema: Schema, selected: tuple[Column, ...] = ()) -> Table:
+    """Return the table that a CREATE TABLE makes in a schema, with the columns that its query selects."""
     name, options = statement.table[1], statement.options
     inherited = (schema.charset, schema.collation)
     charset = resolve_options(context, options, inherited)
     specs = [item for item in statement.items if isinstance(item, ColumnSpec)]
     columns = tuple(resolve_column(context, spec, charset) for spec in specs)
+    if context.session.generate_invisible_primary_key and not _has_primary_key(statement):
+        columns, statement = (_ROW_ID, *columns), replace(statement, items=(_ROW_ID_KEY, *statement.items))
+    columns = _with_selected(columns, selected)
     if not columns:
         raise context.error("a table without columns")
     check_names(columns, name)
     if not context.session.explicit_defaults_for_timestamp:
-        columns = with_implicit_timestamps(columns)
+        columns = with_implicit_timestamps(context, columns)
     table = Table(
         schema.name,
         name,
         columns,
         charset=charset[0],
         collation=charset[1],
-        engine=canonical_engine(options.engine or context.session.default_storage_engine),
+        engine=chosen_engine(context, options.engine or context.session.default_storage_engine),
         comment=options.comment or "",
     )
-    return with_constraints(table, constraints_of(statement.items))
+    if context.session.validate:
+        _check_nulls(context, specs, constraints_of(statement.items))
+    table = with_constraints(context, table, constraints_of(statement.items))
+    if statement.partitioning is not None:
+        table = partitioned(context, table, statement.partitioning)
+    check_partitioned(context, table)
+    return table
+
+
+def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return written columns, then selected ones; a column that is both stands among the selected, as written."""
+    written = {column.name.lower(): column for column in columns}
+    names = {column.name.lower() for column in selected}
+    merged = []
+    for column in selected:
+        own = written.get(column.name.lower())
+        merged.append(column if own is None else replace(own, comment=own.comment or column.comment))
+    return (*(c for c in columns if c.name.lower() not in names), *merged)
+
+
+_ROW_ID = Column("my_row_id", ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True, invisible=True)
+_ROW_ID_KEY = KeySpec("primary", "PRIMARY", (IndexPart("my_row_id"),))
+
+
+def _has_primary_key(statement: CreateTable) -> bool:
+    return any(isinstance(c, KeySpec) and c.kind == "primary" for c in constraints_of(statement.items))
+
+
+def _check_nulls(context: Context, specs: list[ColumnSpec], constraints: list[Constraint]) -> None:
+    """A column written as NULL, or with the default NULL, cannot be in the primary key."""
+    for key in constraints:
+        if isinstance(key, KeySpec) and key.kind == "primary":
+            names = {(part.column or "").lower() for part in key.parts}
+            for spec in specs:
+                null = isinstance(spec.default, Default) and spec.default.kind == "null"
+                wrong = spec.name.lower() in names and (null or (spec.nullable is True and spec.generated is None))
+                context.limit(not wrong, f"column {spec.name} of the primary key may be NULL")
 
 
 def check_names(columns: tuple[Column, ...], table: str) -> None:
@@ -75,43 +129,57 @@ def constraints_of(items: tuple[ColumnSpec | Constraint, ...]) -> list[Constrain
     return found
 
 
-def with_constraints(table: Table, constraints: list[Constraint]) -> Table:
+def with_constraints(context: Context, table: Table, constraints: list[Constraint]) -> Table:
     """Return the table with keys, checks and foreign keys added, and what they entail."""
     keys = [c for c in constraints if isinstance(c, KeySpec | ForeignKeySpec)]
-    indexes = build_indexes(table.indexes, keys, table.columns, table.name, table.engine)
-    checks = add_checks(table.checks, (c for c in constraints if isinstance(c, CheckSpec)), table.name)
+    added = [c for c in constraints if isinstance(c, CheckSpec)]
+    if context.session.validate:
+        columns = {column.name.lower(): column for column in table.columns}
+        for key in keys:
+            if isinstance(key, KeySpec):
+                check_key_spec(context, key, columns)
+    indexes = build_indexes(table.indexes, keys, table.columns, table.name, table.engine, context.session.strict)
+    table = add_checks(table, added)
     foreign = [c for c in constraints if isinstance(c, ForeignKeySpec)]
-    return replace(
+    if table.engine not in ("InnoDB", "ndbcluster"):
+        # Other engines take a foreign key, make its index, and forget it.
+        foreign = []
+    table = replace(
         table,
         columns=with_primary_key(table.columns, indexes),
         indexes=indexes,
-        checks=checks,
         foreign_keys=add_foreign_keys(table.foreign_keys, foreign, table.name),
     )
+    if context.session.validate:
+        check_columns(context, table)
+        check_indexes(context, table)
+        check_checks(context, table, added)
+    return table
 
 
-def with_implicit_timestamps(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _zero(context: Context, column: Column) -> str:
+    refused = context.session.strict and context.session.sql_mode & NO_ZERO_DATE
+    context.limit(not refused, f"invalid default for column {column.name}: NO_ZERO_DATE refuses zero")
+    fsp = column.type.fsp
+    return "0000-00-00 00:00:00" + (f".{'0' * fsp}" if fsp else "")
+
+
+def with_implicit_timestamps(context: Context, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Apply explicit_defaults_for_timestamp=OFF: the first TIMESTAMP follows the clock, the others default to zero."""
     result, first = [], True
     for column in columns:
-        if column.type.name == "timestamp" and not column.nullable and column.generated is None:
-            if column.default is None and not column.on_update_now:
-                default = Default("now") if first else Default("literal", "0000-00-00 00:00:00")
-                column = replace(column, default=default, on_update_now=first)
-            first = False
+        given = column.default is not None or column.on_update_now or column.generated is not None
+        if column.type.name == "timestamp" and not column.nullable and not given:
+            default = Default("now") if first else Default("literal", _zero(context, column))
+            column = replace(column, default=default, on_update_now=first)
+        first = first and column.type.name != "timestamp"
         result.append(column)
     return tuple(result)
 
 
 def copy_table(source: Table, schema: str, name: str) -> Table:
     """Return what CREATE TABLE … LIKE makes: everything but foreign keys, with checks named anew."""
-    expressions = [CheckSpec(None, expression) for _, expression in sorted(source.checks)]
+    checks = [CheckSpec(None, text, name not in source.unenforced) for name, text in sorted(source.checks)]
     indexes = tuple(replace(i, implicit=False) for i in source.indexes)
-    return replace(
-        source,
-        schema=schema,
-        name=name,
-        indexes=indexes,
-        checks=add_checks((), expressions, name),
-        foreign_keys=(),
-    )
+    copy = replace(source, schema=schema, name=name, indexes=indexes, checks=(), unenforced=(), foreign_keys=())
+    return add_checks(copy, checks)

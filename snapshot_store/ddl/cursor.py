@@ -1,5 +1,7 @@
 """A place in a statement's tokens, and the small questions every parser asks of it."""
 
+import re
+
 from snapshot_store.ddl.lexer import Token, expand, tokenize
 from snapshot_store.ddl.reserved import is_reserved
 from snapshot_store.ddl.session import DdlSession
@@ -10,6 +12,7 @@ TableName = tuple[str | None, str]
 
 
 _LONGEST_NAME = 64
+_LIKE_A_NUMBER = re.compile(r"\d+[eE]\d")
 
 
 class Cursor:
@@ -139,12 +142,14 @@ class Cursor:
         self.limit(
             token.kind == "name" or not is_reserved(token.text, self.session), f"{token.text} is a reserved word"
         )
+        self.limit(
+            token.kind == "name" or not _LIKE_A_NUMBER.match(token.text), f"{token.text} begins as a number does"
+        )
         return self._checked(self.next().text)
 
     def _checked(self, name: str) -> str:
         self.limit(0 < len(name) <= _LONGEST_NAME, f"a name must have 1 to {_LONGEST_NAME} characters: {name!r}")
         self.limit(not name.endswith(" ") and "\0" not in name, f"the name {name!r} is incorrect")
-        self.limit(all(ord(char) < 0x10000 for char in name), f"the name {name!r} has a character beyond U+FFFF")
         return name
 
     def table_name(self) -> TableName:
@@ -172,6 +177,13 @@ class Cursor:
         return tuple(found)
 
     def string(self) -> str:
+        """Read a string where a string must stand: a comment, a member."""
+        token = self.peek()
+        if token.kind != "string" or self.text[token.start] in "nN":
+            raise self.error("expected a string")
+        return self.next().text
+
+    def literal_string(self) -> str:
         """Read a string literal; neighbours are one string, as in SQL."""
         if self.peek().kind != "string":
             raise self.error("expected a string")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from snapshot_store.ddl.cast_types import parse_cast_type
 from snapshot_store.ddl.expression_nodes import Node, call, compare, literal
 from snapshot_store.ddl.functions import CANONICAL, WITHOUT_PARENTHESES
-from snapshot_store.ddl.types import charset_name, parse_cast_type
+from snapshot_store.ddl.types import charset_name
 
 if TYPE_CHECKING:
-    from snapshot_store.ddl.expressions import _Reader
+    from snapshot_store.ddl.expression_reader import ExpressionReader
 
 
-def read_call(reader: _Reader, name: str) -> Node:
+def read_call(reader: ExpressionReader, name: str) -> Node:
     """Read a function call whose name stands here."""
     cursor = reader.cursor
     cursor.next()
@@ -32,7 +33,7 @@ def read_call(reader: _Reader, name: str) -> Node:
     return call(CANONICAL.get(name, name), *args)
 
 
-def _plain_arguments(reader: _Reader) -> list[Node]:
+def _plain_arguments(reader: ExpressionReader) -> list[Node]:
     cursor = reader.cursor
     if cursor.at_symbol("(") and cursor.at_symbol(")", 1):
         cursor.next()
@@ -47,7 +48,7 @@ def _plain_arguments(reader: _Reader) -> list[Node]:
     return reader.arguments()
 
 
-def _cast(reader: _Reader) -> Node:
+def _cast(reader: ExpressionReader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("AT"):
         raise reader.cursor.error("AT TIME ZONE is read from no column")
@@ -55,7 +56,7 @@ def _cast(reader: _Reader) -> Node:
     return Node("cast", parse_cast_type(reader.cursor), (node,))
 
 
-def _convert(reader: _Reader) -> Node:
+def _convert(reader: ExpressionReader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("USING"):
         return Node("using", charset_name(reader.cursor).lower(), (node,))
@@ -63,7 +64,7 @@ def _convert(reader: _Reader) -> Node:
     return Node("cast", parse_cast_type(reader.cursor), (node,))
 
 
-def _char(reader: _Reader) -> Node:
+def _char(reader: ExpressionReader) -> Node:
     args = [reader.expression()]
     while reader.cursor.accept_symbol(","):
         args.append(reader.expression())
@@ -72,7 +73,7 @@ def _char(reader: _Reader) -> Node:
     return call("char", *args)
 
 
-def _substr(reader: _Reader) -> Node:
+def _substr(reader: ExpressionReader) -> Node:
     args = [reader.expression()]
     if reader.cursor.accept("FROM"):
         args.append(reader.expression())
@@ -83,13 +84,13 @@ def _substr(reader: _Reader) -> Node:
     return call("substr", *args)
 
 
-def _position(reader: _Reader) -> Node:
+def _position(reader: ExpressionReader) -> Node:
     sought = reader.bits()
     reader.cursor.expect("IN")
     return call("locate", sought, reader.expression())
 
 
-def _trim(reader: _Reader) -> Node:
+def _trim(reader: ExpressionReader) -> Node:
     side = (reader.cursor.accept_one("LEADING", "TRAILING", "BOTH") or "").lower()
     first = reader.expression()
     if reader.cursor.accept("FROM"):
@@ -99,19 +100,19 @@ def _trim(reader: _Reader) -> Node:
     return call("trim", first)
 
 
-def _extract(reader: _Reader) -> Node:
+def _extract(reader: ExpressionReader) -> Node:
     unit = reader.unit()
     reader.cursor.expect("FROM")
     return Node("extract", unit, (reader.expression(),))
 
 
-def _get_format(reader: _Reader) -> Node:
+def _get_format(reader: ExpressionReader) -> Node:
     kind = reader.cursor.accept_one("DATE", "TIME", "DATETIME", "TIMESTAMP")
     reader.cursor.expect_symbol(",")
     return Node("get_format", "DATETIME" if kind == "TIMESTAMP" else str(kind), (reader.expression(),))
 
 
-def _timestampdiff(reader: _Reader) -> Node:
+def _timestampdiff(reader: ExpressionReader) -> Node:
     unit = reader.unit()
     reader.cursor.expect_symbol(",")
     first = reader.expression()
@@ -119,7 +120,7 @@ def _timestampdiff(reader: _Reader) -> Node:
     return Node("timestampdiff", unit.upper(), (first, reader.expression()))
 
 
-def _timestampadd(reader: _Reader) -> Node:
+def _timestampadd(reader: ExpressionReader) -> Node:
     unit = reader.unit()
     reader.cursor.expect_symbol(",")
     amount = reader.expression()
@@ -127,8 +128,8 @@ def _timestampadd(reader: _Reader) -> Node:
     return Node("interval", f"+ {unit}", (reader.expression(), amount))
 
 
-def _shifted(sign: str) -> Callable[[_Reader], Node]:
-    def read(reader: _Reader) -> Node:
+def _shifted(sign: str) -> Callable[[ExpressionReader], Node]:
+    def read(reader: ExpressionReader) -> Node:
         node = reader.expression()
         reader.cursor.expect_symbol(",")
         if reader.at_interval():
@@ -140,7 +141,7 @@ def _shifted(sign: str) -> Callable[[_Reader], Node]:
     return read
 
 
-def _weight_string(reader: _Reader) -> Node:
+def _weight_string(reader: ExpressionReader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("AS"):
         binary = reader.cursor.at("BINARY")
@@ -149,7 +150,7 @@ def _weight_string(reader: _Reader) -> Node:
     return call("weight_string", node)
 
 
-def _json_value(reader: _Reader) -> Node:
+def _json_value(reader: ExpressionReader) -> Node:
     cursor = reader.cursor
     args = [reader.expression()]
     cursor.expect_symbol(",")
@@ -170,18 +171,24 @@ def _json_value(reader: _Reader) -> Node:
     return Node("json_value", " ".join(words), tuple(args))
 
 
-def _match(reader: _Reader) -> Node:
-    while not reader.cursor.at_symbol(")"):
-        reader.cursor.next()
-    reader.cursor.next()
-    reader.cursor.expect("AGAINST")
-    reader.cursor.expect_symbol("(")
-    while not reader.cursor.at_symbol(")") and not reader.cursor.done:
-        reader.cursor.next()
+def _match(reader: ExpressionReader) -> Node:
+    cursor = reader.cursor
+    while not cursor.accept_symbol(")"):
+        cursor.name()
+        while cursor.accept_symbol("."):
+            cursor.after_dot()
+        if not cursor.accept_symbol(",") and not cursor.at_symbol(")"):
+            raise cursor.error("expected ',' or ')'")
+    cursor.expect("AGAINST")
+    cursor.expect_symbol("(")
+    while not cursor.at_symbol(")"):
+        if cursor.peek().kind == "end":
+            raise cursor.error("a parenthesis is never closed")
+        cursor.parenthesized() if cursor.at_symbol("(") else cursor.next()
     return call("match")
 
 
-_SPECIAL: dict[str, Callable[[_Reader], Node]] = {
+_SPECIAL: dict[str, Callable[[ExpressionReader], Node]] = {
     "cast": _cast,
     "convert": _convert,
     "char": _char,

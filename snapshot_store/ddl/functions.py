@@ -76,7 +76,7 @@ _PLAIN_NAMES = (
     "abs acos adddate addtime aes_decrypt aes_encrypt any_value ascii asin atan bin bin_to_uuid bit_count "
     "bit_length ceiling char char_length charset coalesce coercibility collation compress concat concat_ws conv "
     "convert_tz cos cot crc32 date date_add date_format date_sub datediff dayname dayofmonth dayofweek "
-    "dayofyear default degrees distance elt exp export_set extract extractvalue field find_in_set floor format "
+    "dayofyear default degrees elt exp export_set extract extractvalue field find_in_set floor format "
     "format_bytes format_pico_time from_base64 from_days from_unixtime from_vector geomcollection "
     "geometrycollection get_format greatest gtid_subset gtid_subtract hex hour if ifnull inet6_aton inet6_ntoa "
     "inet_aton inet_ntoa insert instr interval last_day least left length linestring ln locate log log10 log2 "
@@ -86,7 +86,7 @@ _PLAIN_NAMES = (
     "replace reverse right round rpad rtrim sec_to_time second sha2 sign sin soundex space sqrt strcmp "
     "str_to_date subdate substr substring_index subtime tan time time_format time_to_sec timediff timestamp "
     "timestampadd timestampdiff to_base64 to_days to_seconds to_vector trim truncate uncompress "
-    "uncompressed_length unhex upper uuid_to_bin validate_password_strength vector_dim vector_distance week "
+    "uncompressed_length unhex upper uuid_to_bin validate_password_strength vector_dim week "
     "weekday weekofyear weight_string year yearweek cast convert"
 )
 _PLAIN = frozenset(_PLAIN_NAMES.split())

@@ -8,17 +8,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from snapshot_store.ddl.charsets import max_bytes
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import parse_constraint
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.ddl.statements import CheckSpec, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.errors import AlreadyExists, UnknownColumn
-from snapshot_store.model import Column, Index, IndexPart
+from snapshot_store.model import Column, Index, IndexPart, Table
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES
 # Engines that keep hash indexes; the others take USING HASH and build a B-tree.
+_LONGEST_STEM = 61
 _HASH_ENGINES = {"MEMORY": "hash", "NDBCLUSTER": "btree"}
 
 
@@ -28,6 +30,7 @@ def build_indexes(
     columns: Sequence[Column],
     table: str,
     engine: str,
+    strict: bool = True,
 ) -> tuple[Index, ...]:
     """Return the indexes after these are added: first what is superfluous goes, then the rest is named, in order.
 
@@ -41,8 +44,26 @@ def build_indexes(
     indexes = tuple(i for place, i in enumerate(existing) if place not in superfluous)
     for place, spec in enumerate(specs, len(existing)):
         if place not in superfluous:
+            spec = spec if strict or spec.kind != "index" else _shortened(spec, columns)
             indexes = _add_index(indexes, spec, columns, table, engine, implicit=keys[place][1])
     return indexes
+
+
+_LONGEST_PART = 3072
+
+
+def _shortened(spec: KeySpec, columns: Sequence[Column]) -> KeySpec:
+    """Return a key whose parts that are too long became prefixes: what a server does when it is not strict."""
+    by_name = {c.name.lower(): c for c in columns}
+    parts = []
+    for part in spec.parts:
+        column = by_name.get((part.column or "").lower())
+        if column is not None and column.type.name in _SIZED and part.length is None:
+            width = max_bytes(column.type.charset) if column.type.charset else 1
+            if (column.type.length or 0) * width > _LONGEST_PART:
+                part = replace(part, length=_LONGEST_PART // width)
+        parts.append(part)
+    return replace(spec, parts=tuple(parts))
 
 
 def _supporting(key: ForeignKeySpec) -> KeySpec:
@@ -82,7 +103,10 @@ def _add_index(
     if any(i.name.lower() == name.lower() for i in indexes):
         raise AlreadyExists(f"table {table} has an index {name} already")
     unique = spec.kind in ("primary", "unique")
-    index = Index(name, parts, unique, _structure(spec, engine), spec.visible, implicit)
+    structure = _structure(spec, engine)
+    if spec.kind == "index" and any(p.column and by_name[p.column.lower()].type.name in SPATIAL_TYPES for p in parts):
+        structure = "spatial"
+    index = Index(name, parts, unique, structure, spec.visible, implicit)
     return (index, *indexes) if name == "PRIMARY" else (*indexes, index)
 
 
@@ -116,6 +140,12 @@ def _structure(spec: KeySpec, engine: str) -> Literal["btree", "hash", "fulltext
     return "btree"
 
 
+def for_engine(indexes: Sequence[Index], engine: str) -> tuple[Index, ...]:
+    """Return indexes as they become when their table changes its engine; an explicit USING is not remembered."""
+    default: Literal["hash", "btree"] = "hash" if _HASH_ENGINES.get(engine.upper()) == "hash" else "btree"
+    return tuple(replace(i, kind=default) if i.kind in ("btree", "hash") else i for i in indexes)
+
+
 def _stem(parts: Sequence[IndexPart]) -> str:
     return next((p.column for p in parts[:1] if p.column is not None), "functional_index")
 
@@ -125,7 +155,7 @@ def _free_name(stem: str, indexes: Sequence[Index]) -> str:
     taken = {i.name.lower() for i in indexes}
     if stem.lower() not in taken and stem.upper() != "PRIMARY":
         return stem
-    number = 2
+    number, stem = 2, stem[:_LONGEST_STEM]
     while f"{stem}_{number}".lower() in taken:
         number += 1
     return f"{stem}_{number}"
@@ -145,17 +175,16 @@ def _required(column: Column) -> Column:
     return replace(column, nullable=False, default=default)
 
 
-def add_checks(
-    checks: Sequence[tuple[str, str]], added: Iterable[CheckSpec], table: str
-) -> tuple[tuple[str, str], ...]:
-    """Return the checks with these added, the unnamed ones called `table_chk_1` and so on."""
-    result = list(checks)
+def add_checks(table: Table, added: Iterable[CheckSpec]) -> Table:
+    """Return the table with these checks added, the unnamed ones called `table_chk_1` and so on."""
+    checks, unenforced = list(table.checks), list(table.unenforced)
     for check in added:
-        name = check.name or _numbered_name(table, "chk", [n for n, _ in result])
-        if any(name.lower() == known.lower() for known, _ in result):
-            raise AlreadyExists(f"table {table} has a check {name} already")
-        result.append((name, check.expression))
-    return tuple(result)
+        name = check.name or _numbered_name(table.name, "chk", [n for n, _ in checks])
+        if any(name.lower() == known.lower() for known, _ in checks):
+            raise AlreadyExists(f"table {table.name} has a check {name} already")
+        checks.append((name, check.expression))
+        unenforced += [] if check.enforced else [name]
+    return replace(table, checks=tuple(checks), unenforced=tuple(unenforced))
 
 
 def _numbered_name(table: str, suffix: str, names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import canonical
-from snapshot_store.ddl.statements import CheckSpec, Constraint, ForeignKeySpec, KeySpec
+from snapshot_store.ddl.specs import CheckSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.model import IndexPart
 
 

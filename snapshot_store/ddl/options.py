@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.statements import Options
+from snapshot_store.ddl.specs import Options
 from snapshot_store.ddl.types import accept_charset, charset_name
 
 # Partitioning, and PolarDB-X's placement clauses: whatever follows is placement too, and is not read.
@@ -57,6 +57,26 @@ def at_placement(cursor: Cursor) -> bool:
     return cursor.word() in _PLACEMENT
 
 
+def skip_placement(cursor: Cursor) -> None:
+    """Move past placement to the end; a SELECT after it would add columns, so it must not hide there."""
+    while not cursor.done:
+        if cursor.word() in ("SELECT", "AS", "TABLE", "IGNORE", "REPLACE"):
+            raise cursor.error("CREATE TABLE … SELECT takes its columns from a query")
+        if cursor.at_symbol("("):
+            cursor.parenthesized()
+        else:
+            cursor.next()
+
+
+def at_table_option(cursor: Cursor) -> bool:
+    """Tell whether a table option stands here."""
+    place = cursor.place
+    try:
+        return parse_table_option(cursor, Options()) is not None
+    finally:
+        cursor.place = place
+
+
 def parse_table_options(cursor: Cursor) -> Options:
     """Read table options up to the first thing that is none."""
     options = Options()
@@ -84,8 +104,8 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
         cursor.next()
     elif cursor.word() not in _INERT:
         return None
-    cursor.next()
-    _skip_value(cursor)
+    option = cursor.next().text.upper()
+    _skip_value(cursor, option)
     return options
 
 
@@ -97,7 +117,7 @@ def parse_schema_options(cursor: Cursor) -> Options:
         if extended is not None:
             options = extended
         elif cursor.accept("READ", "ONLY") or cursor.accept("ENCRYPTION") or cursor.accept("DEFAULT", "ENCRYPTION"):
-            _skip_value(cursor)
+            _skip_value(cursor, "")
         else:
             raise cursor.error("expected a database option")
     return options
@@ -113,6 +133,9 @@ def _charset_option(cursor: Cursor, options: Options) -> Options | None:
     charset = accept_charset(cursor)
     if charset is None:
         return None
+    known = options.charset
+    if known is not None and "DEFAULT" not in (known.upper(), charset.upper()):
+        cursor.limit(known.lower() == charset.lower(), f"two character sets, {known} and {charset}")
     return replace(options, charset=charset)
 
 
@@ -129,11 +152,34 @@ def skip_lock_option(cursor: Cursor, option: str) -> None:
     cursor.limit(value in _LOCKS[option], f"unknown {option} {value}")
 
 
-def _skip_value(cursor: Cursor) -> None:
+_NUMBERS = frozenset(
+    {
+        "AUTO_INCREMENT",
+        "AVG_ROW_LENGTH",
+        "CHECKSUM",
+        "DELAY_KEY_WRITE",
+        "KEY_BLOCK_SIZE",
+        "MAX_ROWS",
+        "MIN_ROWS",
+        "TABLE_CHECKSUM",
+    }
+)
+_CHOICES = {
+    "COMPRESSION": ("", "NONE", "ZLIB", "LZ4"),
+    "INSERT_METHOD": ("NO", "FIRST", "LAST"),
+    "ROW_FORMAT": ("DEFAULT", "DYNAMIC", "FIXED", "COMPRESSED", "REDUNDANT", "COMPACT"),
+}
+
+
+def _skip_value(cursor: Cursor, option: str) -> None:
     cursor.accept_symbol("=")
+    token = cursor.peek()
     if cursor.at_symbol("("):
         cursor.parenthesized()
-    elif cursor.peek().kind in ("word", "name", "string", "number"):
-        cursor.next()
-    else:
+        return
+    if token.kind not in ("word", "name", "string", "number", "bits"):
         raise cursor.error("expected a value")
+    cursor.limit(option not in _NUMBERS or token.kind in ("number", "bits"), f"{option} takes a number")
+    choices = _CHOICES.get(option)
+    cursor.limit(choices is None or token.text.upper() in choices, f"{option} = {token.text} is unknown")
+    cursor.next()

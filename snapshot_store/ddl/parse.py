@@ -2,27 +2,27 @@
 
 from collections.abc import Callable
 
+from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.columns import parse_column
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
 from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
+from snapshot_store.ddl.partitions import parse_tail
+from snapshot_store.ddl.select import at_query, parse_query
 from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.ddl.statements import (
-    Action,
-    AddConstraint,
     AlterSchema,
     AlterTable,
-    ColumnSpec,
-    Constraint,
     CreateSchema,
     CreateTable,
     CreateTableLike,
-    DropConstraint,
+    CreateView,
     DropSchema,
     DropTables,
+    DropViews,
     Ignored,
-    KeySpec,
     RenameTables,
     Statement,
     TruncateTable,
@@ -101,7 +101,6 @@ _INERT_VERBS = frozenset(
 _INERT_OBJECTS = (
     ("USER",),
     ("ROLE",),
-    ("VIEW",),
     ("TRIGGER",),
     ("PROCEDURE",),
     ("FUNCTION",),
@@ -124,28 +123,36 @@ _INERT_OBJECTS = (
 
 def _at_inert_object(cursor: Cursor) -> bool:
     """Tell whether an object that is no table stands here, behind its modifiers if it has any."""
-    while _skip_modifier(cursor):
-        pass
     return any(cursor.at(*words) for words in _INERT_OBJECTS)
 
 
-def _skip_modifier(cursor: Cursor) -> bool:
-    if cursor.accept("OR", "REPLACE") or cursor.accept("SQL", "SECURITY"):
-        cursor.accept_one("DEFINER", "INVOKER")
-        return True
-    if cursor.word() not in ("ALGORITHM", "DEFINER") or not cursor.at_symbol("=", 1):
-        return False
-    cursor.next()
-    cursor.next()
-    cursor.next()
-    if cursor.at_symbol("("):
-        cursor.parenthesized()
-    if cursor.accept_symbol("@"):
-        cursor.next()
-    return True
+def _skip_modifiers(cursor: Cursor) -> bool:
+    """Move past OR REPLACE, ALGORITHM, DEFINER and SQL SECURITY; tell whether OR REPLACE is among them."""
+    replaces = False
+    while True:
+        if cursor.accept("OR", "REPLACE"):
+            replaces = True
+        elif cursor.accept("SQL", "SECURITY"):
+            cursor.accept_one("DEFINER", "INVOKER")
+        elif cursor.word() in ("ALGORITHM", "DEFINER") and cursor.at_symbol("=", 1):
+            cursor.next()
+            cursor.next()
+            cursor.next()
+            if cursor.at_symbol("("):
+                cursor.parenthesized()
+            if cursor.accept_symbol("@"):
+                cursor.next()
+        else:
+            return replaces
 
 
 def _create(cursor: Cursor) -> Statement:
+    replaces = _skip_modifiers(cursor)
+    if cursor.accept("VIEW"):
+        exists = not replaces and cursor.accept("IF", "NOT", "EXISTS")
+        view = CreateView(cursor.table_name(), replaces, exists)
+        _skip_query(cursor)
+        return view
     if _at_inert_object(cursor):
         return _ignored(cursor, f"CREATE {cursor.word()}")
     if cursor.accept("TEMPORARY"):
@@ -160,6 +167,16 @@ def _create(cursor: Cursor) -> Statement:
     return _create_index(cursor)
 
 
+def _skip_query(cursor: Cursor) -> None:
+    """Move past the columns and the query of a view."""
+    if cursor.at_symbol("("):
+        cursor.parenthesized()
+    cursor.expect("AS")
+    if cursor.done:
+        raise cursor.error("expected a query")
+    cursor.skip_rest()
+
+
 def _create_table(cursor: Cursor) -> Statement:
     exists = cursor.accept("IF", "NOT", "EXISTS")
     table = cursor.table_name()
@@ -171,6 +188,16 @@ def _create_table(cursor: Cursor) -> Statement:
         like = CreateTableLike(table, exists, cursor.table_name())
         cursor.expect_symbol(")")
         return like
+    items = _table_items(cursor) if cursor.at_symbol("(") and not at_query(cursor) else ()
+    options = parse_table_options(cursor)
+    partitioning = parse_tail(cursor) if at_placement(cursor) else None
+    query = parse_query(cursor) if at_query(cursor) else None
+    if not items and query is None:
+        raise cursor.error("a table without columns")
+    return CreateTable(table, exists, items, options, partitioning, query)
+
+
+def _table_items(cursor: Cursor) -> tuple[ColumnSpec | Constraint, ...]:
     cursor.expect_symbol("(")
     items: list[ColumnSpec | Constraint] = []
     while True:
@@ -178,21 +205,7 @@ def _create_table(cursor: Cursor) -> Statement:
         if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")")
-    options = parse_table_options(cursor)
-    if at_placement(cursor):
-        _skip_placement(cursor)
-    return CreateTable(table, exists, tuple(items), options)
-
-
-def _skip_placement(cursor: Cursor) -> None:
-    """Move past partitioning to the end; a SELECT after it would add columns, so it must not hide there."""
-    while not cursor.done:
-        if cursor.word() in ("SELECT", "AS", "TABLE", "IGNORE", "REPLACE"):
-            raise cursor.error("CREATE TABLE … SELECT takes its columns from a query")
-        if cursor.at_symbol("("):
-            cursor.parenthesized()
-        else:
-            cursor.next()
+    return tuple(items)
 
 
 def _create_index(cursor: Cursor) -> Statement:
@@ -213,9 +226,16 @@ def _skip_lock_options(cursor: Cursor) -> None:
 
 
 def _alter(cursor: Cursor) -> Statement:
-    if cursor.accept("TABLE") or cursor.accept("IGNORE", "TABLE"):
+    if cursor.accept("TABLE"):
         return parse_alter_table(cursor)
+    _skip_modifiers(cursor)
+    if cursor.accept("VIEW"):
+        view = CreateView(cursor.table_name(), replaces=True, must_exist=True)
+        _skip_query(cursor)
+        return view
     if cursor.accept_one("DATABASE", "SCHEMA"):
+        if cursor.done or cursor.peek(1).kind == "end":
+            raise cursor.error("expected a database option")
         unnamed = cursor.word() in ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ")
         return AlterSchema(None if unnamed else cursor.name(), parse_schema_options(cursor))
     if _at_inert_object(cursor):
@@ -226,13 +246,13 @@ def _alter(cursor: Cursor) -> Statement:
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("TEMPORARY"):
         return _ignored(cursor, "DROP TEMPORARY TABLE")
-    if cursor.accept_one("TABLE", "TABLES"):
+    if found := cursor.accept_one("TABLE", "TABLES", "VIEW"):
         exists = cursor.accept("IF", "EXISTS")
-        tables = [cursor.table_name()]
+        names = [cursor.table_name()]
         while cursor.accept_symbol(","):
-            tables.append(cursor.table_name())
+            names.append(cursor.table_name())
         cursor.accept_one("RESTRICT", "CASCADE")
-        return DropTables(tuple(tables), exists)
+        return DropViews(tuple(names), exists) if found == "VIEW" else DropTables(tuple(names), exists)
     if cursor.accept_one("DATABASE", "SCHEMA"):
         exists = cursor.accept("IF", "EXISTS")
         return DropSchema(cursor.name(), exists)
@@ -262,6 +282,10 @@ def _rename(cursor: Cursor) -> Statement:
             return RenameTables(tuple(pairs))
 
 
+def _use(cursor: Cursor) -> Statement:
+    return Ignored("USE", cursor.name())
+
+
 def _truncate(cursor: Cursor) -> Statement:
     cursor.accept("TABLE")
     return TruncateTable(cursor.table_name())
@@ -273,4 +297,5 @@ _READERS: dict[str, Callable[[Cursor], Statement]] = {
     "DROP": _drop,
     "RENAME": _rename,
     "TRUNCATE": _truncate,
+    "USE": _use,
 }

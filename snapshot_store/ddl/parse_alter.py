@@ -3,45 +3,34 @@
 Source: rules `alter_list_item` and `standalone_alter_commands` of mysql-server `sql/sql_yacc.yy`.
 """
 
-from snapshot_store.ddl.columns import parse_column, parse_default
-from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.keys import at_constraint, parse_constraint
-from snapshot_store.ddl.options import at_placement, parse_table_option, skip_lock_option
-from snapshot_store.ddl.statements import (
+from snapshot_store.ddl.actions import (
     Action,
     AddColumn,
     AddConstraint,
-    AlterTable,
     ChangeColumn,
     Convert,
     DropColumn,
     DropConstraint,
-    Options,
+    PartitionWork,
     Position,
     RenameColumn,
     RenameIndex,
     RenameTo,
     SetDefault,
+    SetEnforced,
     SetOptions,
+    SetPartitioning,
     SetVisible,
 )
+from snapshot_store.ddl.columns import parse_column, parse_default
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.keys import at_constraint, parse_constraint
+from snapshot_store.ddl.options import at_placement, at_table_option, parse_table_option, skip_lock_option
+from snapshot_store.ddl.partitions import at_partition_work, parse_partition_work, parse_tail
+from snapshot_store.ddl.specs import Options
+from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.ddl.types import accept_charset, charset_name
-
-_PARTITION_WORK = frozenset(
-    {
-        "ANALYZE",
-        "CHECK",
-        "COALESCE",
-        "DISCARD",
-        "EXCHANGE",
-        "IMPORT",
-        "OPTIMIZE",
-        "REBUILD",
-        "REORGANIZE",
-        "REPAIR",
-        "TRUNCATE",
-    }
-)
+from snapshot_store.errors import DdlNotUnderstood
 
 
 def parse_alter_table(cursor: Cursor) -> AlterTable:
@@ -49,16 +38,35 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
     table = cursor.table_name()
     actions: list[Action] = []
     while not cursor.done:
+        if actions and at_partition_work(cursor) and cursor.session.validate:
+            raise cursor.error("an action on partitions stands alone")
+        options = at_table_option(cursor)
         actions += _actions(cursor)
-        if cursor.accept_symbol(",") and cursor.done:
-            raise cursor.error("expected an action")
+        if cursor.accept_symbol(","):
+            if cursor.done or (actions and isinstance(actions[-1], PartitionWork | SetPartitioning)):
+                raise cursor.error("expected an action")
+        # Only options follow each other without a comma, and the partitions follow everything.
+        elif not (
+            cursor.done
+            or at_placement(cursor)
+            or cursor.at("REMOVE", "PARTITIONING")
+            or (options and at_table_option(cursor))
+        ):
+            raise cursor.error("expected a comma")
     return AlterTable(table, tuple(actions))
 
 
 def _actions(cursor: Cursor) -> list[Action]:
     """Read one item of the list; ADD (…) is several actions, and what changes no shape is none."""
+    if at_partition_work(cursor):
+        return _partition_work(cursor)
     if _skip_inert(cursor):
         return []
+    if cursor.accept("REMOVE", "PARTITIONING"):
+        return [SetPartitioning(None)]
+    if at_placement(cursor):
+        spec = parse_tail(cursor)
+        return [] if spec is None else [SetPartitioning(spec)]
     options = parse_table_option(cursor, Options())
     if options is not None:
         return [SetOptions(options)]
@@ -80,15 +88,6 @@ def _actions(cursor: Cursor) -> list[Action]:
 
 def _skip_inert(cursor: Cursor) -> bool:
     """Move past an action that changes no shape."""
-    if (
-        at_placement(cursor)
-        or cursor.at("REMOVE", "PARTITIONING")
-        or (cursor.word() in _PARTITION_WORK and cursor.word(1) == "PARTITION")
-        or (cursor.word() in ("ADD", "DROP") and cursor.word(1) == "PARTITION")
-    ):
-        # Partition clauses stand alone or last, so the rest of the statement is theirs.
-        cursor.skip_rest()
-        return True
     if found := cursor.accept_one("ALGORITHM", "LOCK"):
         skip_lock_option(cursor, found)
         return True
@@ -105,6 +104,22 @@ def _skip_inert(cursor: Cursor) -> bool:
         _order_by(cursor)
         return True
     return cursor.accept_one("FORCE", "SECONDARY_LOAD", "SECONDARY_UNLOAD") is not None
+
+
+def _partition_work(cursor: Cursor) -> list[Action]:
+    """Read an action on partitions; one that is not MySQL's takes the rest of the statement with it."""
+    place = cursor.place
+    try:
+        work = parse_partition_work(cursor)
+        if not cursor.done:
+            raise cursor.error("an action on partitions stands alone")
+    except DdlNotUnderstood:
+        if cursor.session.validate:
+            raise
+        cursor.place = place
+        cursor.skip_rest()
+        return []
+    return [work]
 
 
 def _order_by(cursor: Cursor) -> None:
@@ -147,7 +162,9 @@ def _drop(cursor: Cursor) -> Action:
 
 
 def _change(cursor: Cursor, verb: str) -> Action:
-    old = cursor.table_name()[1] if verb == "CHANGE" else None
+    old = cursor.name() if verb == "CHANGE" else None
+    if old is not None and cursor.session.server_version < 80000 and cursor.accept_symbol("."):
+        old = cursor.after_dot()
     column = parse_column(cursor)
     return ChangeColumn(old or column.name, column, _position(cursor))
 
@@ -162,14 +179,14 @@ def _alter(cursor: Cursor) -> list[Action]:
     if cursor.accept("INDEX"):
         return [SetVisible("index", cursor.name(), _visible(cursor))]
     if cursor.accept_one("CHECK", "CONSTRAINT"):
-        cursor.name()
-        cursor.accept("NOT")
+        name = cursor.name()
+        enforced = not cursor.accept("NOT")
         cursor.expect("ENFORCED")
-        return []
+        return [SetEnforced(name, enforced)]
     cursor.accept("COLUMN")
     name = cursor.name()
     if cursor.accept("SET", "DEFAULT"):
-        return [SetDefault(name, parse_default(cursor, clock=False))]
+        return [SetDefault(name, parse_default(cursor))]
     if cursor.accept("DROP", "DEFAULT"):
         return [SetDefault(name, None)]
     cursor.expect("SET")

@@ -24,7 +24,7 @@ def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None
     """
     session = replace(session or _SESSION, validate=True, foreign_key_checks=False)
     statement = parse_statement(create_sql, session)
-    if not isinstance(statement, CreateTable):
+    if not isinstance(statement, CreateTable) or statement.query is not None:
         raise DdlNotUnderstood(create_sql, "not a CREATE TABLE that lists its columns")
     name = (statement.table[0] or schema, statement.table[1])
     catalog = Catalog({name[0]: _schema(name[0], session)})

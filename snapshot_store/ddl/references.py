@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text, renamed_generated
-from snapshot_store.ddl.statements import ForeignKeySpec
+from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.model import Catalog, Table
 
 Name = tuple[str, str]
@@ -48,11 +48,12 @@ def _renamed(table: Table, key: ForeignKeySpec, name: Name, new_names: Mapping[s
 
 def _with_new_names(table: Table, name: str) -> Table:
     checks = tuple((renamed_generated(n, table.name, name, "chk"), expression) for n, expression in table.checks)
+    unenforced = tuple(renamed_generated(n, table.name, name, "chk") for n in table.unenforced)
     keys = []
     for text in table.foreign_keys:
         key = foreign_key_of(text)
         keys.append(foreign_key_text(replace(key, name=renamed_generated(key.name or "", table.name, name, "ibfk"))))
-    return replace(table, checks=checks, foreign_keys=tuple(keys))
+    return replace(table, checks=checks, unenforced=unenforced, foreign_keys=tuple(keys))
 
 
 def _retargeted(table: Table, old: Name, new: Name) -> Table:

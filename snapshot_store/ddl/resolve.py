@@ -14,16 +14,18 @@ from snapshot_store.ddl.charsets import (
     default_collation,
     max_bytes,
 )
+from snapshot_store.ddl.collations import COLLATIONS
 from snapshot_store.ddl.literals import stored_text
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.ddl.statements import ColumnSpec, Options, TypeSpec, Value
+from snapshot_store.ddl.specs import ColumnSpec, Options, TypeSpec, Value
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
-from snapshot_store.errors import DdlNotUnderstood, DdlRejected
+from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, ColumnType, Default
 
 Charset = tuple[str, str]
 """A character set and a collation of it."""
 
+_LONGEST_STRING = 65535
 _TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
 
 
@@ -38,6 +40,11 @@ class Context:
     def error(self, reason: str) -> DdlNotUnderstood:
         """Return an error about the whole statement."""
         return DdlNotUnderstood(self.sql, reason)
+
+    def limit(self, kept: bool, reason: str) -> None:
+        """Raise DdlRejected if a limit is not kept, in a session that validates."""
+        if not kept and self.session.validate:
+            raise DdlRejected(f"{reason}; statement: {shorten(self.sql)}")
 
 
 def server_charset(context: Context) -> Charset:
@@ -66,6 +73,7 @@ def choose_charset(
         known = canonical_collation(collation)
         if known is None or (chosen is not None and charset_of(known) != chosen):
             raise context.error(f"collation {collation!r} does not belong to character set {charset or 'of any name'}")
+        context.limit(known in COLLATIONS, f"unknown collation {collation}")
         return (charset_of(known), known)
     if chosen is None:
         return (inherited[0], binary_collation(inherited[0])) if binary else inherited
@@ -75,6 +83,8 @@ def choose_charset(
 def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> ColumnType:
     """Return the type a column gets in a table with this character set."""
     type = spec.type
+    if type.name == "varbinary" and not context.session.strict:
+        return _grown(type, BLOBS, type.length or 0)
     if type.name not in STRINGS:
         if spec.characters is not None:
             type = replace(type, name=lob_name(BLOBS, spec.characters))
@@ -82,7 +92,14 @@ def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> Co
     charset, collation = choose_charset(context, spec.charset, spec.collation, table_charset, spec.binary)
     if spec.characters is not None:
         type = replace(type, name=lob_name(TEXTS, spec.characters * max_bytes(charset)))
+    if type.name == "varchar" and not context.session.strict:
+        type = _grown(type, TEXTS, (type.length or 0) * max_bytes(charset))
     return with_charset(type, (charset, collation))
+
+
+def _grown(type: ColumnType, family: tuple[str, ...], size: int) -> ColumnType:
+    """Return a string too long for its type as the text that holds it: what a server makes of it when not strict."""
+    return type if size <= _LONGEST_STRING else replace(type, name=lob_name(family, size), length=None)
 
 
 def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
@@ -115,6 +132,8 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
     nullable = spec.nullable
     if nullable is None:
         nullable = type.name != "timestamp" or context.session.explicit_defaults_for_timestamp
+    # A column that counts is never NULL, whatever was written.
+    nullable = nullable and not spec.auto_increment
     default = spec.default
     if default is None and nullable and spec.generated is None:
         default = Default("null")

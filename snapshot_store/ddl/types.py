@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.statements import TypeSpec
+from snapshot_store.ddl.literals import literal_bytes
+from snapshot_store.ddl.specs import TypeSpec
 from snapshot_store.model import ColumnType
 
 _INTEGERS = {
@@ -26,7 +27,7 @@ _INTEGERS = {
 }
 # The width a ZEROFILL column shows when none is written (the greatest unsigned value's digits).
 _ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
-_SPATIAL = {
+SPATIAL = {
     "GEOMETRY": "geometry",
     "POINT": "point",
     "LINESTRING": "linestring",
@@ -41,7 +42,7 @@ STRINGS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longt
 TEXTS = ("tinytext", "text", "mediumtext", "longtext")
 BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
 LOB_LIMITS = (255, 65_535, 16_777_215, 4_294_967_295)
-SPATIAL_TYPES = frozenset(_SPATIAL.values())
+SPATIAL_TYPES = frozenset(SPATIAL.values())
 
 
 def parse_type(cursor: Cursor) -> TypeSpec:
@@ -56,7 +57,7 @@ def parse_type(cursor: Cursor) -> TypeSpec:
 
 def _integer(cursor: Cursor, word: str) -> TypeSpec:
     name = _INTEGERS[word]
-    width = _length(cursor)
+    width = read_length(cursor)
     cursor.limit((width or 0) <= 255, f"a display width of {width}")
     unsigned, zerofill = _number_attributes(cursor)
     if zerofill:
@@ -78,7 +79,7 @@ def _floating(cursor: Cursor, word: str) -> TypeSpec:
     name = "float" if word in ("FLOAT", "FLOAT4") or (word == "REAL" and cursor.session.real_as_float) else "double"
     if word == "DOUBLE":
         cursor.accept("PRECISION")
-    length, decimals = _precision(cursor)
+    length, decimals = read_precision(cursor)
     if length is not None and decimals is None:
         if word in ("DOUBLE", "REAL", "FLOAT8"):
             raise cursor.error(f"{word} takes two numbers or none")
@@ -99,14 +100,14 @@ def _limit_decimals(cursor: Cursor, length: int | None, decimals: int | None, mo
 
 
 def _decimal(cursor: Cursor, word: str) -> TypeSpec:
-    length, decimals = _precision(cursor)
+    length, decimals = read_precision(cursor)
     _limit_decimals(cursor, length or 10, decimals, 65)
     unsigned, zerofill = _number_attributes(cursor)
     return TypeSpec(ColumnType("decimal", length or 10, decimals or 0, unsigned=unsigned, zerofill=zerofill))
 
 
 def _bit(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor)
+    length = read_length(cursor)
     cursor.limit(length is None or 1 <= length <= 64, f"BIT({length})")
     return TypeSpec(ColumnType("bit", length or 1))
 
@@ -116,14 +117,14 @@ def _plain(cursor: Cursor, word: str) -> TypeSpec:
 
 
 def _year(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor)
+    length = read_length(cursor)
     cursor.limit(length in (None, 4), f"YEAR({length})")
     _number_attributes(cursor)
     return TypeSpec(ColumnType("year"))
 
 
 def _temporal(cursor: Cursor, word: str) -> TypeSpec:
-    fsp = _length(cursor) or 0
+    fsp = read_length(cursor) or 0
     cursor.limit(fsp <= 6, f"a fraction of {fsp} digits")
     return TypeSpec(ColumnType(word.lower(), fsp=fsp))
 
@@ -148,7 +149,7 @@ def _national(cursor: Cursor, word: str) -> TypeSpec:
 
 
 def _character(cursor: Cursor, name: str, national: bool = False) -> TypeSpec:
-    length = _length(cursor)
+    length = read_length(cursor)
     if name == "varchar" and length is None:
         raise cursor.error("expected a length")
     spec = TypeSpec(ColumnType(name, 1 if length is None else length))
@@ -156,23 +157,23 @@ def _character(cursor: Cursor, name: str, national: bool = False) -> TypeSpec:
         return replace(spec, charset="utf8mb3", binary=cursor.accept("BINARY"))
     if cursor.accept("BYTE"):
         return replace(spec, type=ColumnType("binary" if name == "char" else "varbinary", spec.type.length))
-    return _string_attributes(cursor, spec)
+    return read_string_attributes(cursor, spec)
 
 
 def _binary(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor)
+    length = read_length(cursor)
     if word == "VARBINARY" and length is None:
         raise cursor.error("expected a length")
     return TypeSpec(ColumnType(word.lower(), 1 if length is None else length))
 
 
 def _text(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor) if word == "TEXT" else None
-    return _string_attributes(cursor, TypeSpec(ColumnType(word.lower()), characters=length))
+    length = read_length(cursor) if word == "TEXT" else None
+    return read_string_attributes(cursor, TypeSpec(ColumnType(word.lower()), characters=length))
 
 
 def _blob(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor) if word == "BLOB" else None
+    length = read_length(cursor) if word == "BLOB" else None
     return TypeSpec(ColumnType(word.lower()), characters=length)
 
 
@@ -183,7 +184,7 @@ def _long(cursor: Cursor, word: str) -> TypeSpec:
         cursor.expect("VARYING")
     else:
         cursor.accept_one("VARCHAR", "VARCHARACTER")
-    return _string_attributes(cursor, TypeSpec(ColumnType("mediumtext")))
+    return read_string_attributes(cursor, TypeSpec(ColumnType("mediumtext")))
 
 
 def _members(cursor: Cursor, word: str) -> TypeSpec:
@@ -192,90 +193,40 @@ def _members(cursor: Cursor, word: str) -> TypeSpec:
     while cursor.accept_symbol(","):
         members.append(_member(cursor))
     cursor.expect_symbol(")")
-    return _string_attributes(cursor, TypeSpec(ColumnType(word.lower(), members=tuple(members))))
+    return read_string_attributes(cursor, TypeSpec(ColumnType(word.lower(), members=tuple(members))))
 
 
 def _member(cursor: Cursor) -> str:
     # MySQL cuts blanks at the end of a member (refman, "The ENUM Type"); also of SET.
+    if cursor.peek().kind == "bits":
+        return literal_bytes(cursor.next().text).decode(errors="replace").rstrip(" ")
     return cursor.string().rstrip(" ")
 
 
 def _vector(cursor: Cursor, word: str) -> TypeSpec:
-    length = _length(cursor)
+    length = read_length(cursor)
     cursor.limit(length is None or 1 <= length <= 16383, f"VECTOR({length})")
     return TypeSpec(ColumnType("vector", length or 2048))
 
 
 def _spatial(cursor: Cursor, word: str) -> TypeSpec:
-    return TypeSpec(ColumnType(_SPATIAL[word]))
+    return TypeSpec(ColumnType(SPATIAL[word]))
 
 
-def parse_cast_type(cursor: Cursor) -> str:
-    """Read the type that CAST converts to, and return it as the server prints it."""
-    word = cursor.word()
-    cursor.next()
-    name = _CASTS.get(word)
-    if name is None:
-        raise cursor.error("expected a type to cast to")
-    if name in ("signed", "unsigned"):
-        cursor.accept_one("INT", "INTEGER")
-    text = _cast_text(cursor, word, name)
-    return f"{text} array" if cursor.accept("ARRAY") else text
-
-
-def _cast_text(cursor: Cursor, word: str, name: str) -> str:
-    if name == "decimal":
-        length, decimals = _precision(cursor)
-        return f"decimal({length or 10},{decimals or 0})"
-    if name == "double":
-        cursor.accept("PRECISION")
-        return name
-    if name == "float":
-        return "double" if (_length(cursor) or 0) > 24 else name
-    length = _length(cursor)
-    if length == 0 and name in ("time", "datetime"):
-        length = None
-    text = name if length is None or name == "year" else f"{name}({length})"
-    if word in ("BINARY", "NCHAR"):
-        return f"{text} charset {'binary' if word == 'BINARY' else 'utf8mb3'}"
-    if name == "char":
-        charset = _string_attributes(cursor, TypeSpec(ColumnType("char"))).charset
-        text += "" if cursor.at("ARRAY") else f" charset {charset or cursor.session.charset_connection}"
-    return text
-
-
-_CASTS = {
-    "BINARY": "char",
-    "CHAR": "char",
-    "CHARACTER": "char",
-    "NCHAR": "char",
-    "SIGNED": "signed",
-    "UNSIGNED": "unsigned",
-    "DATE": "date",
-    "TIME": "time",
-    "DATETIME": "datetime",
-    "DECIMAL": "decimal",
-    "DEC": "decimal",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "REAL": "double",
-    "YEAR": "year",
-    "JSON": "json",
-    **{word: name for word, name in _SPATIAL.items() if word not in ("GEOMETRY", "GEOMCOLLECTION")},
-}
-
-
-def _length(cursor: Cursor) -> int | None:
+def read_length(cursor: Cursor) -> int | None:
+    """Read a length in parentheses, if one stands here."""
     if not cursor.accept_symbol("("):
         return None
     if cursor.accept_symbol(")"):
         return None
     length = cursor.integer()
+    cursor.limit(length <= LOB_LIMITS[-1], f"a length of {length}")
     cursor.expect_symbol(")")
     return length
 
 
-def _precision(cursor: Cursor) -> tuple[int | None, int | None]:
+def read_precision(cursor: Cursor) -> tuple[int | None, int | None]:
+    """Read a precision and a scale in parentheses, if they stand here."""
     if not cursor.accept_symbol("("):
         return None, None
     length, decimals = cursor.integer(), None
@@ -292,7 +243,7 @@ def _number_attributes(cursor: Cursor) -> tuple[bool, bool]:
     return bool(seen & {"UNSIGNED", "ZEROFILL"}), "ZEROFILL" in seen
 
 
-def _string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
+def read_string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
     """Read a character set, BINARY, or both in either order; COLLATE is an attribute of the column."""
     binary = cursor.accept("BINARY")
     charset = accept_charset(cursor)
@@ -328,7 +279,7 @@ _TYPES: dict[str, _Reader] = {
     **dict.fromkeys(("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), _text),
     **dict.fromkeys(("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _blob),
     **dict.fromkeys(("ENUM", "SET"), _members),
-    **dict.fromkeys(_SPATIAL, _spatial),
+    **dict.fromkeys(SPATIAL, _spatial),
     "SERIAL": _serial,
     "BIT": _bit,
     "YEAR": _year,

@@ -1,0 +1,236 @@
+"""Partitioning: read, kept as one line of text in the model, and changed by ALTER TABLE.
+
+    RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) ()
+
+It says how rows are kept apart (method), by which columns, in which partitions with which upper bounds, and in which
+subpartitions. It decides nothing about rows, only what a server refuses, so what cannot be read is passed over in
+statements that a server has carried out. Source: rule `partition_clause` of mysql-server `sql/sql_yacc.yy`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from snapshot_store.ddl.actions import PartitionWork
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.expressions import read_expression
+from snapshot_store.ddl.options import parse_table_option, skip_placement
+from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
+from snapshot_store.errors import DdlNotUnderstood
+
+_PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
+_MOST = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """A table's partitioning; `bounds` go with `names`, "" where there is none."""
+
+    method: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    bounds: tuple[str, ...]
+    subpartitions: tuple[str, ...] = ()
+
+    @property
+    def by_value(self) -> bool:
+        """Tell whether each partition is defined by values: RANGE or LIST."""
+        return self.method.startswith(("RANGE", "LIST"))
+
+    def text(self) -> str:
+        """Return the line that the model keeps."""
+        pairs = zip(self.names, self.bounds, strict=True)
+        parts = ",".join(f"{_quoted(n)}<{b}" if b else _quoted(n) for n, b in pairs)
+        lists = (",".join(map(_quoted, self.columns)), parts, ",".join(map(_quoted, self.subpartitions)))
+        return f"{self.method} " + " ".join(f"({items})" for items in lists)
+
+    @classmethod
+    def of(cls, text: str) -> "Partitioning":
+        """Read what `text` wrote."""
+        method = text[: text.index(" (")]
+        columns, parts, subpartitions = re.findall(r"\(((?:`(?:[^`]|``)+`[^`)]*)*)\)", text[len(method) :])
+        found = [(name.replace("``", "`"), bound) for name, bound in _PIECE.findall(parts)]
+        return cls(
+            method,
+            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(columns)),
+            tuple(name for name, _ in found),
+            tuple(bound for _, bound in found),
+            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(subpartitions)),
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def parse_partitioning(cursor: Cursor) -> PartitionSpec:
+    """Read PARTITION BY … to the end of the clause."""
+    cursor.expect("PARTITION", "BY")
+    spec = _method(cursor)
+    count = _count(cursor, "PARTITIONS")
+    subcolumns: tuple[str, ...] = ()
+    if cursor.accept("SUBPARTITION", "BY"):
+        subcolumns = _method(cursor).columns
+        _count(cursor, "SUBPARTITIONS")
+    partitions = _definitions(cursor) if cursor.at_symbol("(") else ()
+    return replace(spec, count=count, partitions=partitions, columns=(*spec.columns, *subcolumns))
+
+
+def _method(cursor: Cursor) -> PartitionSpec:
+    linear = cursor.accept("LINEAR")
+    method = cursor.accept_one("HASH", "KEY", "RANGE", "LIST")
+    if method is None or (linear and method in ("RANGE", "LIST")):
+        raise cursor.error("expected HASH, KEY, RANGE or LIST")
+    if method == "KEY":
+        if cursor.accept("ALGORITHM"):
+            cursor.accept_symbol("=")
+            cursor.integer()
+        return PartitionSpec("KEY", _columns(cursor))
+    if method in ("RANGE", "LIST") and cursor.accept("COLUMNS"):
+        return PartitionSpec(f"{method} COLUMNS", _columns(cursor))
+    found = read_expression(cursor.parenthesized(), cursor.session)
+    plain = found.node.text if found.node.kind == "column" else None
+    return PartitionSpec(method, tuple(sorted(found.columns)), column=plain)
+
+
+def _columns(cursor: Cursor) -> tuple[str, ...]:
+    if cursor.at_symbol("(") and cursor.at_symbol(")", 1):
+        cursor.parenthesized()
+        return ()
+    return cursor.names()
+
+
+def _count(cursor: Cursor, word: str) -> int | None:
+    if not cursor.accept(word):
+        return None
+    count = cursor.integer()
+    cursor.limit(0 < count <= _MOST, f"{count} partitions")
+    return count
+
+
+def _definitions(cursor: Cursor) -> tuple[Partition, ...]:
+    cursor.expect_symbol("(")
+    found = [_definition(cursor)]
+    while cursor.accept_symbol(","):
+        found.append(_definition(cursor))
+    cursor.expect_symbol(")")
+    return tuple(found)
+
+
+def _definition(cursor: Cursor) -> Partition:
+    cursor.expect("PARTITION")
+    partition = Partition(cursor.name())
+    if cursor.accept("VALUES", "LESS", "THAN"):
+        text = "MAXVALUE" if cursor.accept("MAXVALUE") else cursor.parenthesized()
+        partition = replace(partition, kind="RANGE", values=(text,))
+    elif cursor.accept("VALUES", "IN"):
+        text = cursor.parenthesized()
+        values = tuple(v.strip() for v in text.split(",")) if re.fullmatch(r"[\w\s,+-]+", text) else (text,)
+        partition = replace(partition, kind="LIST", values=values)
+    _skip_options(cursor)
+    if not cursor.accept_symbol("("):
+        return partition
+    names = []
+    while True:
+        cursor.expect("SUBPARTITION")
+        names.append(cursor.name())
+        _skip_options(cursor)
+        if not cursor.accept_symbol(","):
+            cursor.expect_symbol(")")
+            return replace(partition, subpartitions=tuple(names))
+
+
+def _skip_options(cursor: Cursor) -> None:
+    while cursor.accept("STORAGE", "ENGINE") or cursor.accept("ENGINE") or cursor.accept("NODEGROUP"):
+        cursor.accept_symbol("=")
+        cursor.next()
+    while parse_table_option(cursor, Options()) is not None:
+        if cursor.accept("STORAGE", "ENGINE"):
+            cursor.accept_symbol("=")
+            cursor.next()
+
+
+def parse_tail(cursor: Cursor) -> PartitionSpec | None:
+    """Read partitioning or placement; None for placement, and for partitioning that is not MySQL's."""
+    if not cursor.at("PARTITION"):
+        skip_placement(cursor)
+        return None
+    place = cursor.place
+    try:
+        return parse_partitioning(cursor)
+    except DdlNotUnderstood:
+        if cursor.session.validate:
+            raise
+        cursor.place = place
+        skip_placement(cursor)
+        return None
+
+
+_BY_NAME = frozenset({"ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "TRUNCATE", "DISCARD", "IMPORT", "DROP"})
+_TAILS = ("TABLESPACE", "QUICK", "EXTENDED", "FAST", "MEDIUM", "CHANGED", "USE_FRM", "UPDATE", "FOR")
+
+
+def at_partition_work(cursor: Cursor) -> bool:
+    """Tell whether an action on partitions stands here."""
+    words = (*_BY_NAME, "ADD", "COALESCE", "EXCHANGE", "REORGANIZE")
+    return cursor.word() in words and cursor.word(1) == "PARTITION"
+
+
+def parse_partition_work(cursor: Cursor) -> PartitionWork:
+    """Read an action on partitions."""
+    kind = cursor.next().text.upper()
+    cursor.expect("PARTITION")
+    if cursor.accept_one("NO_WRITE_TO_BINLOG", "LOCAL"):
+        pass
+    if kind in _BY_NAME:
+        work = PartitionWork(kind, _names(cursor))
+        while cursor.word() in _TAILS:
+            cursor.next()
+        return work
+    if kind == "COALESCE":
+        return PartitionWork(kind, count=cursor.integer())
+    if kind == "ADD":
+        if cursor.accept("PARTITIONS"):
+            return PartitionWork(kind, count=cursor.integer())
+        return PartitionWork(kind, partitions=_definitions(cursor))
+    if kind == "EXCHANGE":
+        name = cursor.name()
+        cursor.expect("WITH", "TABLE")
+        work = PartitionWork(kind, (name,), table=cursor.table_name())
+        if cursor.accept_one("WITH", "WITHOUT"):
+            cursor.expect("VALIDATION")
+        return work
+    if cursor.done:
+        return PartitionWork(kind)
+    names = _names(cursor)
+    cursor.expect("INTO")
+    return PartitionWork(kind, names, partitions=_definitions(cursor))
+
+
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    if cursor.accept("ALL"):
+        return ("ALL",)
+    found = [cursor.name()]
+    while cursor.accept_symbol(","):
+        found.append(cursor.name())
+    return tuple(found)
+
+
+def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitioning:
+    """Return the partitioning that a clause makes; KEY () takes the primary key."""
+    named = spec.partitions or tuple(Partition(f"p{i}") for i in range(spec.count or 1))
+    return Partitioning(
+        spec.method,
+        spec.columns or tuple(primary_key),
+        tuple(p.name for p in named),
+        tuple(bound_of(p) for p in named),
+        tuple(name for p in named for name in p.subpartitions),
+    )
+
+
+def bound_of(partition: Partition) -> str:
+    """Return the upper bound of a RANGE partition where two can be compared, else ""."""
+    if partition.kind != "RANGE":
+        return ""
+    text = partition.values[0].strip()
+    return text.upper() if re.fullmatch(r"-?\d{1,30}|MAXVALUE", text, re.IGNORECASE) else ""

@@ -1,0 +1,142 @@
+"""Parts of statements as values, as written: columns, keys, options, partitions, queries.
+
+`parse` and its neighbours make them; `resolve` fills in what was not written.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from snapshot_store.ddl.cursor import TableName
+from snapshot_store.model import ColumnType, Default, Generated, IndexPart
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSpec:
+    """A column's type as written: `type` without character set, which is asked for here and resolved by the table."""
+
+    type: ColumnType
+    charset: str | None = None
+    collation: str | None = None
+    binary: bool = False
+    characters: int | None = None  # of TEXT(n) and BLOB(n)
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A literal as a default; its column's type decides what it is.
+
+    `kind` is "string", "number" or "bits", which is a hexadecimal or bit literal as written.
+    """
+
+    kind: Literal["string", "number", "bits"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A key as written; `kind` is "primary", "unique", "index", "fulltext" or "spatial"."""
+
+    kind: str
+    name: str | None
+    parts: tuple[IndexPart, ...]
+    algorithm: str | None = None
+    visible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignKeySpec:
+    """A foreign key as written; `actions` is the text of its ON DELETE and ON UPDATE."""
+
+    name: str | None
+    index_name: str | None
+    columns: tuple[str, ...]
+    table: TableName
+    referenced: tuple[str, ...]
+    actions: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSpec:
+    """A CHECK constraint; `own_column` is the column it is written in, if any."""
+
+    name: str | None
+    expression: str
+    enforced: bool = True
+    own_column: str | None = None
+
+
+Constraint = KeySpec | ForeignKeySpec | CheckSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """A column as written, with the keys and checks written inside it, in their order."""
+
+    name: str
+    type: TypeSpec
+    nullable: bool | None = None
+    default: Default | Value | None = None
+    on_update_now: bool = False
+    auto_increment: bool = False
+    generated: Generated | None = None
+    invisible: bool = False
+    comment: str = ""
+    constraints: tuple[Constraint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Table or schema options; None where not given."""
+
+    charset: str | None = None
+    collation: str | None = None
+    engine: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as written; `kind` is "RANGE" or "LIST" where it is defined by values."""
+
+    name: str
+    kind: str = ""
+    values: tuple[str, ...] = ()
+    subpartitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """PARTITION BY; `column` where the expression is only that."""
+
+    method: str
+    columns: tuple[str, ...]
+    column: str | None = None
+    count: int | None = None
+    partitions: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SelectItem:
+    """`*`, `t.*` (column None), or a column, with what it is called in the result."""
+
+    table: TableName | None
+    column: str | None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table of FROM; `outer`: a join may leave its columns NULL."""
+
+    table: TableName
+    alias: str | None = None
+    outer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that only names columns; `merged` where USING or NATURAL makes one column of two."""
+
+    items: tuple[SelectItem, ...]
+    sources: tuple[Source, ...]
+    merged: bool = False
