@@ -6,11 +6,20 @@ What the server itself decides (types, defaults, names, positions) is compared w
 import contextlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl, parse_dump, split_statements
-from snapshot_store.ddl.session import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
+from snapshot_store.ddl.expressions import read_expression
+from snapshot_store.ddl.public import parse_table
+from snapshot_store.ddl.session import (
+    ANSI_QUOTES,
+    DEFAULT_SQL_MODE,
+    HIGH_NOT_PRECEDENCE,
+    NO_BACKSLASH_ESCAPES,
+    PIPES_AS_CONCAT,
+    REAL_AS_FLOAT,
+)
 from snapshot_store.errors import (
     AlreadyExists,
     DdlNotUnderstood,
@@ -22,7 +31,7 @@ from snapshot_store.errors import (
 )
 from snapshot_store.model import Catalog, Default, Schema, Table
 from snapshot_store.render_sql import create_sql
-from tests.snapshot_store.ddl_statements import ALTERS, KEYS, TYPES
+from tests.snapshot_store.ddl_corpus import FILES, statements
 
 EMPTY = Catalog({"d": Schema("d"), "e": Schema("e", "latin1", "latin1_swedish_ci")})
 
@@ -189,7 +198,6 @@ REFUSED = [
     "CREATE TABLE t2 AS SELECT 1",
     "CREATE TABLE t2 (a INT) SELECT 1",
     "CREATE TABLE t2 (a INT) PARTITION BY HASH (a) AS SELECT 1",
-    "CREATE TABLE t2 (a INT) TABLE t",
     "CREATE TABLE t2 (a)",
     "CREATE TABLE t2 (a NOTATYPE)",
     "CREATE TABLE t2 (a INT,)",
@@ -292,7 +300,7 @@ def test_a_name_without_a_database_needs_a_default_one() -> None:
         "CREATE LIBRARY l LANGUAGE JAVASCRIPT AS $x$ export const a = 'b; $x$",
         "CREATE TEMPORARY TABLE t (a INT)",
         "DROP TEMPORARY TABLE IF EXISTS t",
-        "CREATE OR REPLACE SQL SECURITY DEFINER VIEW t AS SELECT 1",
+        "CREATE OR REPLACE SQL SECURITY DEFINER VIEW v AS SELECT 1",
         "DROP USER IF EXISTS 'a'@'b'",
         "RENAME USER a TO b",
         "ALTER INSTANCE ROTATE INNODB MASTER KEY",
@@ -348,19 +356,45 @@ def test_a_lone_create_table_makes_its_schema() -> None:
         parse_dump("CREATE TABLE `t` (a INT)")
 
 
-STATEMENTS = st.sampled_from([*TYPES, *KEYS, *ALTERS, *REFUSED[:-2], DUMP])
+CORPUS = [statement.sql for name in FILES for statement in statements(name)]
+STATEMENTS = st.sampled_from([*CORPUS, *REFUSED[:-2], DUMP])
 SCRAPS = st.sampled_from(
     [*"()`'\";,.@$\\/*#-=:", "/*!", "*/", "--", "0x", "b'", "KEY", "AS", "PARTITION", "DEFAULT", "\0", "é"]
 )
 
 
-@settings(max_examples=400, deadline=None)
+_WORDS = """
+    a b ( ) , + - * / % ^ & | ~ ! = <=> != < >= << AND OR XOR NOT IS NULL TRUE IN BETWEEN LIKE CASE WHEN THEN ELSE END
+    INTERVAL DAY 1 2.5 .5 1e9 0x41 b'1' 'x' "y" _utf8mb4 N'z' `q` . -> ->> CAST( AS SIGNED CHAR DATE CONVERT( USING
+    CONCAT( TRIM( FROM LEADING SUBSTRING( JSON_VALUE( RETURNING EXTRACT( NOW() CURRENT_DATE COLLATE @v ? { } SELECT ROW(
+    MATCH MATCH( AGAINST( DEFAULT( WEIGHT_STRING( TIMESTAMPADD( ESCAPE BINARY MEMBER OF ARRAY
+"""
+WORDS = st.sampled_from(_WORDS.split())
+CROWDED = after(
+    "CREATE TABLE t (a INT PRIMARY KEY, b INT, c VARCHAR(9) AS (CONCAT(b, 'x')), CHECK (b), KEY ((a + b)), KEY i (b))",
+    "CREATE TABLE p (a INT, b INT DEFAULT (1 + 1), FOREIGN KEY (a) REFERENCES t (a))",
+    "CREATE TABLE q (a INT, b DATE) PARTITION BY RANGE (a) (PARTITION p0 VALUES LESS THAN (5))",
+    "CREATE VIEW v AS SELECT 1",
+)
+MODES = st.sampled_from([0, ANSI_QUOTES, NO_BACKSLASH_ESCAPES, PIPES_AS_CONCAT | HIGH_NOT_PRECEDENCE, DEFAULT_SQL_MODE])
+
+
+@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STATEMENTS, st.data())
 def test_any_text_is_applied_or_refused(sql: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(sql)))
         end = data.draw(st.integers(start, min(len(sql), start + 12)))
         sql = sql[:start] + data.draw(SCRAPS | st.text(max_size=3)) + sql[end:]
-    session = DdlSession(sql_mode=data.draw(st.sampled_from([0, ANSI_QUOTES, NO_BACKSLASH_ESCAPES])))
+    session = DdlSession(sql_mode=data.draw(MODES), validate=data.draw(st.booleans()))
     with contextlib.suppress(SnapshotStoreError):
-        apply_ddl(after(T), sql, "d", session)
+        apply_ddl(CROWDED, sql, "d", session)
+    with contextlib.suppress(SnapshotStoreError):
+        parse_table(sql)
+
+
+@settings(max_examples=20000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(WORDS, min_size=1, max_size=12), MODES)
+def test_any_words_are_an_expression_or_none(words: list[str], mode: int) -> None:
+    with contextlib.suppress(SnapshotStoreError):
+        read_expression(" ".join(words), DdlSession(sql_mode=mode))
