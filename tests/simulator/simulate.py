@@ -53,6 +53,7 @@ def simulate(seed: int, folder: Path, steps: int | None = None, large: int | Non
         large=large if large is not None else rng.choice((10, 100, 100, 2_000, 60_000)),
         steps=steps if steps is not None else rng.choice((20, 80, 150, 300)),
         max_size=rng.choice(sizes),
+        ddl=rng.choice((4, 30, 90)),
     )
     count = rng.choice((1, 2, 2, 3, 4))
     world = new_world(rng, knobs, count)

@@ -37,6 +37,7 @@ class Knobs:
     large: int  # the longest text
     steps: int
     max_size: int
+    ddl: int  # how often there is a step of a DDL; a local transaction weighs 20
 
 
 @dataclass

@@ -50,7 +50,7 @@ class World:
     def run(self) -> None:
         """Take all steps. What is prepared at the end stays in doubt."""
         actions = (
-            (self.local, 20), (self.begin, 16), (self.advance, 70), (self.one_phase, 3), (self.alter, 12),
+            (self.local, 20), (self.begin, 16), (self.advance, 70), (self.one_phase, 3), (self.alter, self.knobs.ddl),
             (self.administration, 2), (self.heartbeat, 4), (self.rotate, 3), (self.stray, 3),
         )  # fmt: skip
         verbs, weights = zip(*actions, strict=True)
