@@ -1,0 +1,129 @@
+"""A shard's statement, cut into its clauses: the text of each as a statement of its own, and the table after it.
+
+    ALTER TABLE t1 ADD COLUMN b INT, DROP COLUMN c     of a shard of shop.t is
+    ALTER TABLE `shop`.`t` ADD COLUMN b INT            and
+    ALTER TABLE `shop`.`t` DROP COLUMN c
+
+A statement whose clauses one after the other come to another table than all at once (RENAME COLUMN a TO b, RENAME
+COLUMN b TO a) stays whole. Names are replaced and clauses cut by their places in the text; what the user wrote stays.
+"""
+
+from collections.abc import Iterator
+
+from binlog_merge.shard.values import Step
+from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
+from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.statements import AlterTable, Statement
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.render_sql import quote_name
+
+_BEFORE_NAME = frozenset({"TABLE", "ON", "TRUNCATE"})
+_SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
+
+
+def routed(sql: str, schema: str, table: str, session: DdlSession) -> str:
+    """Return a statement on one table with the table's name replaced, schema included; the rest is the user's text.
+
+    Raises DdlNotUnderstood where the name is not found.
+    """
+    start, end = _name_place(Cursor.of(sql, session), sql)
+    return f"{sql[:start]}{_quoted(schema, table, session)}{sql[end:]}"
+
+
+def steps_of(sql: str, before: Table, session: DdlSession) -> tuple[Step, ...]:
+    """Return the clauses of a statement on `before`, which is named as the statement names it.
+
+    Raises what `apply_ddl` raises for the whole.
+    """
+    whole = _applied(before, sql, session)
+    clauses = list(_clauses(sql, session))
+    steps = _one_by_one(clauses, before, session) if len(clauses) > 1 else None
+    if steps is None or steps[-1].after != whole:
+        return (_step(sql, whole, session),)
+    return steps
+
+
+def _one_by_one(clauses: list[str], before: Table, session: DdlSession) -> tuple[Step, ...] | None:
+    steps, table = [], before
+    for clause in clauses:
+        try:
+            table = _applied(table, clause, session)
+        except SnapshotStoreError:
+            return None
+        steps.append(_step(clause, table, session))
+    return tuple(steps)
+
+
+def _step(sql: str, after: Table, session: DdlSession) -> Step:
+    adds, drops, renames = columns_named(parse_statement(sql, session))
+    return Step(sql, after, adds, drops, renames)
+
+
+Names = tuple[str, ...]
+
+
+def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, str], ...]]:
+    """Return the columns that a statement adds, those it drops, and those it renames as (old, new)."""
+    actions = statement.actions if isinstance(statement, AlterTable) else ()
+    renames = [(a.old, a.new) for a in actions if isinstance(a, RenameColumn)]
+    renames += [(a.old, a.column.name) for a in actions if isinstance(a, ChangeColumn)]
+    return (
+        tuple(a.column.name for a in actions if isinstance(a, AddColumn)),
+        tuple(a.name for a in actions if isinstance(a, DropColumn)),
+        tuple((old, new) for old, new in renames if old.lower() != new.lower()),
+    )
+
+
+def _applied(before: Table, sql: str, session: DdlSession) -> Table:
+    return applied(before, sql, session)
+
+
+def applied(before: Table, sql: str, session: DdlSession) -> Table:
+    """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
+    schema = Schema(before.schema, before.charset, before.collation)
+    catalog = Catalog({before.schema: schema}, {(before.schema, before.name): before})
+    return apply_ddl(catalog, sql, before.schema, session).catalog.table(before.schema, before.name)
+
+
+def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
+    """Yield the items of an ALTER TABLE, each as a statement; other statements as they are."""
+    cursor = Cursor.of(sql, session)
+    _, end = _name_place(cursor, sql)
+    cursor = Cursor.of(sql, session)
+    if not cursor.at("ALTER", "TABLE"):
+        yield sql
+        return
+    head, start, depth = sql[:end], end, 0
+    while not cursor.done:
+        token = cursor.next()
+        if token.start < end or token.kind != "symbol":
+            continue
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == "," and depth == 0:
+            yield f"{head} {cursor.text[start : token.start].strip()}"
+            start = token.end
+    yield f"{head} {cursor.text[start:].strip().rstrip(';').rstrip()}"
+
+
+def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:
+    """Return where the name of a statement's table begins and ends."""
+    while not cursor.done:
+        if cursor.word() in _BEFORE_NAME:
+            cursor.next()
+            if cursor.word() == "TABLE":
+                cursor.next()
+            while cursor.word() in _SKIPPED:
+                cursor.next()
+            start = cursor.peek().start
+            cursor.table_name()
+            return start, cursor.peek(-1).end
+        cursor.next()
+    raise DdlNotUnderstood(sql, "names no table")
+
+
+def _quoted(schema: str, table: str, session: DdlSession) -> str:
+    return f"{quote_name(schema)}.{quote_name(table)}"

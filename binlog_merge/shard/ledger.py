@@ -1,0 +1,105 @@
+"""The logical table as coordination goes on, and everything that is written down on the way."""
+
+from collections.abc import Sequence
+
+from binlog_merge.shard.clauses import applied
+from binlog_merge.shard.joined import order
+from binlog_merge.shard.values import (
+    Effect,
+    Fault,
+    Finding,
+    Logical,
+    Place,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Stop,
+)
+from binlog_merge.shard.writing import Renames, write, writing_session
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Table
+
+
+class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
+    """Coordination cannot go on behind an event."""
+
+    def __init__(self, fault: Fault, event: ShardEvent, detail: str) -> None:
+        super().__init__(detail)
+        self.stop = Stop(fault, event, detail)
+
+
+class Ledger:
+    """Writes logical DDL, each at the next place behind the event at hand."""
+
+    def __init__(self, table: Table | None, session: DdlSession) -> None:
+        self.table = table
+        self.session = session
+        self.logical: list[Logical] = []
+        self.effects: list[Effect] = []
+        self.findings: list[Finding] = []
+        self.swallowed: list[ShardEvent] = []
+        self._rank = 0
+        self._inert: dict[str, dict[Shard, int]] = {}
+
+    def begin(self) -> None:
+        """Go on to another event."""
+        self._rank = 0
+
+    def here(self, event: ShardEvent) -> Place:
+        """Return the place behind what has been written at this event so far."""
+        return Place(event.key, self._rank)
+
+    def append(self, event: ShardEvent, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
+        """Write statements that make the logical table what it is now; return their place."""
+        place = self.here(event)
+        self._rank += 1
+        self.table = table
+        self.logical.append(Logical(place, statements, table, event, own))
+        return place
+
+    def become(
+        self, event: ShardEvent, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table
+    ) -> tuple[Place, tuple[str, ...]]:
+        """Make the logical table what accepts the same as `joined`; return the place, and the columns that are gone.
+
+        Raises Stopped where no statement does.
+        """
+        if self.table is None or order(self.table, joined) == 0:
+            return self._inert_place(event), ()
+        written = write(self.table, joined, own, renames, origin, self.session)
+        if written is None:
+            raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
+        gone = tuple(c.name for c in self.table.columns if written.table.index_of(c.name) is None)
+        return self.append(event, written.statements, written.table, written.own), gone
+
+    def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
+        """Note that statements took effect."""
+        self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
+
+    def _inert_place(self, event: ShardEvent) -> Place:
+        """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
+
+        One that the logical table does not take (its partitions are its own) is swallowed.
+        """
+        here = self.here(event)
+        if self.table is None or not isinstance(event, ShardDdl) or order(event.before, event.after) != 0:
+            return here
+        counts = self._inert.setdefault(plain(event.sql), {})
+        most = max(counts.values(), default=0)
+        counts[event.shard] = counts.get(event.shard, 0) + 1
+        if counts[event.shard] <= most:
+            return here
+        try:
+            table = applied(self.table, event.sql, writing_session(self.session))
+        except SnapshotStoreError:
+            table = None
+        if table is None or order(table, self.table) != 0:
+            self.swallowed.append(event)
+            return here
+        return self.append(event, (event.sql,), table)
+
+
+def plain(sql: str) -> str:
+    """Return a statement's text without what blanks and letter case make."""
+    return " ".join(sql.split()).casefold()

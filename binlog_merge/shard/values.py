@@ -1,0 +1,212 @@
+"""What coordination takes and gives: shards, what they ran, places in the merged order, and what follows from them.
+
+All tables carry their logical name, so that tables of two shards compare by what they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
+
+
+class Shard(NamedTuple):
+    """A physical table on a node: one of those that make a logical table."""
+
+    node: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.schema}/{self.table}"
+
+
+class Place(NamedTuple):
+    """A place in the merged order: that of the event at `key`, or the `rank`-th of those that follow from it.
+
+    What is released at a place stands behind the DDL there and before the next rank.
+    """
+
+    key: OrderKey
+    rank: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One clause of a statement: its text as a statement of its own, the table after it, and what it names."""
+
+    sql: str
+    after: Table
+    adds: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDdl:
+    """A statement that a shard ran on its table, written for the logical table."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str
+    before: Table
+    steps: tuple[Step, ...]
+
+    @property
+    def after(self) -> Table:
+        """Return the table behind the last step."""
+        return self.steps[-1].after
+
+    @property
+    def renames(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns that get another name, in order."""
+        return tuple(pair for step in self.steps for pair in step.renames)
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """A table becomes a shard: by CREATE TABLE, or by a RENAME that brings it under the route."""
+
+    key: OrderKey
+    shard: Shard
+    table: Table
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A shard is dropped, or renamed away from the route."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """A shard gets another name, and stays a shard of the same logical table."""
+
+    key: OrderKey
+    shard: Shard
+    to: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Empties:
+    """A shard is truncated."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str = ""
+
+
+ShardEvent = ShardDdl | Joins | Leaves | Moves | Empties
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """A logical DDL: where it stands, the statements, the table after it (None: dropped), and the event it is due to.
+
+    `own` tells that the statements are those the shard wrote; otherwise they were made from the difference of the
+    tables.
+    """
+
+    place: Place
+    statements: tuple[str, ...]
+    table: Table | None
+    cause: ShardEvent
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A shard DDL takes effect at a place; at its own key, or later, and the shard's rows behind it wait until then.
+
+    `place` None: not within what is known, so the rows behind it are held back.
+    """
+
+    shard: Shard
+    key: OrderKey
+    place: Place | None
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+class Doubt(Enum):
+    """Ways in which target and shards come to hold different data, although their schemas agree."""
+
+    RENAME_BY_DROP = "rename-by-drop"
+    """One shard renames a column, another drops it and adds one of the new name: their data differ from now on."""
+    READDED = "readded"
+    """A shard drops a column and adds it again while other shards keep it: the target keeps the old values."""
+    FILL = "fill"
+    """A shard's existing rows get another value in a new column than they got on the target when it was added there."""
+    MOMENT = "moment"
+    """A new column's default depends on the moment (CURRENT_TIMESTAMP, RAND()), which differs from shard to shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A doubt about a shard's statement, and the column in question."""
+
+    doubt: Doubt
+    key: OrderKey
+    shard: Shard
+    column: str
+    detail: str
+
+
+class Fault(Enum):
+    """Why coordination stops."""
+
+    DIFFERENT_DDL = "different-ddl"
+    """Pessimistic: shards run different statements, or in different orders."""
+    STRANGE_TABLE = "strange-table"
+    """Pessimistic: a table joins whose schema is none that the logical table has had or is about to have."""
+    NOT_WRITABLE = "not-writable"
+    """No statement makes the logical table what the shards have come to."""
+    UNKNOWN_SHARD = "unknown-shard"
+    """An event on a shard that has neither a base schema nor a CREATE TABLE."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Coordination stops before an event: what it found there."""
+
+    fault: Fault
+    event: ShardEvent
+    detail: str
+
+    @property
+    def key(self) -> OrderKey:
+        """Return where it stops."""
+        return self.event.key
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A coordination that is under way: who has run it, who is awaited, and since when.
+
+    `stage`: "waiting" for others to do the same, "conflict" where others do something else, "queued" behind another.
+    """
+
+    id: str
+    ddl: ShardDdl
+    stage: Literal["waiting", "conflict", "queued"]
+    done: tuple[Shard, ...]
+    awaited: tuple[Shard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the events of one logical table come to, up to where they are known, or where coordination stops."""
+
+    logical: tuple[Logical, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    open: tuple[Open, ...] = ()
+    swallowed: tuple[ShardEvent, ...] = ()
+    members: Mapping[Shard, Table] = field(default_factory=dict)
+    table: Table | None = None
+    stop: Stop | None = None

@@ -1,0 +1,146 @@
+"""The statements that make the logical table what the shards have come to.
+
+What a shard's user wrote comes first, where it does just that: the whole statement, else some of its clauses. Where it
+does not (a column NOT NULL that needs a DEFAULT while other shards lack it, the shard that was the last to need a
+column), an ALTER TABLE is made from the difference of the tables. A column that was renamed is renamed, never dropped
+and added: its values stay.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from binlog_merge.shard.clauses import applied, columns_named
+from binlog_merge.shard.joined import order
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.lattice_columns import compare_columns
+from snapshot_store.model import Column, Index, Table
+from snapshot_store.questions_alter import alter_sql
+from snapshot_store.render_sql import column_sql, quote_name
+
+Renames = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Statements, the table after them, and whether they are the user's own."""
+
+    statements: tuple[str, ...]
+    table: Table
+    own: bool
+
+
+def write(
+    logical: Table, joined: Table, own: Iterable[Sequence[str]], renames: Renames, origin: Table, session: DdlSession
+) -> Written | None:
+    """Return the statements that take the logical table to `joined`; None if it cannot be written.
+
+    `own` are the users' statements that may do, the likeliest first. New columns stand where `origin` has them.
+    """
+    session = writing_session(session)
+    for statements in own:
+        table = _carried_out(logical, joined, statements, session)
+        if table is not None:
+            return Written(tuple(statements), table, True)
+    made = _made(logical, joined, renames, origin, session)
+    return None if made is None else Written(*made, False)
+
+
+def writing_session(session: DdlSession) -> DdlSession:
+    """Return the session that statements are written for: a zero date may be a DEFAULT while shards differ."""
+    return replace(session, sql_mode=session.sql_mode & ~(NO_ZERO_DATE | NO_ZERO_IN_DATE), validate=True)
+
+
+def _carried_out(logical: Table, joined: Table, statements: Sequence[str], session: DdlSession) -> Table | None:
+    table = logical
+    try:
+        for sql in statements:
+            adds, drops, _ = columns_named(parse_statement(sql, session))
+            if {name.lower() for name in adds} & {name.lower() for name in drops}:
+                return None  # would empty a column that other shards keep
+            table = applied(table, sql, session)
+    except SnapshotStoreError:
+        return None
+    return table if statements and order(table, joined) == 0 else None
+
+
+def _made(
+    logical: Table, joined: Table, renames: Renames, origin: Table, session: DdlSession
+) -> tuple[tuple[str, ...], Table] | None:
+    statements: list[str] = []
+    table = logical
+    try:
+        for sql in _renaming(logical, joined, renames):
+            table = applied(table, sql, session)
+            statements.append(sql)
+        for sql in alter_sql(table, target(table, joined, origin)):
+            table = applied(table, sql, session)
+            statements.append(sql)
+    except SnapshotStoreError:
+        return None
+    return (tuple(statements), table) if order(table, joined) == 0 else None
+
+
+def _renaming(logical: Table, joined: Table, renames: Renames) -> list[str]:
+    """Return a statement for each rename that takes place: the old name goes, the new one is not there yet."""
+    found = {}
+    for old, new in renames:
+        place = logical.index_of(old)
+        if place is not None and joined.index_of(old) is None and joined.index_of(new) is not None:
+            found[old.lower()] = (logical.columns[place], new)
+    taken = {c.name.lower() for c in logical.columns} - set(found)
+    table = f"{quote_name(logical.schema)}.{quote_name(logical.name)}"
+    return [
+        # CHANGE, which servers before 8.0 know too.
+        f"ALTER TABLE {table} CHANGE COLUMN {quote_name(c.name)} {column_sql(replace(c, name=new), logical)}"
+        for c, new in found.values()
+        if new.lower() not in taken
+    ]
+
+
+def target(logical: Table, joined: Table, origin: Table) -> Table:
+    """Return the logical table changed as little as it takes to be `joined`: what need not change stays as it is."""
+    columns = [
+        _kept(column, joined.columns[place])
+        for column in logical.columns
+        if (place := joined.index_of(column.name)) is not None
+    ]
+    for column in joined.columns:
+        if logical.index_of(column.name) is None:
+            columns.insert(_behind(column.name, origin, columns), column)
+    return replace(
+        logical,
+        columns=tuple(columns),
+        indexes=_indexes(logical, joined),
+        charset=joined.charset,
+        collation=joined.collation,
+    )
+
+
+def _kept(mine: Column, joined: Column) -> Column:
+    if all(finding.verdict == 0 for finding in compare_columns(mine, joined)):
+        return mine
+    return replace(joined, name=mine.name, comment=mine.comment, invisible=mine.invisible)
+
+
+def _behind(name: str, origin: Table, columns: Sequence[Column]) -> int:
+    """Return where a new column goes: behind the nearest of those before it in `origin` that is there."""
+    place = origin.index_of(name)
+    if place is None:
+        return len(columns)
+    names = [c.name.lower() for c in columns]
+    before = [c.name.lower() for c in origin.columns[:place]]
+    return next((names.index(n) + 1 for n in reversed(before) if n in names), 0)
+
+
+def _indexes(logical: Table, joined: Table) -> tuple[Index, ...]:
+    wanted = {index.name.lower(): index for index in joined.indexes}
+    mine = {index.name.lower(): index for index in logical.indexes}
+    kept = [_same_or(mine[name], wanted[name]) for name in mine if name in wanted]
+    return (*kept, *(index for name, index in wanted.items() if name not in mine))
+
+
+def _same_or(mine: Index, joined: Index) -> Index:
+    alike = replace(joined, name=mine.name, visible=mine.visible) == mine
+    return mine if alike else replace(joined, visible=mine.visible)
