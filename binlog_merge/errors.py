@@ -316,6 +316,16 @@ class ServerRefused(MergeError):
     code, exit_code = "server", 39
 
 
+class ClusterTopology(MergeError):
+    """A marker says that tables lie where there is nothing, or cannot be read."""
+
+    code, exit_code = "cluster-topology", 40
+    default_remedy = (
+        "every storage instance of the cluster must be a node of the configuration, by its source-id or its "
+        "`storage-inst-id`"
+    )
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -356,6 +366,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     StoreUnusable,
     SchemaConflict,
     ServerRefused,
+    ClusterTopology,
     InternalError,
 )
 
