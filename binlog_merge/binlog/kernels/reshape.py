@@ -108,6 +108,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
                 out[o + c] = 0
             o += null_bytes
             n = 0
+            run = run_end = np.int64(0)  # cells that lie side by side are copied together
             for c in range(logical):
                 if not _bit(out, out_base, c):
                     continue
@@ -115,9 +116,15 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
                 if origin >= 0:
                     size = cells[origin, 1]
                     if size >= 0:
-                        copy(out, o, b, cells[origin, 0], size)
-                        o += size
+                        if cells[origin, 0] != run_end:
+                            copy(out, o, b, run, run_end - run)
+                            o += run_end - run
+                            run = cells[origin, 0]
+                        run_end = cells[origin, 0] + size
                 else:
+                    copy(out, o, b, run, run_end - run)
+                    o += run_end - run
+                    run = run_end
                     size = shapes[source + 3 * c + 2]
                     if size >= 0:
                         copy(out, o, p.bytes, shapes[source + 3 * c + 1], size)
@@ -125,5 +132,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
                 if size < 0:
                     out[out_nulls + (n >> 3)] |= 1 << (n & 7)
                 n += 1
+            copy(out, o, b, run, run_end - run)
+            o += run_end - run
         rows += 1
     return o, rows
