@@ -1,0 +1,198 @@
+"""Which events are ignored by their kind or their text: TiCDC's event-filters, DM's binlog event filter.
+
+Both work on a kind of event (`insert`, `add column`, see `kinds`) and, for DDL, on the statement's text.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.filters.block_allow import selector_pattern
+from binlog_merge.filters.kinds import ALTER_TABLE_KINDS, DML, IGNORE_EVENTS, canonical_kind, class_of, unknown_kind
+from binlog_merge.filters.patterns import NamePattern
+from binlog_merge.filters.regex import PatternError, Regex
+from binlog_merge.filters.tables import TableFilter
+
+Action = Literal["Do", "Ignore", "Error"]
+
+
+class Decision(NamedTuple):
+    """What becomes of an event, and the rule that says so; "" where no rule speaks of it."""
+
+    action: Action
+    rule: str = ""
+
+    @property
+    def ignored(self) -> bool:
+        """Tell whether the event is left out."""
+        return self.action == "Ignore"
+
+
+DO = Decision("Do")
+_ACTIONS: dict[str, Action] = {"Do": "Do", "Ignore": "Ignore", "Error": "Error"}
+
+
+@dataclass(frozen=True)
+class EventRule:
+    """One of TiCDC's `[[filter.event-filters]]`; expressions on rows are in `ExpressionRule`.
+
+    `matcher` is case-sensitive, as in TiCDC; the texts of `ignore_sql` are RE2 expressions, in any case.
+    """
+
+    matcher: Sequence[str]
+    ignore_event: Sequence[str] = ()
+    ignore_sql: Sequence[str] = ()
+
+
+class EventFilter:
+    """TiCDC's event filters: an event is ignored if any rule whose matcher takes its table ignores it.
+
+    Raises ConfigError for an unknown kind, a matcher or an expression that cannot be read.
+    """
+
+    def __init__(self, rules: Iterable[EventRule]) -> None:
+        self._rules = [_CompiledRule(rule, f"event-filters[{i}]") for i, rule in enumerate(rules)]
+
+    def decide(self, schema: str, table: str, kind: str, query: str = "") -> Decision:
+        """Say what becomes of an event. For a RENAME give the old name; "" as table asks for a database."""
+        if not kind:
+            return DO
+        for rule in self._rules:
+            chosen = rule.tables.matches(schema, table) if table else rule.tables.matches_schema(schema)
+            if chosen and (why := rule.ignores(kind, query)):
+                return Decision("Ignore", why)
+        return DO
+
+    def ignores(self, schema: str, table: str, kind: str, query: str = "") -> bool:
+        """Tell whether an event is ignored."""
+        return self.decide(schema, table, kind, query).ignored
+
+
+class _CompiledRule:
+    def __init__(self, rule: EventRule, name: str) -> None:
+        self.name = name
+        self.tables = TableFilter(rule.matcher, case_sensitive=True, name=f"{name}.matcher")
+        for kind in rule.ignore_event:
+            if kind not in IGNORE_EVENTS:
+                raise unknown_kind(kind, IGNORE_EVENTS).located(file=f"{name}.ignore-event")
+        self.kinds = [canonical_kind(kind) for kind in rule.ignore_event]
+        self.sql = _any_of(rule.ignore_sql, f"{name}.ignore-sql")
+
+    def ignores(self, kind: str, query: str) -> str:
+        dml = kind in DML
+        for word in self.kinds:
+            if word == kind or word == ("all dml" if dml else "all ddl"):
+                return f"{self.name}: ignore-event {word}"
+            if word == "alter table" and kind in ALTER_TABLE_KINDS:
+                return f"{self.name}: ignore-event {word}"
+        if not dml and self.sql is not None and self.sql.search(query):
+            return f"{self.name}: ignore-sql {self.sql.pattern}"
+        return ""
+
+
+def _any_of(patterns: Sequence[str], place: str) -> Regex | None:
+    """Return one expression for all; each must stand on its own too, so that an error can name it."""
+    if not patterns:
+        return None
+    for pattern in patterns:
+        try:
+            Regex(pattern, ignore_case=True)
+        except PatternError as error:
+            raise ConfigError(
+                f"{place}: {pattern!r}: {error}", file=place, remedy="correct the filter; nothing was run"
+            ) from None
+    return Regex("|".join(patterns), ignore_case=True)
+
+
+@dataclass(frozen=True)
+class BinlogEventRule:
+    """One of DM's `filters`; without `table_pattern` it is about a schema and all in it."""
+
+    schema_pattern: str
+    table_pattern: str = ""
+    events: Sequence[str] = ()
+    sql_pattern: Sequence[str] = ()
+    action: str = "Do"
+
+
+class BinlogEventFilter:
+    """DM's binlog event filter: `Do` rules let only their own events through, `Ignore` and `Error` rules stop theirs.
+
+    Rules on schemas are asked before rules on tables, in the order written; the first that stops an event decides.
+    Raises ConfigError for a rule that is wrong (DM logs it and goes on without it) or given twice.
+    """
+
+    def __init__(self, rules: Iterable[BinlogEventRule], case_sensitive: bool = False) -> None:
+        compiled = [_BinlogRule(rule, f"filters[{i}]", case_sensitive) for i, rule in enumerate(rules)]
+        seen: dict[tuple[str, str], str] = {}
+        for rule in compiled:
+            other = seen.setdefault(rule.patterns, rule.name)
+            if other != rule.name:
+                raise ConfigError(
+                    f"{rule.name}: {other} has the same patterns {'.'.join(rule.patterns)}",
+                    remedy="make one rule of the two; nothing was run",
+                )
+        self._rules = sorted(compiled, key=lambda rule: rule.table is not None)
+
+    def decide(self, schema: str, table: str, kind: str, query: str = "") -> Decision:
+        """Say what becomes of an event; without a kind only the statement's text is looked at."""
+        group = class_of(kind)
+        for rule in self._rules:
+            if rule.speaks_of(schema, table) and (decision := rule.decide(kind, group, query)):
+                return decision
+        return DO
+
+
+class _BinlogRule:
+    def __init__(self, rule: BinlogEventRule, name: str, case_sensitive: bool) -> None:
+        self.name = name
+        fold = not case_sensitive
+        if rule.action not in _ACTIONS:
+            raise ConfigError(f"{name}: action {rule.action!r} must be Do, Ignore or Error")
+        if not rule.schema_pattern:
+            raise ConfigError(f"{name}: schema-pattern is empty")
+        self.action: Action = _ACTIONS[rule.action]
+        self.patterns = (
+            (rule.schema_pattern.lower(), rule.table_pattern.lower())
+            if fold
+            else (rule.schema_pattern, rule.table_pattern)
+        )
+        self.schema = _selector(rule.schema_pattern, fold, f"{name}.schema-pattern")
+        self.table = _selector(rule.table_pattern, fold, f"{name}.table-pattern") if rule.table_pattern else None
+        self.events = [canonical_kind(event) for event in rule.events]
+        self.sql = _any_of(rule.sql_pattern, f"{name}.sql-pattern")
+
+    def speaks_of(self, schema: str, table: str) -> bool:
+        return self.schema.matches(schema) and (self.table is None or self.table.matches(table))
+
+    def decide(self, kind: str, group: str, query: str) -> Decision | None:
+        if group and (stopped := self._stopped(self._listed(kind, group))):
+            return Decision(stopped, f"{self.name}: events")
+        if query and self.sql is not None and (stopped := self._stopped(self.sql.search(query))):
+            return Decision(stopped, f"{self.name}: sql-pattern")
+        return None
+
+    def _stopped(self, matched: bool) -> Action | None:
+        if self.action == "Do":
+            return None if matched else "Ignore"
+        return self.action if matched else None
+
+    def _listed(self, kind: str, group: str) -> bool:
+        """Read the list of events from its beginning: the first word that speaks of the event decides."""
+        broad = "dml" if group == "dml" else "ddl"
+        for word in self.events:
+            if word in ("all", f"all {broad}", kind):
+                return True
+            if word in ("none", f"none {broad}"):
+                return False
+            if word == "incompatible ddl changes" and group == "incompatible DDL":
+                return True
+        return False
+
+
+def _selector(text: str, fold: bool, place: str) -> NamePattern:
+    try:
+        return selector_pattern(text, fold)
+    except PatternError as error:
+        raise ConfigError(f"{place}: {text!r}: {error}", remedy="correct the filter; nothing was run") from None

@@ -1,0 +1,348 @@
+"""A filter expression, read by MySQL's grammar, as SQL over the columns of a batch of rows.
+
+The tree comes from `snapshot_store.ddl.expressions`, which cuts the text with sqlglot's tokenizer and follows the
+server's own rules of precedence. What is not understood for certain is refused when the filter is made.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from binlog_merge.filters.expr_collations import likeness
+from binlog_merge.filters.expr_functions import call, unified
+from binlog_merge.filters.expr_sql import (
+    COLUMN,
+    EXPLICIT,
+    NULL,
+    ExpressionError,
+    Sql,
+    boolean,
+    clock,
+    common_collation,
+    compare,
+    condition,
+    constant_moment,
+    double,
+    moment,
+    number,
+    numeric_literal,
+    quoted,
+    string,
+)
+from snapshot_store.ddl.expression_nodes import Node
+from snapshot_store.ddl.expressions import read_expression
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column
+
+Columns = Mapping[str, Sql]
+"""The columns of a table by lower-case name."""
+
+SESSION = DdlSession()
+"""Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
+
+
+class UnknownColumn(ExpressionError):  # noqa: N818 (what was found, as in binlog_merge.errors)
+    """An expression names a column that its table does not have."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(f"unknown column {column}")
+        self.column = column
+
+
+def parse(text: str) -> Node:
+    """Return the tree of an expression. Raises ExpressionError."""
+    try:
+        found = read_expression(text, SESSION)
+    except (DdlNotUnderstood, IndexError, RecursionError, ValueError, TypeError) as error:
+        raise ExpressionError(getattr(error, "reason", None) or str(error)) from None
+    if found.forbidden:
+        raise ExpressionError(f"{found.forbidden} cannot stand in a filter")
+    return found.node
+
+
+def compile_filter(node: Node, columns: Columns) -> str:
+    """Return SQL of whether the expression's value is 1. Raises ExpressionError, UnknownColumn."""
+    piece = _Compiler(columns).piece(node)
+    if piece.kind != "bool":
+        piece = compare("=", piece, numeric_literal("1"), SESSION)
+    return f"coalesce({piece.text}, FALSE)"
+
+
+class _Compiler:
+    """Turns nodes into pieces; a method for each kind of node."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def piece(self, node: Node) -> Sql:
+        """Return a node as SQL."""
+        method: Callable[[Node], Sql] | None = getattr(self, f"_{node.kind}", None)
+        if method is None:
+            raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
+        return method(node)
+
+    def _pieces(self, node: Node) -> list[Sql]:
+        return [self.piece(arg) for arg in node.args]
+
+    def _literal(self, node: Node) -> Sql:
+        text = node.text
+        if text == "NULL":
+            return NULL
+        if text in ("true", "false"):
+            value = f"({text.upper()})"
+            return Sql(value, "bool", constant=text)
+        if text.lower().startswith(("0x", "x'")):
+            digits = text[2:].rstrip("'")
+            # As a number a literal of more than eight bytes keeps its last ones.
+            last = int(digits[-16:] or "0", 16)
+            return Sql(f"unhex('{digits}')", "binary", numbers=f"{last}::HUGEINT", raw=bytes.fromhex(digits))
+        return numeric_literal(text)
+
+    def _string(self, node: Node) -> Sql:
+        charset = node.args[0].text if node.args else "utf8mb4"
+        if charset == "binary":
+            return Sql(f"unhex('{node.text.encode('latin-1', 'replace').hex()}')", "binary")
+        return Sql(quoted(node.text), "string", constant=node.text)
+
+    def _column(self, node: Node) -> Sql:
+        found = self.columns.get(node.text.lower())
+        if found is None:
+            raise UnknownColumn(node.text)
+        if not found.kind:
+            raise ExpressionError(found.text)
+        return found
+
+    def _compare(self, node: Node) -> Sql:
+        left, right = self._pieces(node)
+        return compare(node.text, left, right, SESSION)
+
+    def _and(self, node: Node) -> Sql:
+        return boolean("(" + " AND ".join(condition(p) for p in self._pieces(node)) + ")")
+
+    def _or(self, node: Node) -> Sql:
+        return boolean("(" + " OR ".join(condition(p) for p in self._pieces(node)) + ")")
+
+    def _xor(self, node: Node) -> Sql:
+        left, right = (condition(p) for p in self._pieces(node))
+        return boolean(f"({left} <> {right})")
+
+    def _not(self, node: Node) -> Sql:
+        return boolean(f"(NOT {condition(self.piece(node.args[0]))})")
+
+    def _null(self, node: Node) -> Sql:
+        return boolean(f"({self.piece(node.args[0]).text} IS {'NOT ' if node.negated else ''}NULL)")
+
+    def _truth(self, node: Node) -> Sql:
+        holds = f"coalesce({condition(self.piece(node.args[0]))}, {'FALSE' if node.text == 'true' else 'TRUE'})"
+        yes = (node.text == "true") is not node.negated
+        return boolean(holds if yes else f"(NOT {holds})")
+
+    def _between(self, node: Node) -> Sql:
+        value, low, high = self._pieces(node)
+        above, below = compare(">=", value, low, SESSION), compare("<=", value, high, SESSION)
+        return boolean(f"({'NOT ' if node.negated else ''}({above.text} AND {below.text}))")
+
+    def _in(self, node: Node) -> Sql:
+        value, *items = self._pieces(node)
+        any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
+        return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
+
+    def _like(self, node: Node) -> Sql:
+        text, pattern = (string(self.piece(arg)) for arg in node.args[:2])
+        escape = self.piece(node.args[2]).constant if len(node.args) > 2 else "\\"
+        if escape is None or len(escape) > 1:
+            raise ExpressionError("ESCAPE must be one character")
+        rules = common_collation(text, pattern).collation
+        sides = f"{likeness(text.text, rules)} LIKE {likeness(pattern.text, rules)}"
+        return boolean(f"({sides} ESCAPE {quoted(escape)})" if escape else f"({sides})")
+
+    def _collate(self, node: Node) -> Sql:
+        piece = string(self.piece(node.args[0]))
+        return replace(piece, collation=node.text, strength=EXPLICIT, constant=None)
+
+    def _using(self, node: Node) -> Sql:
+        piece = string(self.piece(node.args[0]))
+        if node.text not in ("utf8mb4", "utf8mb3", "utf8"):
+            raise ExpressionError(f"CONVERT USING {node.text}")
+        return replace(piece, collation="utf8mb4_0900_ai_ci", constant=None)
+
+    def _row(self, node: Node) -> Sql:
+        raise ExpressionError("a row of several values")
+
+    def _prefix(self, node: Node) -> Sql:
+        piece = number(self.piece(node.args[0]))
+        if node.text == "-":
+            constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None
+            return replace(piece, text=f"(-{piece.text})", constant=constant)
+        return Sql(f"({_ALL_BITS} - {_bits(piece)})", "int")
+
+    def _binary(self, node: Node) -> Sql:
+        left, right = self._pieces(node)
+        if "null" in (left.kind, right.kind):
+            return NULL
+        return _arithmetic(node.text, left, right)
+
+    def _interval(self, node: Node) -> Sql:
+        sign, unit = node.text.split()
+        base, amount = self.piece(node.args[0]), self.piece(node.args[1])
+        if unit not in _UNITS or amount.kind not in ("int", "string") or amount.constant is None:
+            raise ExpressionError(f"INTERVAL of {unit}: only a constant number of a simple unit is understood")
+        if not re.fullmatch(r"-?\d{1,9}", amount.constant):
+            raise ExpressionError(f"INTERVAL {amount.constant!r} {unit}")
+        whole = base.kind == "date" and unit in ("day", "week", "month", "quarter", "year")
+        at = f"floor({moment(base, SESSION).text})::HUGEINT"
+        start = f"try_strptime(lpad(({at})::VARCHAR, 14, '0'), '%Y%m%d%H%M%S')"
+        moved = f"({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]})"
+        fraction = f"({moment(base, SESSION).text} - {at})"
+        return Sql(
+            f"(try_cast(strftime({moved}, '%Y%m%d%H%M%S.%f') AS DECIMAL(20,6)) + {fraction})",
+            "date" if whole else "datetime",
+        )
+
+    def _moment(self, node: Node) -> Sql:
+        text = node.args[0].text
+        if node.text == "TIME":
+            return clock(Sql("", "string", constant=text))
+        found = constant_moment(text, False, SESSION)
+        return replace(found, kind="date" if node.text == "DATE" else "datetime")
+
+    def _cast(self, node: Node) -> Sql:
+        return _cast(node.text, self.piece(node.args[0]))
+
+    def _case(self, node: Node) -> Sql:
+        pieces = self._pieces(node)
+        operand = pieces.pop(0) if "operand" in node.text else None
+        otherwise = pieces.pop() if "else" in node.text else NULL
+        results, model = unified([*pieces[1::2], otherwise], SESSION)
+        whens = [
+            condition(when) if operand is None else compare("=", operand, when, SESSION).text for when in pieces[::2]
+        ]
+        arms = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(whens, results[:-1], strict=True))
+        return replace(model, text=f"(CASE {arms} ELSE {results[-1]} END)", constant=None, numbers=None)
+
+    def _call(self, node: Node) -> Sql:
+        return call(node.text, self._pieces(node), SESSION)
+
+    def _extract(self, node: Node) -> Sql:
+        names = {"year": "year", "month": "month", "day": "dayofmonth", "hour": "hour"}
+        names |= {"minute": "minute", "second": "second"}
+        if node.text not in names:
+            raise ExpressionError(f"EXTRACT({node.text.upper()})")
+        return call(names[node.text], self._pieces(node), SESSION)
+
+    def _trim(self, node: Node) -> Sql:
+        raise ExpressionError("TRIM of something else than blanks")
+
+
+_UNITS = {
+    "microsecond": "MICROSECOND",
+    "second": "SECOND",
+    "minute": "MINUTE",
+    "hour": "HOUR",
+    "day": "DAY",
+    "week": "WEEK",
+    "month": "MONTH",
+    "quarter": "QUARTER",
+    "year": "YEAR",
+}
+
+
+_ALL_BITS = "18446744073709551615::HUGEINT"
+
+
+def _bits(piece: Sql) -> str:
+    """Return SQL of a number as MySQL's bit operators take it: 64 bits without a sign."""
+    return f"(({number(piece).text})::HUGEINT & {_ALL_BITS})"
+
+
+def _bit_operation(symbol: str, one: str, two: str) -> str:
+    if symbol == "^":
+        return f"xor({one}, {two})"
+    if symbol in ("|", "&"):
+        return f"({one} {symbol} {two})"
+    places = f"least({two}, 64)::INTEGER"
+    if symbol == ">>":
+        return f"({one} >> {places})"
+    kept = f"({one} & ((1::HUGEINT << (64 - {places})) - 1))"
+    return f"(CASE WHEN {two} >= 64 THEN 0 ELSE {kept} << {places} END)::HUGEINT"
+
+
+def _arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
+    if symbol in ("|", "&", "^", "<<", ">>"):
+        return Sql(_bit_operation(symbol, _bits(left), _bits(right)), "int")
+    left, right = number(left), number(right)
+    kinds = {left.kind, right.kind}
+    inexact = "double" in kinds
+    one, two = (double(left), double(right)) if inexact else (left.text, right.text)
+    scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
+    kind = "double" if inexact else "decimal" if "decimal" in kinds else "int"
+    if symbol in ("+", "-", "*"):
+        return Sql(f"({one} {symbol} {two})", kind, scale=scale)
+    divided = f"nullif({double(right)}, 0)"
+    if symbol == "/":
+        quotient = f"({double(left)} / {divided})"
+        if inexact:
+            return Sql(quotient, "double")
+        # MySQL keeps four more digits than the dividend has (div_precision_increment).
+        return Sql(f"({quotient})::DECIMAL(38,{left.scale + 4})", "decimal", scale=left.scale + 4)
+    if symbol == "DIV":
+        if kinds == {"int"}:
+            return Sql(f"({one} // nullif({two}, 0))", "int")
+        return Sql(f"trunc({double(left)} / {divided})::HUGEINT", "int")
+    if symbol == "%":
+        return Sql(f"({one} % nullif({two}, 0))", kind, scale=scale)
+    raise ExpressionError(f"the operator {symbol}")
+
+
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+
+
+def _cast(target: str, piece: Sql) -> Sql:
+    if piece.kind == "null":
+        return NULL
+    if found := _DECIMAL.fullmatch(target):
+        size, scale = int(found[1]), int(found[2])
+        if size > 38:
+            raise ExpressionError("DECIMAL of more than 38 digits")
+        most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
+        value = f"greatest(least(round({number(piece).text}, {scale}), {most}), -{most})"
+        return Sql(f"({value})::DECIMAL({size},{scale})", "decimal", scale=scale)
+    if target in ("signed", "unsigned"):
+        value = number(piece)
+        if value.kind == "double" and piece.kind == "string":
+            return Sql(f"trunc({value.text})::HUGEINT", "int")
+        return Sql(f"round({value.text})::HUGEINT" if value.kind != "int" else value.text, "int")
+    if target in ("double", "float"):
+        return Sql(double(piece), "double")
+    if target == "date":
+        at = moment(piece, SESSION)
+        return Sql(f"(floor({at.text} / 1000000) * 1000000)::DECIMAL(20,6)", "date")
+    if target.startswith("datetime"):
+        at = moment(piece, SESSION)
+        return Sql(at.text, "datetime")
+    if target.startswith("time"):
+        return clock(piece)
+    if target == "char charset binary":
+        if piece.kind == "binary":
+            return piece
+        return Sql(f"encode({string(piece).text})", "binary")
+    if target.startswith("char"):
+        text = string(piece)
+        limit = re.match(r"char\((\d+)\)", target)
+        return replace(text, text=f"left({text.text}, {limit[1]})" if limit else text.text, constant=None)
+    if target == "json":
+        return Sql(f"({string(piece).text})", "json")
+    raise ExpressionError(f"CAST to {target}")
+
+
+def generated_column(column: Column, columns: Columns) -> Sql:
+    """Return a virtual column as what it is computed from."""
+    if column.generated is None:
+        raise ExpressionError(f"{column.name} is no generated column")
+    piece = _Compiler(columns).piece(parse(column.generated.expression))
+    if piece.kind == "string":
+        return replace(piece, collation=column.type.collation or piece.collation, strength=COLUMN, constant=None)
+    if column.type.name in ("tinyint", "smallint", "mediumint", "int", "bigint") and piece.kind != "int":
+        return _cast("signed", piece)
+    return piece

@@ -1,0 +1,120 @@
+"""Patterns of names, in the grammar of TiDB's table filter.
+
+| pattern | matches |
+|---|---|
+| `name`, `"name"`, `` `name` `` | the name itself; in quotes any character, a quote doubled |
+| `*` `?` `[a-z]` `[!a-z]` | any characters, one, one of a set, one that is not |
+| `/regexp/` | names in which the RE2 expression is found |
+| `\\x` | x itself, where x is no letter or digit |
+
+Source: pingcap/tidb `pkg/util/table-filter` (parser, matchers) and its documentation.
+"""
+
+import re
+from dataclasses import dataclass
+
+from binlog_merge.filters.regex import PatternError, Regex
+
+
+class PatternSyntaxError(ValueError):
+    """A pattern that does not follow the grammar."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamePattern:
+    """One pattern: a literal name, or an expression; neither is `*`, which matches every name.
+
+    With `fold` names are compared without regard to case.
+    """
+
+    literal: str | None
+    regex: Regex | None
+    fold: bool
+
+    @property
+    def matches_all(self) -> bool:
+        """Tell whether this is `*`."""
+        return self.literal is None and self.regex is None
+
+    def matches(self, name: str) -> bool:
+        """Tell whether a name matches."""
+        if self.literal is not None:
+            return self.literal.lower() == name.lower() if self.fold else self.literal == name
+        return self.regex is None or self.regex.search(name.lower() if self.fold else name)
+
+
+ANY_NAME = NamePattern(None, None, False)
+
+_REGEXP = re.compile(r"/(?:\\.|[^/])+/", re.DOTALL)
+_QUOTED = {'"': re.compile(r'"(?:""|[^"])+"'), "`": re.compile(r"`(?:``|[^`])+`")}
+_RANGE = re.compile(r"\[!?(?:\\[^0-9a-zA-Z]|[^\\\]])+\]")
+_PLAIN = re.compile(r"[$_0-9A-Za-z\x80-\U0010ffff]")
+
+
+def parse_pattern(text: str, fold: bool, dotted: bool) -> tuple[NamePattern, str]:
+    """Return the pattern at the beginning of a text, and what follows it.
+
+    A `dotted` pattern ends at a dot; otherwise a dot must be escaped. Raises PatternSyntaxError.
+    """
+    if not text:
+        raise PatternSyntaxError("syntax error: missing pattern")
+    if text[0] == "/":
+        found = _REGEXP.match(text)
+        if found is None:
+            raise PatternSyntaxError("syntax error: incomplete regexp")
+        return _expression(found[0][1:-1], fold), text[found.end() :]
+    if quoted := _QUOTED.get(text[0]):
+        found = quoted.match(text)
+        if found is None:
+            raise PatternSyntaxError("syntax error: incomplete quoted identifier")
+        return NamePattern(found[0][1:-1].replace(text[0] * 2, text[0]), None, fold), text[found.end() :]
+    return _wildcard(text, fold, dotted)
+
+
+def _expression(pattern: str, fold: bool) -> NamePattern:
+    try:
+        return NamePattern(None, Regex(pattern, ignore_case=fold), fold)
+    except PatternError as error:
+        raise PatternSyntaxError(f"invalid pattern: {error}") from None
+
+
+def _wildcard(text: str, fold: bool, dotted: bool) -> tuple[NamePattern, str]:
+    literal, pattern, plain, place = "", "", True, 0
+    while place < len(text):
+        char = text[place]
+        if char == "." and dotted:
+            break
+        if char == "\\":
+            escaped = _escaped(text, place)
+            literal, pattern, place = literal + escaped, pattern + re.escape(escaped), place + 2
+        elif char in "*?":
+            plain, pattern, place = False, pattern + (".*" if char == "*" else "."), place + 1
+        elif char == "[":
+            found = _RANGE.match(text, place)
+            if found is None:
+                raise PatternSyntaxError("syntax error: failed to parse character class")
+            plain, pattern, place = False, pattern + _range(found[0]), found.end()
+        elif _PLAIN.match(char):
+            literal, pattern, place = literal + char, pattern + re.escape(char), place + 1
+        else:
+            raise PatternSyntaxError(f"unexpected special character '{char}'")
+    rest = text[place:]
+    if plain:
+        return NamePattern(literal, None, fold), rest
+    return (ANY_NAME if pattern == ".*" else _expression(f"(?s)^{pattern}$", fold)), rest
+
+
+def _escaped(text: str, place: int) -> str:
+    if place + 1 == len(text):
+        raise PatternSyntaxError("syntax error: cannot place \\ at end of line")
+    char = text[place + 1]
+    if char.isascii() and char.isalnum():
+        raise PatternSyntaxError(f"cannot escape a letter or number (\\{char}), it is reserved for future extension")
+    return char
+
+
+def _range(text: str) -> str:
+    """Return a set of characters as RE2 writes it: `!` negates, `^` is a character like others."""
+    if text[1] == "!":
+        return f"[^{text[2:]}"
+    return f"[\\^{text[2:]}" if text[1] == "^" else text

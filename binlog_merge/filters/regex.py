@@ -1,0 +1,43 @@
+"""Regular expressions as TiCDC and DM read them: RE2, searched for, not anchored.
+
+RE2 knows no look-around and no back references, so every pattern takes time linear in the text. Arrow carries the same
+library that Go's `regexp` follows.
+"""
+
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+class PatternError(ValueError):
+    """A pattern that RE2 does not take; the text says why."""
+
+
+class Regex:
+    """A compiled pattern; `ignore_case` is what `(?i)` in front of it means."""
+
+    def __init__(self, pattern: str, ignore_case: bool = False) -> None:
+        self.pattern = pattern
+        self._options = pc.MatchSubstringOptions(pattern, ignore_case=ignore_case)
+        self._searched = lru_cache(4096)(self._search)
+        try:
+            self._search("")
+        except pa.ArrowInvalid as error:
+            raise PatternError(_reason(str(error))) from None
+
+    def search(self, text: str) -> bool:
+        """Tell whether the pattern occurs in the text."""
+        return self._searched(text)
+
+    def _search(self, text: str) -> bool:
+        found = pc.call_function("match_substring_regex", [pa.array([text], pa.string())], self._options)
+        return bool(found[0].as_py())
+
+
+def _reason(text: str) -> str:
+    """Return RE2's complaint in the words of Go's regexp, which users of these rules know."""
+    reason = text.removeprefix("Invalid regular expression: ")
+    what, _, where = reason.partition(": ")
+    words = {"missing ]": "missing closing ]", "missing )": "missing closing )"}
+    return f"error parsing regexp: {words.get(what, what)}: `{where}`"

@@ -1,0 +1,170 @@
+"""Which tables, and which columns: rules of TiDB's table filter, the last one that matches decides.
+
+db*.*        all tables of schemas that begin with db
+!db1.cfg*    but not these
+db1.cfg_new  but this one
+@rules.txt   rules from a file, a line each
+# comment
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.filters.patterns import ANY_NAME, NamePattern, PatternSyntaxError, parse_pattern
+
+SYSTEM_SCHEMAS = frozenset(
+    {
+        "information_schema",
+        "performance_schema",
+        "mysql",
+        "sys",
+        "metrics_schema",
+        "inspection_schema",
+        "tidb_cdc",
+        "lightning_task_info",
+        "workload_schema",
+    }
+)
+"""Schemas that belong to a server or to a tool and are never user data (pingcap/tidb `pkg/util/filter`)."""
+
+
+def is_system_schema(schema: str) -> bool:
+    """Tell whether a schema's tables are never user data."""
+    return schema.lower() in SYSTEM_SCHEMAS
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """One rule: `text` is what was written, `place` where."""
+
+    schema: NamePattern
+    table: NamePattern
+    positive: bool
+    text: str
+    place: str
+
+    def matches(self, schema: str, table: str) -> bool:
+        """Tell whether the rule speaks of this table."""
+        return self.schema.matches(schema) and self.table.matches(table)
+
+    def decides_schema(self, schema: str) -> bool:
+        """Tell whether the rule decides on a schema: one that excludes only does if it excludes all its tables."""
+        return self.schema.matches(schema) and (self.positive or self.table.matches_all)
+
+
+class TableFilter:
+    """Table rules. No rule that matches: no match; no rules at all match nothing.
+
+    `@file` rules are relative to `folder`. Raises ConfigError that says which rule, where, and why.
+    """
+
+    def __init__(
+        self, rules: Sequence[str], case_sensitive: bool = False, *, name: str = "rules", folder: Path | None = None
+    ) -> None:
+        fold = not case_sensitive
+        parse = _Lines(lambda text, place: _table_rule(text, place, fold), folder or Path())
+        self.rules: tuple[TableRule, ...] = tuple(parse.all(rules, name))
+        self._deciding = lru_cache(65536)(self._find)
+
+    def matches(self, schema: str, table: str) -> bool:
+        """Tell whether a table is chosen."""
+        rule = self._deciding(schema, table)
+        return rule is not None and rule.positive
+
+    def matches_schema(self, schema: str) -> bool:
+        """Tell whether a schema is chosen: whether some of its tables may be."""
+        rule = self.deciding_schema(schema)
+        return rule is not None and rule.positive
+
+    def deciding(self, schema: str, table: str) -> TableRule | None:
+        """Return the rule that decides on a table, or None."""
+        return self._deciding(schema, table)
+
+    def deciding_schema(self, schema: str) -> TableRule | None:
+        """Return the rule that decides on a schema, or None."""
+        return next((rule for rule in reversed(self.rules) if rule.decides_schema(schema)), None)
+
+    def _find(self, schema: str, table: str) -> TableRule | None:
+        return next((rule for rule in reversed(self.rules) if rule.matches(schema, table)), None)
+
+
+class ColumnFilter:
+    """Column rules: the same grammar without a schema; names of columns are never case-sensitive."""
+
+    def __init__(self, rules: Sequence[str], *, name: str = "columns", folder: Path | None = None) -> None:
+        parse = _Lines(_column_rule, folder or Path())
+        self.rules: tuple[TableRule, ...] = tuple(parse.all(rules, name))
+
+    def matches(self, column: str) -> bool:
+        """Tell whether a column is chosen."""
+        rule = next((rule for rule in reversed(self.rules) if rule.table.matches(column)), None)
+        return rule is not None and rule.positive
+
+
+def _table_rule(text: str, place: str, fold: bool) -> TableRule:
+    positive, body = not text.startswith("!"), text.removeprefix("!")
+    schema, rest = parse_pattern(body, fold, dotted=True)
+    if not rest:
+        raise PatternSyntaxError("wrong table pattern: it must be schema.table")
+    if rest[0] != ".":
+        raise PatternSyntaxError("syntax error: missing '.' between schema and table patterns")
+    table, rest = parse_pattern(rest[1:], fold, dotted=True)
+    if rest:
+        raise PatternSyntaxError("syntax error: stray characters after table pattern")
+    return TableRule(schema, table, positive, text, place)
+
+
+def _column_rule(text: str, place: str) -> TableRule:
+    column, rest = parse_pattern(text.removeprefix("!"), True, dotted=False)
+    if rest:
+        raise PatternSyntaxError("syntax error: stray characters after column pattern")
+    return TableRule(ANY_NAME, column, not text.startswith("!"), text, place)
+
+
+class _Lines:
+    """Reads rules from a list and from the files it names; those may not name others."""
+
+    def __init__(self, rule: Callable[[str, str], TableRule], folder: Path) -> None:
+        self.rule = rule
+        self.folder = folder
+
+    def all(self, rules: Sequence[str], name: str) -> list[TableRule]:
+        found: list[TableRule] = []
+        for i, text in enumerate(rules):
+            line = text.strip(" \t")
+            if line.startswith("@"):
+                found += self._file(line[1:], f"{name}:{i + 1}")
+            else:
+                found += self._line(line, f"{name}:{i + 1}")
+        return found
+
+    def _file(self, name: str, place: str) -> list[TableRule]:
+        path = self.folder / name
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except OSError as error:
+            raise _error(f"cannot open filter file: open {path}: {error.strerror}", place) from None
+        except UnicodeDecodeError:
+            raise _error(f"cannot read filter file: {path} is not UTF-8", place) from None
+        found: list[TableRule] = []
+        for i, text in enumerate(lines):
+            line, where = text.strip(" \t\r"), f"{path}:{i + 1}"
+            if line.startswith("@"):
+                raise _error("importing filter files recursively is not allowed", where)
+            found += self._line(line, where)
+        return found
+
+    def _line(self, line: str, place: str) -> list[TableRule]:
+        if not line or line.startswith("#"):
+            return []
+        try:
+            return [self.rule(line, place)]
+        except PatternSyntaxError as error:
+            raise _error(f"rule {line!r}: {error}", place) from None
+
+
+def _error(message: str, place: str) -> ConfigError:
+    return ConfigError(f"at {place}: {message}", file=place, remedy="correct the filter; nothing was run")
