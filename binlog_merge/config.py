@@ -109,6 +109,29 @@ class Base(_Section):
     store: str | None = None
 
 
+def _time_zone(value: Any) -> Any:
+    found = re.fullmatch(r"([+-])(\d{1,2}):([0-5]\d)", value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError(f"{value!r} is no offset from UTC; write it in quotes as MySQL does: '+08:00'")
+    minutes = int(f"{found[1]}1") * (int(found[2]) * 60 + int(found[3]))
+    if not -839 <= minutes <= 840:
+        raise ValueError(f"{value!r} is beyond what MySQL allows, -13:59 to +14:00")
+    return f"{found[1]}{int(found[2]):02d}:{found[3]}"
+
+
+class Reshape(_Section):
+    """How rows are written in the shape of the logical table."""
+
+    on_unconvertible: Literal["error", "clamp", "default"] = "error"
+    time_zone: Annotated[str, BeforeValidator(_time_zone)] = "+00:00"
+
+    @property
+    def offset(self) -> int:
+        """Return how many minutes the time zone is ahead of UTC."""
+        hours, minutes = self.time_zone[1:].split(":")
+        return int(self.time_zone[0] + "1") * (int(hours) * 60 + int(minutes))
+
+
 def _gtid_word(value: Any) -> Any:
     # YAML 1.1 reads an unquoted on/off as true/false.
     return {True: "on", False: "anonymous"}[value] if isinstance(value, bool) else value
@@ -160,6 +183,7 @@ class MergeConfig(_Section):
     commit_tso: CommitTso = Field(default_factory=CommitTso)
     markers: Markers = Field(default_factory=Markers)
     base: Base = Field(default_factory=Base)
+    reshape: Reshape = Field(default_factory=Reshape)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
@@ -253,7 +277,8 @@ class MergeConfig(_Section):
         """Return everything configured that decides the output's bytes, as flat plain values by key.
 
         Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
-        UUID, carrier). `commit-tso.max-disorder` moves only the watermark, and raising it is the cure for a late
+        UUID, carrier). `reshape.on-unconvertible` is a cure for a merge that stopped. `commit-tso.max-disorder` moves
+        only the watermark, and raising it is the cure for a late
         transaction. Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {
@@ -266,6 +291,8 @@ class MergeConfig(_Section):
         }
         values |= {f"markers.{key}": value for key, value in self.markers.model_dump(by_alias=True).items()}
         values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
+        if self.reshape.offset:
+            values["reshape.time-zone"] = self.reshape.time_zone
         output = self.output.model_dump(by_alias=True)
         values |= {f"output.{key}": output[key] for key in ("basename", "max-size", "server-id", "gtid")}
         return values

@@ -29,6 +29,7 @@ from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_afte
 from binlog_merge.job.summary import result_of
 from binlog_merge.merge.assemble import check_without_tso
 from binlog_merge.merge.carriers import DEFAULT
+from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
 from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
 from binlog_merge.stages.order import OrderResult, OrderTask, order, ranges
@@ -297,6 +298,10 @@ def _gather_task(
         next_name=file_name(basename, number + 1) if closes else None,
         nodes={n.number: n.source_id for n in inputs.nodes},
         files=files,
-        schemas=Schemas(coordination.history, coordination.topology),
+        schemas=Schemas(
+            coordination.history,
+            coordination.topology,
+            reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
+        ),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
     )

@@ -12,33 +12,44 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.merge.convert import Converter, make_converter
-from binlog_merge.merge.reshape_metadata import MapColumn, from_definition, from_source, logical_metadata
+from binlog_merge.merge.convert import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
+from binlog_merge.merge.reshape_metadata import from_definition, from_source, logical_metadata
 from binlog_merge.merge.reshape_pads import encode_now, pad_cell, pads_now
 from binlog_merge.merge.reshape_plan import ReshapePlan
 from binlog_merge.merge.reshape_rows import reshape_rows, rewrite_rows
-from snapshot_store.diff import ColumnMap, column_map
-from snapshot_store.model import Table
+from snapshot_store.diff import column_map
+from snapshot_store.model import Column, Table
 
 __all__ = ["ReshapePlan", "encode_now", "make_plan", "reshape_rows", "rewrite_rows"]
 
 
-def make_plan(table_map: TableMap, physical: Table, logical: Table, table_id: int) -> ReshapePlan:
+def make_plan(
+    table_map: TableMap,
+    physical: Table,
+    logical: Table,
+    table_id: int,
+    options: ReshapeOptions = DEFAULT_OPTIONS,
+) -> ReshapePlan:
     """Return the plan for rows behind `table_map`, which must agree with `physical` (see `witness.check_witness`).
 
     Raises UnsupportedInput where a pad or a conversion is not possible.
     """
     columns = column_map(physical, logical)
     source = tuple(-1 if e.physical_index is None else e.physical_index for e in columns.entries)
-    out = table_map if columns.identity else _reshaped(table_map, logical, columns, source)
+    kept = tuple(at >= 0 and passes(physical.columns[at], logical.columns[i]) for i, at in enumerate(source))
+    identity = columns.identity and all(kept)
+    out = table_map if identity else _reshaped(table_map, logical, kept, source)
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
     pad_now = tuple(i for i, s in enumerate(source) if s < 0 and pads_now(logical.columns[i]))
-    convert = _converters(table_map, physical, logical, columns)
+    convert = tuple(
+        None if at < 0 or kept[i] else _converter(table_map, physical.columns[at], at, logical.columns[i], options)
+        for i, at in enumerate(source)
+    )
     return ReshapePlan(
         schema=table_map.schema,
         table=table_map.table,
         table_id=table_id,
-        identity=columns.identity,
+        identity=identity,
         needs_slow_path=bool(pad_now) or any(convert),
         out_table_map_body=out.pack(),
         column_types=table_map.types,
@@ -50,31 +61,27 @@ def make_plan(table_map: TableMap, physical: Table, logical: Table, table_id: in
         pad_now=pad_now,
         convert=convert,
         logical=logical.columns,
+        offset=options.offset,
     )
 
 
-def _converters(
-    table_map: TableMap, physical: Table, logical: Table, columns: ColumnMap
-) -> tuple[Converter | None, ...]:
-    found: list[Converter | None] = []
-    for entry in columns.entries:
-        at = entry.physical_index
-        if at is None or entry.same_type:
-            found.append(None)
-        else:
-            actual = (table_map.types[at], table_map.metas[at])
-            found.append(make_converter(physical.columns[at], logical.columns[entry.logical_index], actual))
-    return tuple(found)
+def _converter(
+    table_map: TableMap, physical: Column, at: int, logical: Column, options: ReshapeOptions
+) -> Converter | None:
+    actual = (table_map.types[at], table_map.metas[at])
+    default = None
+    if options.policy == "default":
+        default = pad_cell(replace(logical, default=None) if pads_now(logical) else logical)
+    return make_converter(physical, logical, actual, options, default)
 
 
-def _reshaped(table_map: TableMap, logical: Table, columns: ColumnMap, source: Sequence[int]) -> TableMap:
+def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:
     """Return the table map of the logical columns, names and id still the source's."""
     known = from_source(table_map)
-    out: list[MapColumn] = []
-    for entry in columns.entries:
-        column = logical.columns[entry.logical_index]
-        passes = entry.physical_index is not None and entry.same_type
-        out.append(replace(known[source[len(out)]], name=column.name) if passes else from_definition(column))
+    out = [
+        replace(known[source[i]], name=column.name) if kept[i] else from_definition(column)
+        for i, column in enumerate(logical.columns)
+    ]
     nullable = sum(1 << i for i, column in enumerate(out) if column.nullable)
     mapped = replace(
         table_map,

@@ -2,8 +2,8 @@
 
 The logical DEFAULT; without one NULL, or MySQL's implicit default where the column is NOT NULL (0, '', the zero date,
 the first member of an ENUM, no member of a SET, JSON null). CURRENT_TIMESTAMP is the commit time, so its cell is made
-per transaction; it is UTC, for DATETIME too, whose source session's time zone a binlog does not tell. An expression
-default is computed where it is a constant; a generated column is padded as if it had no DEFAULT.
+per transaction; for DATETIME it is in the time zone of the configuration, since a binlog does not tell the session's.
+An expression default is computed where it is a constant; a generated column is padded as if it had no DEFAULT.
 """
 
 import json
@@ -12,12 +12,10 @@ from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
-from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.convert import coerce
-from binlog_merge.merge.convert_time import moment_of
-from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES, ConversionError, Value, encode_cell
-from binlog_merge.merge.witness import GEOMETRY_TYPES
+from binlog_merge.merge.convert import coerce, implicit_default
+from binlog_merge.merge.convert_time import moment_of, shifted
+from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES, ConversionError, Lost, Value, encode_cell
 from snapshot_store.model import Column, ColumnType
 
 _NOW: Final = re.compile(
@@ -45,10 +43,15 @@ def pads_now(column: Column) -> bool:
     return default.kind == "now" or (default.kind == "expression" and _NOW.fullmatch(default.text.strip()) is not None)
 
 
-def encode_now(column: Column, commit_us: int) -> bytes:
-    """Return the commit time (microseconds since 1970) as a cell of the column, cut to its digits, in UTC."""
+def encode_now(column: Column, commit_us: int, offset: int = 0) -> bytes:
+    """Return the commit time (microseconds since 1970) as a cell of the column, cut to its digits.
+
+    A TIMESTAMP is UTC; other columns get the clock of the time zone that is `offset` minutes ahead of it.
+    """
     unit = 10 ** (6 - column.type.fsp)
     moment = moment_of(commit_us // unit * unit)
+    if column.type.name != "timestamp":
+        moment = shifted(moment, offset)
     # A default of another type than a moment is converted as in an INSERT: now() in a DATE or an INT column.
     return _encoded(column, ColumnType("datetime", fsp=column.type.fsp), moment)
 
@@ -64,25 +67,13 @@ def pad_cell(column: Column) -> bytes | None:
 
 
 def _implicit(column: Column) -> bytes:
-    kind = column.type
-    if kind.name in GEOMETRY_TYPES:
+    try:
+        return implicit_default(column.type)
+    except ConversionError as error:
         raise UnsupportedInput(
-            f"column {column.name} is missing in a physical table and has no default: {kind.name} NOT NULL has none",
+            f"column {column.name} is missing in a physical table and has no default: {error}",
             remedy="make the column nullable, or let the DDL finish on every node first",
-        )
-    if kind.name == "json":
-        return _json_cell(column, "null")
-    if kind.name == "vector":
-        return bytes(4)  # what ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives rows that are there
-    if kind.name in TEXT_TYPES:
-        return encode_cell(kind, "")
-    if kind.name in BINARY_TYPES:
-        return encode_cell(kind, b"".ljust(kind.length or 1, b"\0") if kind.name == "binary" else b"")
-    if kind.name == "enum":
-        return encode_cell(kind, 1)
-    if kind.name in ("date", "datetime", "timestamp"):
-        return encode_cell(kind, Civil(0, 0, 0))
-    return encode_cell(kind, coerce(_LITERAL_NUMBER, kind, 0))
+        ) from None
 
 
 def _literal(column: Column, text: str) -> bytes:
@@ -141,7 +132,11 @@ def _json_cell(column: Column, text: str) -> bytes:
 
 def _encoded(column: Column, literal: ColumnType, value: Value) -> bytes:
     try:
-        return encode_cell(column.type, coerce(literal, column.type, value))
+        lost: Lost = []
+        cell = encode_cell(column.type, coerce(literal, column.type, value, lost))
+        if lost:
+            raise ConversionError(lost[0])
+        return cell
     except (ConversionError, KeyError) as error:
         raise UnsupportedInput(
             f"column {column.name} is missing in a physical table, and its default {value!r} is no {column.type.name}: "

@@ -13,7 +13,8 @@ class ReshapePlan:
     `identity`: row images pass as they are, only the table id changes. Else, for each logical column: `source` is the
     physical column its cell comes from or -1 for a pad, `pads` is the pad's cell (None = NULL; None too where there is
     a source), `convert` changes the cell on its way. `pad_now` are the padded columns whose value is the commit time:
-    their pad is `encode_now(logical[i], commit_us)`. `needs_slow_path`: some cell depends on more than its own bytes.
+    their pad is `encode_now(logical[i], commit_us, offset)`, `offset` being the time zone's in minutes.
+    `needs_slow_path`: some cell depends on more than its own bytes.
 
     `schema` and `table` are the physical names; `column_types` and `column_metas` are the physical table map's,
     `out_types` and `out_metas` the logical one's.
@@ -34,3 +35,4 @@ class ReshapePlan:
     pad_now: tuple[int, ...]
     convert: tuple[Converter | None, ...]
     logical: tuple[Column, ...]
+    offset: int = 0

@@ -63,7 +63,7 @@ def _table_map(plan: ReshapePlan, types: bytes, metas: tuple[int, ...]) -> Table
 def _pads(plan: ReshapePlan, commit_us: int) -> list[bytes | None]:
     pads = list(plan.pads)
     for i in plan.pad_now:
-        pads[i] = encode_now(plan.logical[i], commit_us)
+        pads[i] = encode_now(plan.logical[i], commit_us, plan.offset)
     return pads
 
 
@@ -103,12 +103,14 @@ def _image(
 
 def _cell(plan: ReshapePlan, i: int, cell: Cell) -> Cell:
     converter = plan.convert[i]
-    if converter is None or cell is None or cell is ABSENT:
+    if converter is None or cell is ABSENT:
         return cell
     if isinstance(cell, PartialJson):
+        if converter.bytes_pass:
+            return cell
         raise ConversionError(
             f"{plan.schema}.{plan.table}, column {plan.logical[i].name}: a partial JSON update cannot be converted to "
             "another type; set binlog_row_value_options='' on the nodes while the column is modified"
         )
     assert not isinstance(cell, type(ABSENT))
-    return converter(bytes(cell))
+    return converter(None if cell is None else bytes(cell))

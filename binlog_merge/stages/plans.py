@@ -16,6 +16,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
+from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
 from binlog_merge.merge.witness import check_witness, table_from_table_map
 from snapshot_store.history import SchemaHistory
@@ -32,6 +33,7 @@ class Schemas:
 
     history: SchemaHistory
     topology: Topology
+    reshape: ReshapeOptions = ReshapeOptions()
 
 
 class PlanTable:
@@ -112,7 +114,8 @@ class PlanTable:
         difference = check_witness(physical, table_map)
         if difference is not None:
             raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
-        return self._number(known, make_plan(table_map, physical, logical.table, logical.version_id))
+        plan = make_plan(table_map, physical, logical.table, logical.version_id, self._schemas.reshape)
+        return self._number(known, plan)
 
     def _physical(self, table_map: TableMap, known: Table | None, logical: tuple[str, str]) -> Table:
         """Return the physical shape: from the node's history, else the table map's own names, else the logical base."""
