@@ -339,20 +339,28 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Gcn:
-    """GCN_EVENT (105, PolarDB-X on 8.0): flag bit 2 says that `tso` is a commit TSO given from outside."""
+    """GCN_EVENT (105, PolarDB-X on 8.0): flag bit 2 says that `tso` is a commit TSO given from outside.
+
+    Bit 0 says that there is a TSO at all; bit 5, that the numbers of all and of this node's branches follow (engine:
+    libbinlogevents gcn_event).
+    """
 
     flag: int
-    tso: int
+    tso: int | None = None
+    branches: tuple[int, int] | None = None
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
         r = Reader(body, "GCN event")
-        flag, tso = r.u8("flag"), r.u64("gcn")
+        flag = r.u8("flag")
+        tso = r.u64("gcn") if flag & 0x01 else None
+        branches = (r.u16("branches"), r.u16("local branches")) if flag & 0x20 else None
         r.done()
-        return cls(flag, tso)
+        return cls(flag, tso, branches)
 
     def pack(self) -> bytes:
-        return pack_uint(self.flag, 1) + pack_uint(self.tso, 8)
+        counts = b"".join(pack_uint(count, 2) for count in self.branches or ())
+        return pack_uint(self.flag, 1) + (b"" if self.tso is None else pack_uint(self.tso, 8)) + counts
 
     @property
     def is_commit(self) -> bool:
