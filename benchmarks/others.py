@@ -25,9 +25,9 @@ def copy_files(files: Sequence[str], folder: Path, *, sync: bool) -> float:
     return time.perf_counter() - begun
 
 
-def mysqlbinlog(program: str, file: str, stop: int, *, verify: bool) -> tuple[int, float]:
+def mysqlbinlog(program: str, file: str, stop: int, options: Sequence[str]) -> tuple[int, float]:
     """Let mysqlbinlog read a file up to `stop` into /dev/null; returns (bytes, seconds)."""
-    command = [program, *(["--verify-binlog-checksum"] if verify else []), f"--stop-position={stop}", file]
+    command = [program, *options, f"--stop-position={stop}", file]
     begun = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     return stop, time.perf_counter() - begun

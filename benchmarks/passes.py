@@ -20,6 +20,12 @@ from binlog_merge.job.run import run_merge
 from binlog_merge.job.runner import Runner
 
 SAMPLE = 128 << 20  # bytes that mysqlbinlog reads
+# As it comes; checking checksums, as a merge does; and taking the rows apart too, as a merge does where it reshapes.
+MYSQLBINLOG_OPTIONS = {
+    "mysqlbinlog": (),
+    "mysqlbinlog_verify": ("--verify-binlog-checksum",),
+    "mysqlbinlog_rows": ("--verify-binlog-checksum", "-v", "--base64-output=DECODE-ROWS"),
+}
 DECODED_SAMPLE = 4 << 20  # bytes that mysql-replication decodes
 
 
@@ -135,8 +141,8 @@ class Bench:
             return
         file = self.cluster.files[0]
         stop = others.sample_end(file, SAMPLE)
-        for name, verify in (("mysqlbinlog", False), ("mysqlbinlog_verify", True)):
-            size, seconds = others.mysqlbinlog(self.mysqlbinlog, file, stop, verify=verify)
+        for name, options in MYSQLBINLOG_OPTIONS.items():
+            size, seconds = others.mysqlbinlog(self.mysqlbinlog, file, stop, options)
             self.times.add(name, seconds, size)
 
     def decode_by_mysql_replication(self) -> None:

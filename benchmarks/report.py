@@ -21,6 +21,7 @@ _RATIOS = (
     ("warm_to_cp_fsync", "cp_fsync"),
     ("warm_to_mysqlbinlog", "mysqlbinlog"),
     ("warm_to_mysqlbinlog_verify", "mysqlbinlog_verify"),
+    ("warm_to_mysqlbinlog_rows", "mysqlbinlog_rows"),
     ("warm_to_mysql_replication", "mysql_replication"),
 )
 
