@@ -1,5 +1,6 @@
 """The logical table as coordination goes on, and everything that is written down on the way."""
 
+import re
 from collections.abc import Sequence
 
 from binlog_merge.shard.clauses import applied
@@ -100,6 +101,11 @@ class Ledger:
         return self.append(event, (event.sql,), table)
 
 
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTALL)
+
+
 def plain(sql: str) -> str:
-    """Return a statement's text without what blanks and letter case make."""
-    return " ".join(sql.split()).casefold()
+    """Return a statement's text without what blanks, backticks and letter case make outside of strings."""
+    pieces = _QUOTED.split(sql.strip().rstrip(";"))
+    pieces[::2] = [" ".join(piece.replace("`", "").split()).casefold() for piece in pieces[::2]]
+    return " ".join(pieces)

@@ -182,17 +182,25 @@ class _Run:
 
     def _meet(self, event: ShardEvent) -> bool:
         """Let go of all, where all queues to their ends come to one change of all shards."""
-        composed = {shard: compose(queue) for shard, queue in self.queues.items()}
-        final = {**self.lock.normal, **{shard: c.after for shard, c in composed.items()}}
-        changes = [Change(c.before, c.after) for c in composed.values() if _waits(c)]
-        together = settled(changes, final.values(), True) if changes else join_all(final.values()) is not None
-        if not together:
+        changes = {shard: compose(queue) for shard, queue in self.queues.items()}
+        if not self._together(changes):
             return False
         queues = [self.queues[shard] for shard in sorted(self.queues)]
+        final = {**self.lock.normal, **{shard: change.after for shard, change in changes.items()}}
         self.round = replace(self.round, lock=replace(self.lock, normal=final, waiting={}))
         self.queues.clear()
         self._effect(event, queues)
         return True
+
+    def _together(self, changes: Mapping[Shard, Composed]) -> bool:
+        """Tell whether these changes, of all that wait, are one that all shards have made."""
+        final = {**self.lock.normal, **{shard: change.after for shard, change in changes.items()}}
+        if any(_moves_values(change) for change in changes.values()):
+            # What a swap of columns comes to does not show in the tables: all must have made the same.
+            moved = {tuple(sorted(change.renames)) for change in changes.values()}
+            return len(moved) == 1 and changes.keys() == final.keys() and join_all(final.values()) is not None
+        waiting = [Change(c.before, c.after) for c in changes.values() if _waits(c)]
+        return settled(waiting, final.values(), True) if waiting else join_all(final.values()) is not None
 
     def _drop_heads(self, shards: Iterable[Shard]) -> None:
         for shard in shards:
@@ -204,6 +212,8 @@ class _Run:
 
     def _attempt(self, ddl: ShardDdl, event: ShardEvent) -> bool:
         """Take a DDL clause by clause, or else whole; return whether it took effect."""
+        if _moves_values(compose([ddl])):
+            return False
         round, answer = self.round.try_sync(ddl.shard, ddl.before, ddl.steps)
         if answer.stage is not Stage.ACCEPTED:
             lock, verdict = self.lock.step(ddl.shard, ddl.before, ddl.after)
@@ -283,6 +293,11 @@ class _Run:
 def _waits(change: Composed) -> bool:
     """Tell whether a change makes a table neither larger nor smaller, or moves values from column to column."""
     return bool(change.renames) or order(change.before, change.after, True) is None
+
+
+def _moves_values(change: Composed) -> bool:
+    """Tell whether a change renames columns in such a way that the tables do not show it, as a swap of two."""
+    return bool(change.renames) and order(change.before, change.after, True) is not None
 
 
 def _same_change(a: ShardDdl, b: ShardDdl) -> bool:

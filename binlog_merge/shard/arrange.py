@@ -1,0 +1,75 @@
+"""Transactions put where coordination lets them: behind the DDL their shards wait for, whole, and in their order.
+
+A transaction that touches a waiting shard waits as a whole, on all its nodes; one that comes later and touches any
+table the waiting one touches comes out later than it. All others stay where they are. So the rows of one table of one
+shard never change their order, and no transaction is torn.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from binlog_merge.shard.values import Effect, Place, Shard
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class Touching:
+    """A transaction, all its branches, and the physical tables it changes."""
+
+    key: OrderKey
+    tables: frozenset[Shard]
+
+
+class Waits:
+    """Where rows of a shard may come out at the earliest, and under which names their columns are found there."""
+
+    def __init__(self, effects: Iterable[Effect]) -> None:
+        self._effects: dict[Shard, list[Effect]] = {}
+        for effect in sorted(effects, key=lambda e: e.key):
+            self._effects.setdefault(effect.shard, []).append(effect)
+        self._keys = {shard: [e.key for e in effects] for shard, effects in self._effects.items()}
+        self._earliest = {shard: list(_latest(effects)) for shard, effects in self._effects.items()}
+
+    def earliest(self, shard: Shard, key: OrderKey) -> Place | None:
+        """Return the place before which rows at `key` do not come out; None if it is not known yet."""
+        before = bisect_left(self._keys.get(shard, []), key)
+        return Place(key) if before == 0 else _later(Place(key), self._earliest[shard][before - 1])
+
+    def renames(self, shard: Shard, key: OrderKey, place: Place) -> tuple[tuple[str, str], ...]:
+        """Return how columns have been renamed between a row's own place and the one it comes out at."""
+        behind = self._effects.get(shard, [])[bisect_left(self._keys.get(shard, []), key) :]
+        return tuple(pair for e in behind if e.place is not None and e.place <= place for pair in e.renames)
+
+
+def _latest(effects: Iterable[Effect]) -> Iterator[Place | None]:
+    latest: Place | None = Place(OrderKey(0, 0, 0, 0))
+    for effect in effects:
+        latest = _later(latest, effect.place)
+        yield latest
+
+
+def _later(a: Place | None, b: Place | None) -> Place | None:
+    return None if a is None or b is None else max(a, b)
+
+
+def arrange(transactions: Iterable[Touching], waits: Waits) -> Iterator[tuple[Touching, Place | None]]:
+    """Yield each transaction with the place it comes out at, None if it is held back; they come in order of key.
+
+    Those of one place come out in order of key, behind the DDL that stands there.
+    """
+    floors: dict[Shard, Place | None] = {}
+    for transaction in transactions:
+        place: Place | None = Place(transaction.key)
+        for shard in transaction.tables:
+            place = _later(place, waits.earliest(shard, transaction.key))
+            place = _later(place, floors.get(shard, place))
+        if place != Place(transaction.key):
+            floors.update(dict.fromkeys(transaction.tables, place))
+        yield transaction, place
+
+
+def in_order(placed: Sequence[tuple[Touching, Place | None]]) -> list[tuple[Touching, Place]]:
+    """Return the transactions that come out, in the order they do."""
+    found = [(transaction, place) for transaction, place in placed if place is not None]
+    return sorted(found, key=lambda pair: (pair[1], pair[0].key))

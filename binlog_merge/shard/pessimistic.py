@@ -1,0 +1,236 @@
+"""Pessimistic coordination: all shards run the same DDL in the same order, and each stands where the last one runs it.
+
+    t1:  a  DDL  b  c                     the merged order, if events are numbered as they come:
+    t2:        d      e  DDL  f           a  d  e  DDL  b  c  f
+
+Rows of a shard that has run it wait for the others. Two statements are one DDL if they change the schema in the same
+way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `dm/syncer/sharding_group.go`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from binlog_merge.shard.clauses import applied
+from binlog_merge.shard.composed import compose, inverse
+from binlog_merge.shard.doubts import doubts_of
+from binlog_merge.shard.joined import order
+from binlog_merge.shard.ledger import Ledger, Stopped, plain
+from binlog_merge.shard.rounds import Dropping
+from binlog_merge.shard.sequence import Item, OutOfSequence, Sequence
+from binlog_merge.shard.values import (
+    Effect,
+    Empties,
+    Fault,
+    Joins,
+    Leaves,
+    Moves,
+    Open,
+    Outcome,
+    Place,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+)
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.diff import diff_tables, equivalent
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
+
+Ran = Item[OrderKey, ShardDdl]
+
+
+def coordinate(
+    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[ShardEvent], session: DdlSession
+) -> Outcome:
+    """Return what the events of one logical table's shards come to.
+
+    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
+    the first member's. Events come in the order of their keys. Stops at the first event that nothing can be made of.
+    """
+    run = _Run(members, logical, session)
+    for event in events:
+        try:
+            run.take(event)
+        except Stopped as stopped:
+            return replace(run.outcome(), stop=stopped.stop)
+    return run.outcome()
+
+
+def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
+    """Tell whether two statements are one DDL: the same text, the same clauses, or the same change of the schema."""
+    if plain(a.sql) == plain(b.sql):
+        return True
+    clauses = [frozenset(plain(step.sql) for step in ddl.steps) for ddl in (a, b)]
+    if clauses[0] == clauses[1] and len(a.steps) == len(b.steps):
+        return True
+    changes = [diff_tables(ddl.before, ddl.after) for ddl in (a, b)]
+    if not changes[0] or _plain_renames(a) != _plain_renames(b):
+        return False
+    if changes[0] == changes[1]:
+        return True
+    # Comments may differ, where more than the comments changes.
+    return equivalent(a.before, b.before) and equivalent(a.after, b.after) and not equivalent(a.before, a.after)
+
+
+def _plain_renames(ddl: ShardDdl) -> list[tuple[str, str]]:
+    return sorted((old.lower(), new.lower()) for old, new in ddl.renames)
+
+
+class _Run:
+    """Takes events one by one and writes down what they come to."""
+
+    def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
+        self.members = dict(members)
+        self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
+        self.ledger = Ledger(logical if logical is not None else next(iter(members.values()), None), session)
+        self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
+        self.left = False
+
+    def take(self, event: ShardEvent) -> None:
+        self.ledger.begin()
+        if not isinstance(event, Joins) and event.shard not in self.members:
+            raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
+        match event:
+            case ShardDdl():
+                self._take_ddl(event)
+            case Joins():
+                self._take_joins(event)
+            case Leaves():
+                self._take_leaves(event)
+            case Moves():
+                self._take_moves(event)
+            case Empties():
+                self._take_empties(event)
+
+    def _take_ddl(self, ddl: ShardDdl) -> None:
+        self.members[ddl.shard] = ddl.after
+        try:
+            self.sequence = self.sequence.add(Item(ddl.shard, ddl.key, ddl), same_ddl)
+        except OutOfSequence as error:
+            expected = error.expected
+            assert isinstance(expected, ShardDdl)
+            detail = f"{ddl.shard} runs {ddl.sql!r} where {expected.shard} has run {expected.sql!r}"
+            raise Stopped(Fault.DIFFERENT_DDL, ddl, detail) from None
+        self._resolve(ddl)
+
+    def _take_joins(self, event: Joins) -> None:
+        if event.shard in self.members:
+            self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
+            return
+        if self.ledger.table is None:
+            self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+            self.sequence = Sequence({event.shard: ()})
+        else:
+            self.sequence = self.sequence.joined(event.shard, self._places_behind(event), event.key)
+            self.ledger.swallowed.append(event)
+        self.members[event.shard] = event.table
+
+    def _places_behind(self, event: Joins) -> int:
+        """Return how many DDL under way a new shard's table has; the most, where several fit."""
+        states = [(len(self.sequence.order[: i + 1]), item.ddl.after) for i, item in enumerate(self.sequence.order)]
+        for places, table in reversed(states[self.sequence.active :]):
+            if equivalent(event.table, table):
+                return places
+        assert self.ledger.table is not None
+        if not equivalent(event.table, self.ledger.table):
+            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
+            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        return self.sequence.active
+
+    def _take_leaves(self, event: Leaves) -> None:
+        mine = self.sequence.shards[event.shard][self.sequence.active :]
+        del self.members[event.shard]
+        self.sequence = self.sequence.without(event.shard)
+        self.left = bool(self.members)
+        shared = len(self.sequence.order) - self.sequence.active if self.left else 0
+        self.gone += mine[:shared]
+        alone = [item.ddl for item in mine[shared:] if _ran(item)]
+        if not self.left:
+            self._release(self.gone, self.ledger.here(event))
+            self.gone = []
+            self.ledger.append(event, (event.sql,) if event.sql else (), None)
+        else:
+            self._resolve(event)
+        if alone:
+            # What it alone has run never happened: its rows go where columns still have their old names.
+            place = self.ledger.here(event)
+            self.ledger.took_effect(alone, place)
+            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(alone).renames)))
+
+    def _take_moves(self, event: Moves) -> None:
+        if len(self.sequence.shards[event.shard]) > self.sequence.active:
+            detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
+            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
+        self.sequence = replace(self.sequence, shards=shards)
+        self.members[event.to] = self.members.pop(event.shard)
+        self.ledger.swallowed.append(event)
+
+    def _take_empties(self, event: Empties) -> None:
+        if len(self.members) == 1 and not self.left and event.sql:
+            self.ledger.append(event, (event.sql,), self.ledger.table)
+        else:
+            self.ledger.swallowed.append(event)
+
+    def _resolve(self, event: ShardEvent) -> None:
+        """Write every DDL that all shards have run by now."""
+        while self.sequence.complete:
+            active = self.sequence.active
+            ran = [items[active] for items in self.sequence.shards.values()]
+            ran += [item for item in self.gone if same_ddl(item.ddl, self.sequence.order[active].ddl)]
+            self.gone = [item for item in self.gone if item not in ran]
+            self._write(event, ran)
+            self.sequence = self.sequence.resolve()
+
+    def _write(self, event: ShardEvent, ran: list[Ran]) -> None:
+        real = sorted((item.ddl for item in ran if _ran(item)), key=lambda ddl: (ddl.key, ddl.shard))
+        if not real or self.ledger.table is None:
+            return
+        last = real[-1]
+        for ddl in real:
+            change = replace(compose([ddl]), renames=(), replaced=())  # the logical table goes through the same
+            self.ledger.findings += doubts_of(ddl, change, last.after if ddl != last else last.before, Dropping())
+        try:
+            table = applied(self.ledger.table, last.sql, self.ledger.session)
+        except SnapshotStoreError as error:
+            if order(last.before, last.after) != 0:
+                raise Stopped(Fault.NOT_WRITABLE, event, str(error)) from None
+            self.ledger.swallowed.append(last)
+            self._release(ran, self.ledger.here(event))
+            return
+        self._release(ran, self.ledger.append(event, (last.sql,), table))
+
+    def _release(self, ran: Iterable[Ran], place: Place) -> None:
+        self.ledger.effects += [effect for item in ran for effect in _effects(item, place)]
+
+    def outcome(self) -> Outcome:
+        pending = [item for items in self.sequence.shards.values() for item in items[self.sequence.active :]]
+        held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
+        return Outcome(
+            tuple(self.ledger.logical),
+            (*self.ledger.effects, *sorted(held, key=lambda e: (e.key, e.shard))),
+            tuple(self.ledger.findings),
+            tuple(self._open()),
+            tuple(self.ledger.swallowed),
+            dict(self.members),
+            self.ledger.table,
+        )
+
+    def _open(self) -> Iterator[Open]:
+        for place in range(self.sequence.active, len(self.sequence.order)):
+            ddl = self.sequence.order[place].ddl
+            done = tuple(sorted(s for s, items in self.sequence.shards.items() if len(items) > place))
+            awaited = tuple(sorted(set(self.sequence.shards) - set(done)))
+            id = f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
+            yield Open(id, ddl, "waiting" if place == self.sequence.active else "queued", done, awaited)
+
+
+def _ran(item: Ran) -> bool:
+    """Tell whether the shard has run it itself, rather than been made with its effect."""
+    return item.ddl.shard == item.shard
+
+
+def _effects(item: Ran, place: Place | None) -> Iterator[Effect]:
+    if item.key is not None:
+        yield Effect(item.shard, item.key, place, item.ddl.renames if _ran(item) else ())

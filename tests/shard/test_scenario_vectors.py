@@ -1,0 +1,99 @@
+"""DM's integration scenarios (`dm/tests/shardddl*`), on coordination alone: what becomes of their DDL and their rows.
+
+A scenario in which DM ends with consistent data ends here with nothing waiting, and a logical table that is what the
+shards come to. In every one, rows find a logical table that takes them, and none is lost.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_merge.shard.joined import join_all
+from binlog_merge.shard.values import Fault, Outcome
+from tests.shard.scenario import ROWS, Cluster, check_agreement, merged, placed
+
+FOLDER = Path(__file__).parents[3] / "shared/vectors"
+PATHS = [FOLDER / "optimistic_lock.json", FOLDER / "pessimistic.json"]
+CASES: list[dict[str, Any]] = [
+    case for path in PATHS if path.exists() for case in json.loads(path.read_text()) if case["kind"] == "integration"
+]
+CASES = [case for case in CASES if case["mode"] in ("optimistic", "pessimistic")]
+
+pytestmark = pytest.mark.skipif(not CASES, reason="no scenarios beside the repository")
+
+LOGICAL = ("shardddl", "tb")
+# Somebody mends it by hand half-way, which coordination alone cannot show.
+BY_HAND = ("unlock", "binlog replace", "binlog-schema", "operate-schema", "start-task")
+
+# Where DM gives up, and this does not. Keys are ends of ids.
+BETTER = {
+    "DROP_COLUMN_ALL_DONE/optimistic": "the failing target is DM's own; the DDL has nothing to wait for",
+    "STRICT_OPTIMISTIC_DOUBLE_SOURCE/optimistic": "NOT NULL without DEFAULT has one while shards differ",
+}
+
+
+def of_way(way: str) -> list[Any]:
+    return [pytest.param(case, id=case["id"]) for case in CASES if case["mode"] == way]
+
+
+def run(case: dict[str, Any]) -> Cluster:
+    cluster = Cluster(default_schema="shardddl1")
+    for step in case["init"]:
+        cluster.begin(step["node"], step["sql"])
+    for step in case["steps"]:
+        if step["op"] == "sql" and step["node"].startswith("source") and not step.get("conditional"):
+            cluster.run(step["node"], step["sql"])
+    return cluster
+
+
+def is_smooth(case: dict[str, Any]) -> bool:
+    """Tell whether all is well in the end, behind the last DDL, and nobody had to see to it."""
+    steps = case["steps"]
+    ddl = [i for i, step in enumerate(steps) if step["op"] == "sql" and not ROWS.match(step["sql"])]
+    said = [step["value"] for step in steps[max(ddl, default=0) :] if step["op"] == "expect_data_consistent"]
+    mended = [step for step in steps if any(word in step.get("cmd", "") for word in BY_HAND)]
+    return case["outcome_hint"] == "ok" and said[-1:] == [True] and not mended
+
+
+def is_open(outcome: Outcome) -> bool:
+    return bool(outcome.stop or outcome.findings or any(o.stage != "queued" for o in outcome.open))
+
+
+def check_rows(cluster: Cluster, outcome: Outcome) -> None:
+    rows = cluster.rows.get(LOGICAL, [])
+    out = placed(rows, outcome)
+    merged(rows, outcome, join_all(cluster.members.get(LOGICAL, {}).values()))
+    held = {row.shard for row, place in out if place is None}
+    assert held <= {shard for o in outcome.open for shard in (o.ddl.shard, *o.done)}
+
+
+@pytest.mark.parametrize("case", of_way("optimistic"))
+def test_optimistic_scenarios(case: dict[str, Any]) -> None:
+    cluster = run(case)
+    outcome = cluster.outcome("optimistic", LOGICAL)
+    check_rows(cluster, outcome)
+    if is_smooth(case):
+        check_agreement(outcome)
+    elif case["outcome_hint"].startswith("error") and not case["id"].endswith(tuple(BETTER)):
+        assert is_open(outcome)
+    if case["id"].endswith(tuple(BETTER)):
+        assert outcome.stop is None
+        assert all(effect.place is not None for effect in outcome.effects)
+
+
+@pytest.mark.parametrize("case", of_way("pessimistic"))
+def test_pessimistic_scenarios(case: dict[str, Any]) -> None:
+    cluster = run(case)
+    outcome = cluster.outcome("pessimistic", LOGICAL)
+    check_rows(cluster, outcome)
+    if "DDLs differ" in case["outcome_hint"]:
+        assert outcome.stop is not None
+        assert outcome.stop.fault is Fault.DIFFERENT_DDL
+    elif is_smooth(case):
+        check_agreement(outcome)
+
+
+def test_what_is_better_is_there() -> None:
+    assert all(any(case["id"].endswith(key) for case in CASES) for key in BETTER)
