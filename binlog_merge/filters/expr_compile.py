@@ -306,8 +306,8 @@ def _cast(target: str, piece: Sql) -> Sql:
         if size > 38:
             raise ExpressionError("DECIMAL of more than 38 digits")
         most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
-        value = f"greatest(least(round({number(piece).text}, {scale}), {most}), -{most})"
-        return Sql(f"({value})::DECIMAL({size},{scale})", "decimal", scale=scale)
+        clipped = f"greatest(least(round({number(piece).text}, {scale}), {most}), -{most})"
+        return Sql(f"({clipped})::DECIMAL({size},{scale})", "decimal", scale=scale)
     if target in ("signed", "unsigned"):
         value = number(piece)
         if value.kind == "double" and piece.kind == "string":

@@ -1,0 +1,187 @@
+"""DM's names for what an ALTER TABLE takes away: the first action that does decides.
+
+    MODIFY c SMALLINT            of a MEDIUMINT: value range decrease
+    MODIFY c DECIMAL(7,1)        of a DECIMAL(7,2): precision decrease
+    CHANGE a b INT               rename column
+
+Source: pingcap/tiflow `dm/syncer/ddl.go` (AstToDDLEvent, handleModifyColumn, needChangeColumnData). Like it, a column
+changed without repeating its UNIQUE or PRIMARY KEY counts as losing it, although MySQL keeps the key.
+"""
+
+from typing import Final
+
+from binlog_merge.filters.ddl import ddl_events
+from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl import actions as act
+from snapshot_store.ddl import statements as st
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.resolve import Context, resolve_column
+from snapshot_store.ddl.specs import ColumnSpec, KeySpec
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Column, ColumnType, Table
+
+_INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_SIZES: Final = ("tiny", "", "medium", "long")
+_STRINGS: Final = {
+    "char": 0,
+    "varchar": 0,
+    "binary": 0,
+    "varbinary": 0,
+    "tinytext": 255,
+    "tinyblob": 255,
+    "text": 65535,
+    "blob": 65535,
+    "mediumtext": 16777215,
+    "mediumblob": 16777215,
+    "longtext": 4294967295,
+    "longblob": 4294967295,
+}
+
+
+def event_type(sql: str, table: Table | None, schema: str = "", session: DdlSession | None = None) -> str:
+    """Return DM's event type of a statement; `table` is the table as it was before, where it is known.
+
+    "" for a statement that changes no table. Raises DdlNotUnderstood.
+    """
+    session = session or DdlSession()
+    statement = parse_statement(sql, session)
+    if isinstance(statement, st.AlterTable) and statement.kind == "ALTER TABLE":
+        return _alter(statement, sql, table, session)
+    events = ddl_events(sql, schema, session)
+    if not events:
+        return ""
+    kind = events[0].kind
+    return "alter database" if kind == "modify schema charset and collate" else kind
+
+
+def _alter(statement: st.AlterTable, sql: str, table: Table | None, session: DdlSession) -> str:
+    for action in statement.actions:
+        if isinstance(action, act.ChangeColumn):
+            return _changed(action, sql, table, session)
+        if found := _lost(action):
+            return found
+    return "alter table"
+
+
+def _lost(action: act.Action) -> str:
+    match action:
+        case act.RenameColumn():
+            return "rename column"
+        case act.RenameIndex():
+            return "rename index"
+        case act.RenameTo():
+            return "rename table"
+        case act.DropColumn():
+            return "drop column"
+        case act.DropConstraint(kind="index", name=name):
+            return "drop primary key" if name.upper() == "PRIMARY" else "drop index"
+        case act.SetDefault():
+            return "modify default value"
+        case act.AddConstraint():
+            return "modify constraint"
+        case act.SetOptions(options=options):
+            if options.charset:
+                return "modify charset"
+            if options.collation:
+                return "modify collation"
+            return "modify storage engine" if options.engine else ""
+        case act.PartitionWork(kind=kind):
+            return _PARTITIONS.get(kind.upper(), "")
+    return ""
+
+
+_PARTITIONS = {
+    "DROP": "drop table partition",
+    "TRUNCATE": "truncate table partition",
+    "REORGANIZE": "reorganize table partition",
+    "REBUILD": "rebuild table partition",
+    "COALESCE": "coalesce table partition",
+    "EXCHANGE": "exchange table partition",
+}
+
+
+def _changed(action: act.ChangeColumn, sql: str, table: Table | None, session: DdlSession) -> str:
+    old_place = None if table is None else table.index_of(action.old)
+    if table is None or old_place is None:
+        return "alter table"
+    old, new = table.columns[old_place], _resolved(action.column, table, session)
+    if new is None:
+        return "alter table"
+    if found := _narrowed(old, new):
+        return found
+    if old.auto_increment and not new.auto_increment:
+        return "remove auto increment"
+    keys = {c.kind for c in action.column.constraints if isinstance(c, KeySpec)}
+    if _is_key(table, old, "PRIMARY") and "primary" not in keys:
+        return "drop primary key"
+    if _is_key(table, old, "") and "unique" not in keys:
+        return "drop unique key"
+    if old.default != new.default:
+        return "modify default value"
+    if (old.type.charset or "") != (new.type.charset or ""):
+        return "modify charset"
+    if (old.type.collation or "") != (new.type.collation or ""):
+        return "modify collation"
+    if action.position is not None:
+        return "modify columns order"
+    return "rename column" if old.name.lower() != new.name.lower() else "alter table"
+
+
+def _resolved(spec: ColumnSpec, table: Table, session: DdlSession) -> Column | None:
+    try:
+        return resolve_column(Context("", session, table.schema), spec, (table.charset, table.collation))
+    except SnapshotStoreError:
+        return None
+
+
+def _is_key(table: Table, column: Column, name: str) -> bool:
+    """Tell whether a column is in the primary key, or (no name) is a unique key of its own."""
+    for index in table.indexes:
+        own = [part.column for part in index.parts if part.column is not None and column.same_name(part.column)]
+        if name and index.name == name and own:
+            return True
+        if not name and index.unique and index.name != "PRIMARY" and own and len(index.parts) == 1:
+            return True
+    return False
+
+
+def _narrowed(old: Column, new: Column) -> str:
+    """Return what a change of type takes away, "" for nothing."""
+    before, after = old.type, new.type
+    sign = before.unsigned != after.unsigned
+    shorter = _size(after) < _size(before) or after.fsp < before.fsp or sign
+    if _code(before) == _code(after):
+        match _code(before):
+            case "decimal":
+                same = (before.length, before.decimals) == (after.length, after.decimals)
+                return "" if same and not sign else "precision decrease"
+            case "enum" | "set":
+                kept = after.members[: len(before.members)] == before.members
+                return "" if kept else "value range decrease"
+            case code if code in _INTEGERS:
+                return "precision decrease" if sign else ""
+            case "char":
+                binary = before.name == "binary" and before.length != after.length
+                return "precision decrease" if binary else ""
+        return "value range decrease" if shorter else ""
+    if before.name in _INTEGERS and after.name in _INTEGERS:
+        fewer = _INTEGERS.index(after.name) < _INTEGERS.index(before.name)
+        return "value range decrease" if fewer or sign else ""
+    if {_code(before), _code(after)} != {"char", "varchar"} and before.name in _STRINGS and after.name in _STRINGS:
+        return "modify column" if shorter else ""
+    return "modify column"
+
+
+def _code(type: ColumnType) -> str:
+    """Return the type in which a server keeps it: bytes and characters share one."""
+    return _BYTES.get(type.name, type.name)
+
+
+_BYTES = {"binary": "char", "varbinary": "varchar", **{f"{size}blob": f"{size}text" for size in _SIZES}}
+
+
+def _size(type: ColumnType) -> int:
+    """Return how much a type holds, as far as types of one family compare."""
+    if type.name in ("float", "double"):
+        return (type.length or 0) + (type.decimals or 0)
+    return _STRINGS.get(type.name) or type.length or 0
