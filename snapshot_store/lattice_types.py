@@ -68,7 +68,9 @@ def _length(type: ColumnType) -> int:
         return type.length
     if type.name in ("float", "double"):
         return _UNLIMITED
-    return _default_width(type) if type.name in _INTEGERS else 0
+    if type.name in _INTEGERS:
+        return _default_width(type) if type.display_width is None else type.display_width
+    return 0
 
 
 def _default_width(type: ColumnType) -> int:
@@ -78,7 +80,9 @@ def _default_width(type: ColumnType) -> int:
 def _with_width(type: ColumnType, width: int) -> ColumnType:
     if _length(type) == width:
         return type
-    return replace(type, length=None if width == _default_width(type) else width)
+    if type.zerofill or (type.name == "tinyint" and width == 1 and not type.unsigned):
+        return replace(type, length=width, display_width=None)
+    return replace(type, length=None, display_width=None if width == _default_width(type) else width)
 
 
 def _order_length(a: ColumnType, b: ColumnType) -> Verdict:

@@ -18,6 +18,9 @@ class ColumnType:
 
     `length` is characters for char/varchar/text, bytes for binary/varbinary/blob, bits for bit, entries for vector.
     For the blob and text family `length` is left None; the name (tinyblob … longtext) says it all.
+    `display_width` is what was written behind an integer type, int(11). A server forgets it since 8.0.19 (but for
+    ZEROFILL and tinyint(1), which have it as `length`), and it decides nothing; only the lattice, which follows DM,
+    asks for it.
     """
 
     name: str
@@ -30,6 +33,7 @@ class ColumnType:
     collation: str | None = None
     members: tuple[str, ...] = ()
     srid: int | None = None
+    display_width: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,7 @@ def _integer(cursor: Cursor, word: str) -> TypeSpec:
         return TypeSpec(ColumnType(name, width or _ZEROFILL_WIDTH[name], unsigned=True, zerofill=True))
     # The server forgets display widths since 8.0.19, but for what clients take as a boolean.
     kept = 1 if name == "tinyint" and width == 1 and not unsigned else None
-    return TypeSpec(ColumnType(name, kept, unsigned=unsigned))
+    return TypeSpec(ColumnType(name, kept, unsigned=unsigned, display_width=width))
 
 
 def _boolean(cursor: Cursor, word: str) -> TypeSpec:

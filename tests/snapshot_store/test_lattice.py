@@ -8,9 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from snapshot_store import parse_table
 from snapshot_store.ddl import parse_dump
+from snapshot_store.diff import diff_tables
 from snapshot_store.lattice import Incomparable, compare, join
 from snapshot_store.model import Column, ColumnType, Index, IndexPart, Table
+from snapshot_store.model_json import table_from_json, table_to_json
+from snapshot_store.render_sql import create_sql
 
 
 def t(body: str, name: str = "t", options: str = "") -> Table:
@@ -271,20 +275,38 @@ def test_auto_increment_needs_a_key_that_stays(one: str, other: str) -> None:
         join(t(one), t(other))
 
 
-def test_a_display_width_counts_where_a_server_keeps_it() -> None:
-    def wide(name: str, width: int | None, unsigned: bool = False) -> Table:
-        return Table("d", "t", (Column("a", ColumnType(name, width, unsigned=unsigned)),))
+def test_a_display_width_counts_as_it_was_written() -> None:
+    def wide(type: str) -> Table:
+        return parse_table(f"CREATE TABLE t (a {type})")
 
-    assert compare(wide("int", None), wide("int", 11)) == 0
-    assert compare(wide("bigint", None, unsigned=True), wide("bigint", 20, unsigned=True)) == 0
-    assert compare(wide("int", None, unsigned=True), wide("int", 10, unsigned=True)) == 0
-    assert compare(wide("int", 22), wide("int", None)) == 1
-    assert compare(wide("int", 1), wide("int", None)) == -1
+    def joined(a: str, b: str) -> ColumnType:
+        (column,) = join(wide(a), wide(b)).columns
+        return column.type
+
+    assert compare(wide("INT"), wide("INT(11)")) == 0
+    assert compare(wide("BIGINT UNSIGNED"), wide("BIGINT(20) UNSIGNED")) == 0
+    assert compare(wide("INT UNSIGNED"), wide("INT(10) UNSIGNED")) == 0
+    assert compare(wide("INT(22)"), wide("INT")) == 1
+    assert compare(wide("INT(1)"), wide("INT")) == -1
+    assert compare(wide("BOOL"), wide("TINYINT(1)")) == 0
+    assert compare(wide("TINYINT(1)"), wide("TINYINT")) == -1
     with pytest.raises(Incomparable, match="contradicting"):
-        compare(wide("tinyint", 30), wide("bigint", 5))
-    assert join(wide("tinyint", 30), wide("bigint", 5)) == wide("bigint", 30)
-    assert join(wide("int", None), wide("bigint", 5)) == wide("bigint", 11)
-    assert join(wide("int", 11), wide("bigint", 20)) == wide("bigint", 20)
+        compare(wide("TINYINT(30)"), wide("BIGINT(5)"))
+    assert joined("TINYINT(30)", "BIGINT(5)") == ColumnType("bigint")
+    assert joined("TINYINT(30)", "BIGINT(5)").display_width == 30
+    assert joined("INT", "BIGINT(5)").display_width == 11
+    assert joined("INT(11)", "BIGINT(20)").display_width == 20
+    assert joined("TINYINT(1)", "TINYINT") == ColumnType("tinyint")
+    assert joined("INT(3) ZEROFILL", "INT(7) ZEROFILL") == ColumnType("int", 7, unsigned=True, zerofill=True)
+
+
+def test_a_display_width_is_no_difference_to_a_server() -> None:
+    narrow, wide = (parse_table(f"CREATE TABLE t (a {type} NOT NULL)") for type in ("INT(5)", "INT"))
+    assert narrow == wide
+    assert create_sql(narrow) == create_sql(wide)
+    assert diff_tables(narrow, wide) == ()
+    kept = table_from_json(table_to_json(narrow))
+    assert kept.columns[0].type.display_width == 5
 
 
 def test_auto_increment_is_never_null() -> None:

@@ -5,13 +5,12 @@ They are written for TiDB: every default collation is _bin, and an integer keeps
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from snapshot_store.ddl import DdlSession, parse_dump
+from snapshot_store import DdlSession, parse_table
 from snapshot_store.lattice import Incomparable, compare, join
 from snapshot_store.model import Column, ColumnType, Default, Index, Table
 
@@ -22,27 +21,16 @@ pytestmark = pytest.mark.skipif(not CASES, reason="no schemacmp_compare.json bes
 
 TIDB = DdlSession(collation_server="utf8mb4_bin", default_collation_for_utf8mb4="utf8mb4_bin")
 _BARE_CHARSET = re.compile(r"CHARSET (\w+)(?! COLLATE)\b", re.IGNORECASE)
-_WIDTH = re.compile(r"(\w+) (?:tiny|small|medium|big)?int\((\d+)\)", re.IGNORECASE)
 
 
 def tidb_table(sql: str) -> Table:
-    """Parse as TiDB would: what is not written is _bin, and INT(1) is not INT."""
-    (table,) = parse_dump(_BARE_CHARSET.sub(r"CHARSET \1 COLLATE \1_bin", sql), "d", TIDB).tables.values()
-    return with_widths(table, sql)
+    """Parse as TiDB would: what is not written is _bin."""
+    return parse_table(_BARE_CHARSET.sub(r"CHARSET \1 COLLATE \1_bin", sql), schema="d", session=TIDB)
 
 
 def mysql_table(sql: str) -> Table:
-    """Parse as MySQL 9.7 would, but for the widths."""
-    (table,) = parse_dump(sql, "d").tables.values()
-    return with_widths(table, sql)
-
-
-def with_widths(table: Table, sql: str) -> Table:
-    widths = {name.lower(): int(width) for name, width in _WIDTH.findall(sql)}
-    columns = [
-        replace(c, type=replace(c.type, length=widths.get(c.name.lower(), c.type.length))) for c in table.columns
-    ]
-    return replace(table, columns=tuple(columns))
+    """Parse as MySQL 9.7 would."""
+    return parse_table(sql)
 
 
 @pytest.mark.parametrize("parse", [tidb_table, mysql_table])
@@ -98,7 +86,7 @@ def described_type(column: dict[str, Any]) -> ColumnType:
     text = {} if bytes_only else {"charset": column["charset"], "collation": column["collate"]}
     members = tuple(column["elems"] or ())
     if family == "int":
-        return ColumnType(_INTEGERS[rank - 1], column["flen"])
+        return ColumnType(_INTEGERS[rank - 1], display_width=column["flen"])
     if family == "blob":
         return ColumnType(_SIZES[rank - 1] + ("blob" if bytes_only else "text"), **text)
     if family == "decimal":
