@@ -1,0 +1,315 @@
+"""From a PolarDB-X DDL statement to what MySQL executes of it, and what PolarDB-X reads of it.
+
+Both are the user's own text with pieces cut out; nothing is written anew but what a marker knows better: a table's
+collation, its name where the statement has another, a key that MySQL wants. Source of the rules: behaviour of
+PolarDB-X's own global binlog, and its documentation of each statement.
+"""
+
+from dataclasses import dataclass
+
+from binlog_merge.polardbx.ddl_alter import alter_table, drops_unknown_shard_key
+from binlog_merge.polardbx.ddl_create import at_create_table, create_database, create_index, create_table
+from binlog_merge.polardbx.ddl_items import SHARD_KEY_PREFIX, at_index, is_online_change, read_index, skip_algorithm
+from binlog_merge.polardbx.ddl_names import Names, ShardKey
+from binlog_merge.polardbx.ddl_origin import cut_placement, one_line, read_comments
+from binlog_merge.polardbx.ddl_text import Source, Target
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedDdl:
+    """A statement in both forms.
+
+    `mysql` is what MySQL executes, None if there is nothing in it for MySQL; `origin` what PolarDB-X reads, on one line
+    unless it has line ends that mean something; `ddl_id` the number of the job that ran it, 0 if it is not said.
+    """
+
+    mysql: str | None
+    origin: str
+    ddl_id: int = 0
+
+
+def convert(
+    sql: str,
+    *,
+    schema: str | None = None,
+    table: str | None = None,
+    collation: str | None = None,
+    charset: str | None = None,
+    indexes: frozenset[str] | None = None,
+    shard_keys: tuple[ShardKey, ...] = (),
+    lower_names: bool = False,
+    session: DdlSession | None = None,
+) -> ConvertedDdl:
+    """Return what MySQL executes of a statement, and what PolarDB-X reads.
+
+    `schema` and `table` are those that the statement's marker names: of `DROP TABLE a, b` one stays. `collation` is the
+    table's, `charset` the database's, written out where the statement leaves them to the cluster. `indexes` are the
+    table's before the statement, in lower case; with None every index that is dropped is taken to be there. With
+    `lower_names` databases and tables are written as PolarDB-X keeps them. Raises DdlNotUnderstood, and nothing else.
+    """
+    session = session or DdlSession()
+    source = Source(sql, session)
+    names = Names(schema, table, collation, charset, indexes, shard_keys, lower_names)
+    ddl_id = read_comments(source)
+    cut_placement(source)
+    public = _statement(source, names)
+    mysql = source.text(Target.MYSQL) if public else None
+    if mysql is not None:
+        # Whatever is left must be a statement that MySQL could run.
+        parse_statement(mysql, session)
+    return ConvertedDdl(mysql, one_line(source), ddl_id)
+
+
+def origin_of(sql: str, session: DdlSession | None = None) -> ConvertedDdl:
+    """Return only what PolarDB-X reads of a statement that MySQL is not shown.
+
+    Never fails: what cannot be cut into tokens, a function in Java for one, stays as it is.
+    """
+    try:
+        source = Source(sql, session or DdlSession())
+    except DdlNotUnderstood:
+        return ConvertedDdl(None, sql.strip())
+    ddl_id = read_comments(source)
+    cut_placement(source)
+    cursor = source.cursor
+    while cursor.peek().kind != "end":
+        if cursor.at("MOVE") and cursor.word(1) in _PARTITIONS and cursor.place:
+            # Where data lies is no matter of another cluster's.
+            source.cut_text(source.token(cursor.place - 1).end, len(sql), Target.ORIGIN)
+            break
+        cursor.next()
+    return ConvertedDdl(None, one_line(source), ddl_id)
+
+
+def shard_keys_of(sql: str, session: DdlSession | None = None) -> tuple[ShardKey, ...]:
+    """Return the indexes on sharding columns that the cluster wrote into its own form of a CREATE TABLE.
+
+    Raises DdlNotUnderstood.
+    """
+    source = Source(sql, session or DdlSession())
+    cursor = source.cursor
+    found: list[ShardKey] = []
+    while cursor.peek().kind != "end":
+        start = cursor.place
+        if cursor.word() in ("KEY", "INDEX") and cursor.peek(1).text.lower().startswith(SHARD_KEY_PREFIX):
+            index = read_index(source)
+            text = sql[source.token(start).start : source.token(cursor.place - 1).end]
+            found.append(ShardKey(index.name or "", index.first, text))
+        else:
+            cursor.next()
+    return tuple(found)
+
+
+def _statement(source: Source, names: Names) -> bool:
+    """Read a statement; False if there is nothing in it for MySQL."""
+    cursor = source.cursor
+    reader = {"CREATE": _create, "ALTER": _alter, "DROP": _drop, "TRUNCATE": _truncate, "RENAME": _rename}.get(
+        cursor.word()
+    )
+    if reader is None:
+        return not _is_private_verb(cursor)
+    cursor.next()
+    public = reader(source, names)
+    if public:
+        cursor.skip_all()
+    return public
+
+
+def _create(source: Source, names: Names) -> bool:
+    cursor = source.cursor
+    if at_create_table(source):
+        create_table(source, names)
+    elif cursor.accept_one("DATABASE", "SCHEMA"):
+        create_database(source, names)
+    elif at_index(cursor):
+        create_index(source, names)
+    else:
+        return not _at_private_object(cursor)
+    return True
+
+
+def _alter(source: Source, names: Names) -> bool:
+    cursor = source.cursor
+    place = cursor.place
+    while cursor.accept_one("IGNORE", "ONLINE", "OFFLINE"):
+        pass
+    source.cut(place, cursor.place)
+    if cursor.at("TABLE"):
+        return alter_table(source, names)
+    if cursor.at("INDEX") or cursor.at("GLOBAL", "INDEX"):
+        return False
+    if cursor.at("DATABASE") or cursor.at("SCHEMA"):
+        return not _sets_private_option(cursor)
+    return not _at_private_object(cursor)
+
+
+def _sets_private_option(cursor: Cursor) -> bool:
+    """Tell whether ALTER DATABASE sets what MySQL has not: `SET name = value`, LOCALITY."""
+    words = {cursor.word(ahead) for ahead in (1, 2)}
+    return bool(words & {"SET", "KILL", "LOCALITY", "MODE", "PARTITION_MODE"})
+
+
+def _drop(source: Source, names: Names) -> bool:
+    cursor = source.cursor
+    if cursor.accept_one("TABLE", "TABLES"):
+        _drop_tables(source, names)
+    elif cursor.accept_one("DATABASE", "SCHEMA"):
+        cursor.accept("IF", "EXISTS")
+        names.schema(source)
+    elif cursor.accept("INDEX"):
+        if drops_unknown_shard_key(cursor.name(), names):
+            return False
+        cursor.expect("ON")
+        names.plain(source)
+    else:
+        return not _at_private_object(cursor)
+    _cut_tail(source)
+    return True
+
+
+def _drop_tables(source: Source, names: Names) -> None:
+    """Leave the marker's own table of several: each of them has a marker of its own."""
+    cursor = source.cursor
+    cursor.accept("IF", "EXISTS")
+    start = cursor.place
+    found: list[tuple[int, int, str]] = []
+    while True:
+        place = cursor.place
+        name = cursor.table_name()
+        found.append((place, cursor.place, _full_name(name, names)))
+        if not cursor.accept_symbol(","):
+            break
+    stop = cursor.place
+    own = [span for span in found if span[2] == _full_name((None, names.table or ""), names)]
+    kept = own[0] if own else found[0]
+    if len(found) == 1 or names.table is None:
+        cursor.place = start
+        while cursor.place < stop:
+            names.marked(source) if names.table is not None else names.plain(source)
+            cursor.accept_symbol(",")
+        return
+    if kept[0] > start:
+        source.cut_text(source.token(start).start, source.token(kept[0]).start, Target.BOTH)
+    if kept[1] < stop:
+        source.cut_text(source.token(kept[1] - 1).end, source.token(stop - 1).end, Target.BOTH)
+    cursor.place = kept[0]
+    names.marked(source)
+    cursor.place = stop
+
+
+def _full_name(name: tuple[str | None, str], names: Names) -> str:
+    schema = name[0] if name[0] is not None else names.schema_name or ""
+    return f"{schema.lower()}\0{name[1].lower()}"
+
+
+def _truncate(source: Source, names: Names) -> bool:
+    source.cursor.accept("TABLE")
+    names.marked(source)
+    _cut_tail(source)
+    return True
+
+
+def _rename(source: Source, names: Names) -> bool:
+    cursor = source.cursor
+    if cursor.at("USER"):
+        return True
+    if not cursor.accept_one("TABLE", "TABLES"):
+        return False
+    while True:
+        names.plain(source)
+        cursor.expect("TO")
+        names.plain(source)
+        if not cursor.accept_symbol(","):
+            break
+    place = cursor.place
+    cursor.skip_rest()
+    source.cut(place, cursor.place)
+    return True
+
+
+def _cut_tail(source: Source) -> None:
+    """Cut PURGE, which goes past PolarDB-X's recycle bin, and its ALGORITHM from the end of a statement."""
+    cursor = source.cursor
+    while not cursor.done:
+        place = cursor.place
+        if is_online_change(cursor):
+            skip_algorithm(cursor)
+        elif not cursor.accept("PURGE"):
+            cursor.next()
+            continue
+        source.cut(place, cursor.place)
+
+
+# What follows CREATE, ALTER or DROP in statements that only PolarDB-X has.
+_PRIVATE_OBJECTS = frozenset(
+    {
+        "CCL_RULE",
+        "CCL_TRIGGER",
+        "EXTERNAL",
+        "FILESTORAGE",
+        "JAVA",
+        "JOINGROUP",
+        "MATERIALIZED",
+        "OUTLINE",
+        "SCHEDULE",
+        "SECURITY",
+        "SEQUENCE",
+        "STORAGE",
+        "SYSTEM",
+        "TABLEGROUP",
+        "TENANT",
+    }
+)
+_PARTITIONS = ("PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS")
+_SEQUENCE_KINDS = frozenset({"GROUP", "NEW", "SIMPLE", "TIME"})
+# The first words of statements that only PolarDB-X has.
+_PRIVATE_VERBS = frozenset(
+    {
+        "ARCHIVE",
+        "CALL",
+        "CANCEL",
+        "CLEAR",
+        "COLLECT",
+        "CONTINUE",
+        "CONVERT",
+        "EXPIRE",
+        "FLASHBACK",
+        "INSPECT",
+        "MERGE",
+        "MOVE",
+        "PAUSE",
+        "PURGE",
+        "REBALANCE",
+        "RECOVER",
+        "REFRESH",
+        "RELOAD",
+        "REMOVE",
+        "RESIZE",
+        "RESTORE",
+        "SLOW",
+        "TRACE",
+        "UNARCHIVE",
+        "UNLOCK",
+    }
+)
+
+
+def _at_private_object(cursor: Cursor) -> bool:
+    ahead = 0
+    while cursor.word(ahead) in _SEQUENCE_KINDS or (cursor.word(ahead) in ("WITH", "CACHE") and ahead):
+        ahead += 1
+    if cursor.word(ahead) == "SEQUENCE":
+        return True
+    ahead = 2 if cursor.at("OR", "REPLACE") else 0
+    return cursor.word(ahead) in _PRIVATE_OBJECTS or cursor.at("RESOURCE", "GROUP")
+
+
+def _is_private_verb(cursor: Cursor) -> bool:
+    return cursor.word() in _PRIVATE_VERBS
+
+
+__all__ = ["ConvertedDdl", "DdlNotUnderstood", "ShardKey", "convert", "origin_of", "shard_keys_of"]
