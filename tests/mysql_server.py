@@ -203,13 +203,17 @@ class MySqlServer:
         finally:
             connection.close()
 
-    def apply(self, sql: bytes, *options: str) -> None:
-        """Feed `sql` (mysqlbinlog's output, a dump) to the mysql client; raises RuntimeError at the first error."""
+    def apply(self, sql: bytes, *options: str) -> bytes:
+        """Feed `sql` (mysqlbinlog's output, a dump) to the mysql client; raises RuntimeError at the first error.
+
+        Returns what it prints.
+        """
         client = [_program("mysql"), "--no-defaults", _charsets(), "--user=root", f"--socket={self.socket}"]
         command = [*client, "--binary-mode", "--max-allowed-packet=1G", *options]
         answer = subprocess.run(command, input=sql, capture_output=True, check=False)
         if answer.returncode:
             raise RuntimeError(f"mysql on {self.path}: {answer.stderr.decode(errors='replace')}")
+        return answer.stdout
 
     def dump_schema(self, *databases: str) -> str:
         """Return the CREATE statements of `databases` as mysqldump writes them, without dates and versions."""

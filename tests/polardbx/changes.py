@@ -453,7 +453,7 @@ def _move_group(world: World, schema: str, group: Group, node: str) -> Change:
         for shard, old in zip(new, table.shards, strict=True):
             if shard is not old:
                 world.create_shard(shard)
-                _copy(world, old, shard)
+                copy_rows(world, old, shard)
         table.mirror = new
         moves.append((table, new))
     yield
@@ -472,7 +472,8 @@ def _move_group(world: World, schema: str, group: Group, node: str) -> Change:
     yield from _retire(world, tables)
 
 
-def _copy(world: World, old: Shard, new: Shard) -> None:
+def copy_rows(world: World, old: Shard, new: Shard) -> None:
+    """Fill a physical table, of whose rows nobody holds any, with another's."""
     new.rows = {row: dict(values) for row, values in old.rows.items()}
     if new.rows:
         hint = world.hint(1)

@@ -30,7 +30,8 @@ def read_merged(files: Mapping[str, bytes], scratch: Path) -> list[Expected]:
 def comparable(entry: Expected, ordered: bool) -> Expected:
     """Return an entry without what the two sides need not agree on: a DDL's text, the order of rows if so."""
     if entry.sql is not None:
-        return replace(entry, sql="private" if entry.private else " ".join(entry.sql.upper().split()[:2]))
+        words = [word for word in entry.sql.upper().split() if word not in ("LOCAL", "GLOBAL")]
+        return replace(entry, sql="private" if entry.private else " ".join(words[:2]))
     rows = entry.rows if ordered else tuple(sorted(entry.rows, key=repr))
     return replace(entry, rows=rows)
 
@@ -44,9 +45,16 @@ def _transactions(events: list[binlog.Event]) -> list[Expected]:
         if text != "BEGIN":
             found.append(_ddl(text))
             continue
+        end = next(i for i in range(at, len(events)) if events[i].type == binlog.XID)
+        queries = [e for e in events[at:end] if e.type == binlog.QUERY]
+        if queries:  # comments alone: nothing that MySQL executes
+            found.append(_ddl(binlog.parse_query(queries[0]).text))
+            assert found[-1].private and len(queries) == 1
+            assert all(e.type in (binlog.QUERY, binlog.ROWS_QUERY) for e in events[at:end])
+            at = end + 1
+            continue
         assert events[at].type == binlog.ROWS_QUERY
         cts = events[at].body[1:].decode().split("# CTS::")[1]
-        end = next(i for i in range(at, len(events)) if events[i].type == binlog.XID)
         rows = [e for e in events[at + 1 : end] if e.type != binlog.ROWS_QUERY]
         found.append(Expected(cts.split("::")[0], tuple(decode.rows_of(rows))))
         at = end + 1

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tests.polardbx.columns import filled
+from tests.polardbx.steps import Values
 from tests.polardbx.world import Effect, State, World
-from tests.simulator.columns import Table
+from tests.simulator.columns import Table, Value
 from tests.simulator.rows import Image, RowChange, as_logical
 
 LogicalRow = tuple[str, str, Image, Image]  # table, kind, before, after
@@ -72,19 +73,26 @@ def _rows(effects: list[Effect]) -> tuple[LogicalRow, ...]:
     return tuple(found)
 
 
-def _apply(tables: dict[str, State], effect: Effect) -> None:
+def logical_row(effect: Effect) -> tuple[str, str, dict[str, Value] | None, dict[str, Value] | None]:
+    """Return (table, kind, before, after) by the logical table's columns as a row of this key sees them."""
     logical = effect.shard.logical_at(effect.key)
     assert logical is not None
     name, table = logical.at(effect.key)
-    image = effect.write.after or effect.write.before
-    assert image is not None and isinstance(image["id"], int)
-    if effect.write.after is None:
-        del tables[name][image["id"]]
-        return
-    after = effect.write.after
-    values = {c.name: after[c.name] if c.name in after else filled(c) for c in table.columns}
-    if effect.write.before is None:
-        assert image["id"] not in tables[name], (name, image["id"])
+
+    def image(values: Values | None) -> dict[str, Value] | None:
+        if values is None:
+            return None
+        return {c.name: values[c.name] if c.name in values else filled(c) for c in table.columns}
+
+    return name, effect.write.kind, image(effect.write.before), image(effect.write.after)
+
+
+def _apply(tables: dict[str, State], effect: Effect) -> None:
+    name, _, before, after = logical_row(effect)
+    row = (after or before or {})["id"]
+    assert isinstance(row, int)
+    assert (row in tables[name]) == (before is not None), (name, row)
+    if after is None:
+        del tables[name][row]
     else:
-        assert image["id"] in tables[name], (name, image["id"])
-    tables[name][image["id"]] = values
+        tables[name][row] = after

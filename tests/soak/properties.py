@@ -4,11 +4,11 @@ What must come out is said twice, by the oracle's merge byte for byte and by the
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from binlog_merge.config import MergeConfig
@@ -17,11 +17,24 @@ from binlog_merge.files.publish import FAILPOINTS
 from tests.merge_e2e.killed import merge_until
 from tests.merge_e2e.local import merge, state_of, written
 from tests.oracle import merge_case
-from tests.simulator import Simulation, simulate
+from tests.simulator import simulate
 from tests.soak.decode import transactions
 
 STAGES = ("discover", "scan", "assemble", "coordinate", "order", "gather", "publish")
 IN_USE = 1
+
+
+class Written(Protocol):
+    """A history that has been written to a folder: the nodes' bytes, and where their logs may be cut."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def files(self) -> Mapping[str, Mapping[str, bytes]]: ...
+    @property
+    def ends(self) -> Mapping[str, Sequence[tuple[str, int]]]: ...
+    @property
+    def cluster_yaml(self) -> Path: ...
 
 
 @contextmanager
@@ -58,7 +71,7 @@ def _patched(changes: Mapping[str, int]) -> Iterator[None]:
             one.stop()
 
 
-def config_of(simulation: Simulation, rng: random.Random) -> MergeConfig:
+def config_of(simulation: Written, rng: random.Random) -> MergeConfig:
     """Return the configuration, its nodes in any order."""
     config = MergeConfig.load(simulation.cluster_yaml)
     nodes = list(config.nodes)
@@ -101,7 +114,7 @@ def check_whole(seed: int, folder: Path, **shape: Any) -> None:
     assert transactions(written(out), folder) == told
 
 
-def cut(simulation: Simulation, places: Mapping[str, tuple[str, int]], skip: Mapping[str, str], finished: bool) -> None:
+def cut(simulation: Written, places: Mapping[str, tuple[str, int]], skip: Mapping[str, str], finished: bool) -> None:
     """Make the nodes' folders hold their logs up to these places, without files before those of `skip`."""
     for source, files in simulation.files.items():
         folder = simulation.folder / "nodes" / source
@@ -117,7 +130,7 @@ def cut(simulation: Simulation, places: Mapping[str, tuple[str, int]], skip: Map
             path.write_bytes(part)
 
 
-def schedule(simulation: Simulation, rng: random.Random, runs: int) -> list[dict[str, tuple[str, int]]]:
+def schedule(simulation: Written, rng: random.Random, runs: int) -> list[dict[str, tuple[str, int]]]:
     """Return, for each run, up to where each node's log is there: at group ends, at times in the middle of an event."""
     plan: list[dict[str, tuple[str, int]]] = [{} for _ in range(runs)]
     for source, ends in simulation.ends.items():

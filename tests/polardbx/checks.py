@@ -1,0 +1,106 @@
+"""What must hold of a simulated PolarDB-X cluster's merge, however it is cut; each check is a function of a seed."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.merge_e2e.local import merge, written
+from tests.mysql_server import MySqlServer
+from tests.polardbx.apply import apply_merged, comparable, tables_of, user_tables
+from tests.polardbx.play import play, spliced, write_files
+from tests.polardbx.read import comparable as plain
+from tests.polardbx.read import read_merged
+from tests.polardbx.simulate import DIALECTS, Simulation, cluster_yaml, simulate
+from tests.polardbx.truth import Expected, expected, final
+from tests.polardbx.world import Knobs, World
+from tests.soak.properties import a_prefix, config_of, cut, schedule, small_buffers
+
+
+def same_transactions(got: list[Expected], simulation: Simulation) -> None:
+    """Compare transaction by transaction, row by row; the first difference is told."""
+    ordered = simulation.world.knobs.hints
+    for number, (one, other) in enumerate(zip(got, simulation.truth, strict=False)):
+        left, right = plain(one, ordered), plain(other, ordered)
+        if left.sql is not None and not left.key:
+            left = replace(left, key=right.key)
+        assert left == right, f"seed {simulation.seed}, transaction {number}"
+    if len(got) != len(simulation.truth):
+        longer = got if len(got) > len(simulation.truth) else simulation.truth
+        rest = longer[min(len(got), len(simulation.truth))]
+        pytest.fail(f"seed {simulation.seed}: {len(got)} transactions, not {len(simulation.truth)}: {rest}")
+
+
+def check_whole(seed: int, folder: Path, server: MySqlServer | None = None) -> None:
+    """The merge says what the simulator means, however the work is cut, and a server that it is applied to agrees."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case")
+    first: dict[str, bytes] = {}
+    for partitions in (None, rng.randrange(1, 10)):
+        out = folder / f"out-{partitions}"
+        with small_buffers(rng):
+            merge(config_of(simulation, rng), out, partitions=partitions)
+        first = first or written(out)
+        assert written(out) == first
+    same_transactions(read_merged(first, folder), simulation)
+    if server is not None:
+        check_applied(simulation, first, folder, server)
+
+
+def check_applied(simulation: Simulation, files: dict[str, bytes], folder: Path, server: MySqlServer) -> None:
+    """Applied to a real server: all money is there after every transaction, and in the end every row is right."""
+    server.drop_databases()
+    totals = apply_merged(server, simulation.world.base, files, folder, ask=True)
+    assert set(totals) == {str(simulation.total)}, f"seed {simulation.seed}: {totals}"
+    rows = sum(1 for t in simulation.truth if t.rows)
+    assert len(totals) == rows
+    assert user_tables(server) == set(simulation.tables)
+    found = tables_of(server, simulation.tables)
+    for name, (_, state) in simulation.tables.items():
+        assert comparable(found[name]) == comparable(state), f"seed {simulation.seed}, {name}"
+
+
+def check_real(seed: int, folder: Path, nodes: Mapping[str, MySqlServer], target: MySqlServer) -> None:
+    """Real servers run the statements of a history; their binlogs become data nodes', and the merge is applied."""
+    rng = random.Random(seed)
+    world = World(rng, Knobs(120, len(nodes), 60, hints=True, scale=False))
+    world.run()
+    for node in nodes.values():
+        node.drop_databases()
+        node.execute("RESET BINARY LOGS AND GTIDS")
+    play(world.steps, nodes)
+    dialect = DIALECTS[seed % len(DIALECTS)]
+    for name, node in nodes.items():
+        write_files(folder / "case" / "nodes" / name, spliced(node, world.stamps, dialect))
+    (folder / "case" / "cluster.yaml").write_text(yaml.safe_dump(cluster_yaml(world, rng), sort_keys=False))
+    simulation = Simulation(seed, world, folder / "case", {}, {}, expected(world), final(world))
+    merge(simulation.cluster_yaml, folder / "out")
+    files = written(folder / "out")
+    same_transactions(read_merged(files, folder), simulation)
+    check_applied(simulation, files, folder, target)
+
+
+def check_growing(seed: int, folder: Path) -> None:
+    """Nodes that grow over many runs: every prefix is published once, and in the end it is what one run gives."""
+    rng = random.Random(seed)
+    simulation = simulate(seed, folder / "case")
+    merge(simulation.cluster_yaml, folder / "whole")
+    whole = written(folder / "whole")
+    for places in schedule(simulation, rng, rng.randrange(1, 4)):
+        cut(simulation, places, {}, False)
+        with small_buffers(rng):
+            merge(config_of(simulation, rng), folder / "out", end_of_input=False)
+        a_prefix(written(folder / "out"), whole)
+        same_prefix(read_merged(written(folder / "out"), folder), simulation)
+    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
+    cut(simulation, ends, {}, True)
+    merge(config_of(simulation, rng), folder / "out")
+    assert written(folder / "out") == whole
+
+
+def same_prefix(got: list[Expected], simulation: Simulation) -> None:
+    """Compare what is there with as much of the truth."""
+    same_transactions(got, replace(simulation, truth=simulation.truth[: len(got)]))
