@@ -8,7 +8,7 @@ from binlog_merge.shard import optimistic, pessimistic
 from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.joined import join_all, order
-from binlog_merge.shard.values import Outcome, Place, Shard, ShardEvent
+from binlog_merge.shard.values import Outcome, Place, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table
@@ -138,11 +138,13 @@ def placed(rows: Iterable[Row], outcome: Outcome) -> list[tuple[Row, Place | Non
     return [(row, place) for row, (_, place) in zip(rows, places, strict=True)]
 
 
-def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None) -> list[str]:
+def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None, events: Iterable[ShardEvent] = ()) -> list[str]:
     """Return the merged order: DDL as their statements, rows as their shard and key.
 
-    Each row that comes out must find a logical table that takes it, once its columns have the names they have there.
+    Each row that comes out must find a logical table that takes it, once its columns have the names they have there;
+    only what its shard, or all shards, have dropped since (`events`) may be lacking.
     """
+    drops = [(e.shard, e.key, {n.lower() for s in e.steps for n in s.drops}) for e in events if isinstance(e, ShardDdl)]
     out = placed(rows, outcome)
     by_key = {row.key: row for row, _ in out}
     waits = Waits(outcome.effects)
@@ -152,12 +154,13 @@ def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None) -> list[s
     came = in_order([(Touching(row.key, frozenset({row.shard})), place) for row, place in out])
     for transaction, place in came:
         row = by_key[transaction.key]
-        check_fits(row, place, outcome, start, waits)
+        since = [names for shard, key, names in drops if shard == row.shard and row.key < key <= place.key]
+        check_fits(row, place, outcome, start, waits, set().union(*since))
         entries.append(((place, 1, row.key), f"{row.shard.table}@{row.key.commit_tso}"))
     return [text for _, text in sorted(entries)]
 
 
-def check_fits(row: Row, place: Place, outcome: Outcome, start: Table | None, waits: Waits) -> None:
+def check_fits(row: Row, place: Place, outcome: Outcome, start: Table | None, waits: Waits, dropped: set[str]) -> None:
     """Fail if a row has a column that the logical table has not, where it comes out."""
     before = [logical.table for logical in outcome.logical if logical.place <= place]
     table = before[-1] if before else start
@@ -166,7 +169,7 @@ def check_fits(row: Row, place: Place, outcome: Outcome, start: Table | None, wa
     for old, new in waits.renames(row.shard, row.key, place):
         names = {new.lower() if n == old.lower() else n for n in names}
     later = dropped_later(row, place, outcome)
-    lacking = names - {c.name.lower() for c in table.columns} - later
+    lacking = names - {c.name.lower() for c in table.columns} - later - dropped
     assert not lacking, f"{row.shard} at {row.key.commit_tso} has {lacking}, the logical table at {place} has not"
 
 
