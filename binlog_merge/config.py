@@ -132,6 +132,12 @@ class Reshape(_Section):
         return int(self.time_zone[0] + "1") * (int(hours) * 60 + int(minutes))
 
 
+class Schemas(_Section):
+    """What to do where a shape is not known for certain."""
+
+    not_understood: Literal["stop", "opaque"] = "stop"
+
+
 def _gtid_word(value: Any) -> Any:
     # YAML 1.1 reads an unquoted on/off as true/false.
     return {True: "on", False: "anonymous"}[value] if isinstance(value, bool) else value
@@ -183,6 +189,7 @@ class MergeConfig(_Section):
     commit_tso: CommitTso = Field(default_factory=CommitTso)
     markers: Markers = Field(default_factory=Markers)
     base: Base = Field(default_factory=Base)
+    schemas: Schemas = Field(default_factory=Schemas)
     reshape: Reshape = Field(default_factory=Reshape)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
@@ -279,7 +286,8 @@ class MergeConfig(_Section):
         Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
         UUID, carrier). `reshape.on-unconvertible` is a cure for a merge that stopped. `commit-tso.max-disorder` moves
         only the watermark, and raising it is the cure for a late
-        transaction. Base schemas count by content, so the files may move.
+        transaction; `schemas.not-understood` says only whether to stop, and changing it is a cure too. Base schemas
+        count by content, so the files may move.
         """
         values: dict[str, Any] = {
             "name": self.name,

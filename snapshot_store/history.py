@@ -10,7 +10,7 @@ they always had. Above, every lookup finds what it found before; below, one that
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -19,6 +19,10 @@ from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import ORIGIN, OrderKey
 
+OPAQUE = "opaque"
+GIVEN = ("base", "operator")
+"""Origins of what people say; all others are derived from binlogs."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
@@ -26,8 +30,10 @@ class TableVersion:
 
     `version_id` is given by the history (0 before): logical versions count 1, 2, 3… in (key, schema, name) order, and
     the number is the table id of the output. It never changes when versions are added at greater keys.
-    `origin` is "base", "ddl", "marker" or "operator"; `node`, `file` and `position` say where the DDL was read.
-    `folded`: the versions before this one are gone, and its number is kept, not counted.
+    `origin` is "base", "ddl", "marker", "operator" or "opaque"; `node`, `file` and `position` say where the DDL was
+    read. Opaque: the DDL was not understood, table maps say what the shape is; `table` is then only what it is likely
+    to be, None where nothing is known. `folded`: the versions before this one are gone, and its number is kept, not
+    counted.
     """
 
     key: OrderKey
@@ -41,6 +47,11 @@ class TableVersion:
     position: int = 0
     origin: str = "ddl"
     folded: bool = False
+
+    @property
+    def opaque(self) -> bool:
+        """Tell whether only table maps know the shape."""
+        return self.origin == OPAQUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +215,22 @@ class SchemaHistory:
         """
         tables = _merge([*self.versions, *versions])
         return SchemaHistory(_numbered(tables), tuple(_merge([*self.schema_versions, *schemas])))
+
+    def continued(
+        self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion], last: Mapping[str | None, int]
+    ) -> "SchemaHistory":
+        """Return a part of a history with versions behind all of its lines' own, numbered on from `last`.
+
+        `last` are the numbers of the lines' last versions before those, also of tables that the part does not have.
+        Raises HistoryConflict as `with_versions` does.
+        """
+        numbers = dict(last)
+        added = []
+        for version in _merge(list(versions)):
+            numbers[version.node] = numbers.get(version.node, 0) + 1
+            added.append(replace(version, version_id=numbers[version.node]))
+        tables = sorted([*self.versions, *added], key=_order)
+        return SchemaHistory(tuple(tables), tuple(_merge([*self.schema_versions, *schemas])))
 
 
 def _order(version: TableVersion | SchemaVersion) -> tuple[str, OrderKey, str, str]:

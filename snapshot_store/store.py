@@ -23,9 +23,17 @@ from snapshot_store.model import Catalog
 from snapshot_store.questions_names import NamePattern
 from snapshot_store.store_append import append
 from snapshot_store.store_errors import QueryFailed, StoreBusy, StoreMissing
+from snapshot_store.store_merge import MergeStore
 from snapshot_store.store_rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store_select import Line
-from snapshot_store.store_settings import read_setting, topology_from_json, topology_to_json, write_setting
+from snapshot_store.store_settings import (
+    Stop,
+    read_setting,
+    stop_from_json,
+    topology_from_json,
+    topology_to_json,
+    write_setting,
+)
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -181,6 +189,15 @@ class Store:
     def set_beginning(self, key: OrderKey) -> None:
         """Keep where the binlogs begin."""
         write_setting(self._connection, "beginning", key.text())
+
+    def stop(self) -> Stop | None:
+        """Return where the last merge stopped for want of a shape, or None."""
+        text = read_setting(self._connection, "stop")
+        return None if text is None else stop_from_json(text)
+
+    def merging(self) -> MergeStore:
+        """Return what a merge may do with this store, while it is open."""
+        return MergeStore(self.path, self._connection, self._transaction)
 
     def query(self, sql: str) -> QueryResult:
         """Answer a question in DuckDB's SQL over the views of `migrations.VIEWS`; nothing outside the store is reached.

@@ -16,15 +16,15 @@ _KEY = {"table_versions": 4, "schema_versions": 3}
 def append(connection: Any, path: Path, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion]) -> int:
     """Append versions within the transaction that is open; return how many are new."""
     given = SchemaHistory().with_versions(versions, schemas)
-    new_tables = _new(connection, path, "table_versions", [table_row(v) for v in given.versions])
-    new_schemas = _new(connection, path, "schema_versions", [schema_row(v) for v in given.schema_versions])
+    new_tables = new_rows(connection, path, "table_versions", [table_row(v) for v in given.versions])
+    new_schemas = new_rows(connection, path, "schema_versions", [schema_row(v) for v in given.schema_versions])
     _insert(connection, "table_versions", _numbered(connection, new_tables), ["UBIGINT", "BOOLEAN"])
     _insert(connection, "schema_versions", new_schemas, ["BOOLEAN"])
-    _renumber(connection)
+    renumber(connection)
     return len(new_tables) + len(new_schemas)
 
 
-def _new(connection: Any, path: Path, table: str, rows: list[Row]) -> list[Row]:
+def new_rows(connection: Any, path: Path, table: str, rows: list[Row]) -> list[Row]:
     """Return the rows that are not in the table; the first columns are the key, the next is the definition."""
     width = _KEY[table]
     known = _known(connection, table, rows, width)
@@ -89,7 +89,7 @@ def _numbered(connection: Any, rows: list[Row]) -> list[Row]:
     return numbered
 
 
-def _renumber(connection: Any) -> None:
+def renumber(connection: Any) -> None:
     """Count whole lines anew; folded versions come first and keep their numbers.
 
     Only versions of lines that have one without a number are touched: a line that grew at its end is left alone.

@@ -8,7 +8,7 @@ from snapshot_store.history import SchemaHistory
 from snapshot_store.questions_names import NamePattern, unknown_table
 from snapshot_store.store_rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.topology import Topology
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 
 Line = tuple[str | None, str, str]
 """One table's line of history: node (None: the logical one), schema, name."""
@@ -88,20 +88,21 @@ def _near(connection: Any, pattern: NamePattern, node: str | None, physical: boo
     return [row[0] for row in rows]
 
 
-def history_of(connection: Any, lines: Iterable[Line]) -> SchemaHistory:
-    """Return all versions of some tables, and of their databases' defaults."""
+def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = None) -> SchemaHistory:
+    """Return all versions of some tables and of their databases; or only those below a key and at the origin."""
     wanted = list(lines)
+    until = "" if below is None else f"WHERE order_key < '{below.text()}' OR order_key = '{ORIGIN.text()}'"
     nodes, schemas, names = ([(line[i] or "") for line in wanted] for i in range(3))
     rows = connection.execute(
         f"""SELECT {_of("v", TABLE_COLUMNS)} FROM table_versions AS v
             SEMI JOIN (SELECT unnest($1::VARCHAR[]) AS node, unnest($2::VARCHAR[]) AS schema_name,
-                              unnest($3::VARCHAR[]) AS table_name) USING (node, schema_name, table_name)""",
+                              unnest($3::VARCHAR[]) AS table_name) USING (node, schema_name, table_name) {until}""",
         [nodes, schemas, names],
     ).fetchall()
     databases = connection.execute(
         f"""SELECT {_of("v", SCHEMA_COLUMNS)} FROM schema_versions AS v
             SEMI JOIN (SELECT unnest($1::VARCHAR[]) AS node, unnest($2::VARCHAR[]) AS schema_name)
-            USING (node, schema_name)""",
+            USING (node, schema_name) {until}""",
         [nodes, schemas],
     ).fetchall()
     return _part(rows, databases)

@@ -1,10 +1,43 @@
 """What a store knows besides versions: the cluster's routes, and where its binlogs begin."""
 
 import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from snapshot_store.errors import StoreError
 from snapshot_store.topology import Route, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where the last merge stopped because it did not know a shape, until one goes on from there.
+
+    `statement`: at a DDL that it did not understand; else at rows that fit no known shape. `node` is None for a logical
+    DDL. `order_key` is the text of the DDL's or the rows' key, `tables` are the (schema, table) that the statement
+    names as far as that could be read.
+    """
+
+    statement: bool
+    node: str | None
+    order_key: str
+    file: str = ""
+    position: int = 0
+    message: str = ""
+    tables: tuple[tuple[str, str], ...] = ()
+
+
+def stop_to_json(stop: Stop) -> str:
+    """Return a stop as JSON text."""
+    return json.dumps(asdict(stop))
+
+
+def stop_from_json(text: str) -> Stop:
+    """Return the stop that `stop_to_json` wrote. Raises StoreError if it did not write this."""
+    try:
+        values = json.loads(text)
+        return Stop(**{**values, "tables": tuple((schema, table) for schema, table in values["tables"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"not the JSON of a stop: {text[:100]!r} ({error}); the store is damaged") from None
 
 
 def topology_to_json(topology: Topology) -> str:
@@ -33,3 +66,8 @@ def read_setting(connection: Any, name: str) -> str | None:
 def write_setting(connection: Any, name: str, value: str) -> None:
     """Set a setting."""
     connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", [name, value])
+
+
+def remove_setting(connection: Any, name: str) -> None:
+    """Forget a setting."""
+    connection.execute("DELETE FROM settings WHERE name = ?", [name])

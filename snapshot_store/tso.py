@@ -33,6 +33,17 @@ class OrderKey(NamedTuple):
         """Return the 54 digits of the key, as PolarDB-X prints its virtual TSO."""
         return f"{self.commit_tso:019d}{self.transaction_id:019d}{self.seq:010d}{self.node_seq:06d}"
 
+    def previous(self) -> "OrderKey":
+        """Return the greatest key of 54 digits below this one; the origin stays what it is."""
+        tso, transaction, seq, node = self
+        if node:
+            return OrderKey(tso, transaction, seq, node - 1)
+        if seq:
+            return OrderKey(tso, transaction, seq - 1, 999_999)
+        if transaction:
+            return OrderKey(tso, transaction - 1, 9_999_999_999, 999_999)
+        return OrderKey(tso - 1, (1 << 63) - 1, 9_999_999_999, 999_999) if tso else self
+
     @classmethod
     def parse(cls, text: str) -> "OrderKey":
         """Read the 54-digit text form; raises ValueError on anything else."""

@@ -9,7 +9,9 @@ import typer
 from binlog_merge.cli import schema_ask, schema_import
 from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.schema_options import DEFAULT_STORE, Format, SchemaFormat, Store
+from binlog_merge.cli.schema_place import floor_of
 from binlog_merge.cli.schema_store import moment_of, opened, store_path
+from binlog_merge.errors import ConfigError
 
 HELP = """What did a table look like then, and why: ask the schema history of a cluster.
 
@@ -55,8 +57,17 @@ def fold(
     output: Format = SchemaFormat.text,
 ) -> None:
     """Forget what only moments before a checkpoint can see."""
+    from snapshot_store.tso import ORIGIN
+
     checkpoint = moment_of("--at-tso", at_tso)
     with opened(store, read_only=False) as one:
+        floor = floor_of(one.path)
+        if ORIGIN < floor < checkpoint.first:
+            raise ConfigError(
+                f"the merge goes on from order key {floor.text()} and needs what is in force there",
+                file=str(one.path),
+                remedy="give that key, or an earlier moment",
+            )
         removed = one.fold(checkpoint.first)
     if output is SchemaFormat.json:
         print_json({"error": None, "store": str(store_path(store)), "removed": removed})

@@ -10,8 +10,10 @@ import typer
 from binlog_merge.cli import schema_ask
 from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.schema_options import DEFAULT_STORE, AtTso, Config, Format, Node, SchemaFormat, Store
-from binlog_merge.cli.schema_store import moment_of, names_of, opened, store_path, told, topology_in
+from binlog_merge.cli.schema_place import free_place, place
+from binlog_merge.cli.schema_store import names_of, opened, store_path, topology_in
 from binlog_merge.errors import ConfigError, IoError
+from binlog_merge.job.store_errors import told
 
 if TYPE_CHECKING:
     from snapshot_store.history import TableVersion
@@ -54,9 +56,6 @@ def import_(
     """Take tables into a store."""
     if [sql, server, parquet].count(None) != 2:
         raise ConfigError("give one of --sql, --server and --parquet")
-    from snapshot_store.tso import ORIGIN
-
-    key = ORIGIN if at_tso is None else moment_of("--at-tso", at_tso).first
     if parquet is not None:
         with opened(store, read_only=False) as to:
             number = to.import_parquet(parquet)
@@ -70,7 +69,9 @@ def import_(
     with opened(store, read_only=False) as to:
         if config is not None:
             to.set_topology(topology_in(to, config))
-        tables, schemas = _base(to, catalog, key, node, source, position, complete=server is not None)
+        key, stop = place(to, at_tso, node)
+        said = frozenset() if stop is None else frozenset(stop.tables)
+        tables, schemas = _base(to, catalog, key, node, (source, position), server is not None, said)
         number = to.append_versions(tables, schemas)
     where = "the logical base" if node is None else f"the base of node {node}"
     _print_imported(tables, number, source, store, f"as {where}", output)
@@ -102,9 +103,15 @@ def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[
 
 
 def _base(
-    store: Any, catalog: "Catalog", key: "OrderKey", node: str | None, file: str, position: int, complete: bool
+    store: Any,
+    catalog: "Catalog",
+    key: "OrderKey",
+    node: str | None,
+    source: tuple[str, int],
+    complete: bool,
+    said: frozenset[tuple[str, str]],
 ) -> Any:
-    """Return the versions that say what is in the catalog, of what is not said already."""
+    """Return the versions that say what is in the catalog, of what is not said already; of the tables `said` always."""
     from snapshot_store.history import versions_of
     from snapshot_store.tso import ORIGIN
 
@@ -115,9 +122,9 @@ def _base(
         databases = {v.name: v.value for v in there.schema_versions if v.node == node}
         # A complete snapshot says of its schemas' other tables that they are gone.
         gone = {name for name in known if complete and name[0] in catalog.schemas and name not in tables}
-        tables = {name for name in tables if known.get(name) != catalog.tables[name]} | gone
+        tables = {name for name in tables if name in said or known.get(name) != catalog.tables[name]} | gone
         schemas = {name for name in schemas if databases.get(name) != catalog.schemas[name]}
-    return versions_of(catalog, tables, schemas, key, node=node, file=file, position=position, origin="base")
+    return versions_of(catalog, tables, schemas, key, node=node, file=source[0], position=source[1], origin="base")
 
 
 def _print_imported(
@@ -143,8 +150,9 @@ def _print_imported(
 _SET = """Correct a table: from a moment on it is what FILE makes of it, whatever the binlogs said.
 
 FILE holds one statement on the table, CREATE TABLE (the whole definition anew), ALTER TABLE or DROP TABLE; or a dump
-that has the table among others. The version is recorded with origin "operator". Give the order key of an error message
-as --at-tso to put it exactly there.
+that has the table among others. The version is recorded with origin "operator", and DDL that comes later goes on from
+it. Given the TSO or the order key at which a merge stopped, it stands for the statement that was not understood, or
+right before the rows that did not fit: merge again, and it goes on. What is published cannot be corrected any more.
 
 \b
   binlog-merge schema set shop_000000.orders_0 --node dn-1 --sql orders_0.sql --at-tso 7507804165234491392"""
@@ -167,9 +175,10 @@ def set_(
     (name,) = names_of([table])
     if any(name.wild):
         raise ConfigError(f"{table} does not name one table", remedy="write schema.table")
-    key = moment_of("--at-tso", at_tso).first
     text = _text(sql)
     with opened(store, read_only=False) as to:
+        key, _ = place(to, at_tso, node)
+        key = free_place(to, key, node, name.schema, name.table)
         history = to.history_of([(node, name.schema, name.table)])
         before = history.at(name.schema, name.table, key, node)
         known = history.schema_at(name.schema, key, node)

@@ -5,18 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from binlog_merge.errors import (
-    BeforeBase,
-    ConfigError,
-    DdlNotUnderstoodError,
-    MergeError,
-    SchemaConflict,
-    ServerRefused,
-    StoreInUse,
-    StoreTooNew,
-    StoreUnusable,
-    UnknownTable,
-)
+from binlog_merge.errors import ConfigError
+from binlog_merge.job.store_errors import told
 
 if TYPE_CHECKING:
     from snapshot_store.questions_names import Moment, NamePattern
@@ -24,7 +14,6 @@ if TYPE_CHECKING:
     from snapshot_store.topology import Topology
 
 STORE_NAME = "schema.duckdb"
-_IN_THE_MESSAGE = ""  # what to do stands in the message already
 
 
 def store_path(given: Path) -> Path:
@@ -43,35 +32,6 @@ def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
             raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
         with Store.open(path, read_only) as store:
             yield store
-
-
-@contextmanager
-def told(path: Path | None) -> Iterator[None]:
-    """Turn errors of the schema room into errors of the command line; `path` is the file they are about."""
-    from snapshot_store import errors, store_errors
-    from snapshot_store.introspect import ServerRefused as Refused
-
-    table: tuple[tuple[type[Exception], type[MergeError], str | None], ...] = (
-        (store_errors.StoreBusy, StoreInUse, None),
-        (store_errors.StoreTooNew, StoreTooNew, None),
-        (store_errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
-        (store_errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
-        (store_errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
-        (errors.StoreError, StoreUnusable, _IN_THE_MESSAGE),
-        (errors.UnknownTable, UnknownTable, None),
-        (errors.UnknownSchema, UnknownTable, _IN_THE_MESSAGE),
-        (errors.HistoryConflict, SchemaConflict, _IN_THE_MESSAGE),
-        (errors.AmbiguousRoute, ConfigError, "correct the routes of the configuration"),
-        (Refused, ServerRefused, _IN_THE_MESSAGE),
-        (errors.SnapshotStoreError, DdlNotUnderstoodError, _IN_THE_MESSAGE),
-    )
-    try:
-        yield
-    except errors.SnapshotStoreError as error:
-        for kind, ours, remedy in table:
-            if isinstance(error, kind):
-                raise ours(str(error), file=None if path is None else str(path), remedy=remedy) from error
-        raise
 
 
 def names_of(texts: list[str]) -> "list[NamePattern]":

@@ -56,6 +56,9 @@ def shown_text(versions: Iterable[TableVersion]) -> Iterator[str]:
         yield f"  order key {version.key.text()}"
         if version.ddl and not version.ddl.lstrip().upper().startswith("CREATE TABLE"):
             yield f"  {one_line(version.ddl)}"
+        if version.opaque:
+            likely = "it is likely to be like this" if version.table is not None else "nothing else is known"
+            yield f"  the DDL was not understood: table maps say what the table is; {likely}"
         if version.table is not None:
             yield create_sql(version.table)
 

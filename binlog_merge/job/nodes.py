@@ -235,14 +235,16 @@ def _keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, i
     ]
 
 
-def physical_ddl(node: ScannedNode, after: OrderKey) -> Iterator[PhysicalDdl]:
-    """Yield the node's DDL with keys greater than `after`, in order."""
+def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[PhysicalDdl]:
+    """Yield, in order, the node's DDL from `floor` on, and what stands behind `done`, up to where an earlier run knew
+    it.
+    """
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         if not piece.ddl:
             continue
         file = node.input.files[piece.file_index]
         for key, start, end, _ in _keys_of(block, piece.ddl):
-            if key <= after:
+            if key < floor and key <= done:
                 continue
             try:
                 query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)

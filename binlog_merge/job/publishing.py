@@ -7,7 +7,7 @@ from binlog_merge.files.manifest import NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
 from binlog_merge.job.nodes import ScannedNode, checkpoint
 from binlog_merge.job.schemas import Coordination
-from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, key_after
+from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
 from binlog_merge.stages.gather import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -18,15 +18,17 @@ def publish_run(
     scanned: Sequence[ScannedNode],
     coordination: Coordination,
     kept: Sequence[GatherResult],
-    floor: OrderKey,
+    next_floor: OrderKey,
     limit: OrderKey,
+    logical_versions: int,
 ) -> None:
-    """Append the run to the manifest, with its files; a run that changes nothing leaves no record."""
+    """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
+
+    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable.
+    """
     state = inputs.manifest.state
     files = tuple(_output_file(state.open_file, g) for g in kept)
     last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-    reached = limit if limit != GREATEST_KEY else key_after(last_key)
-    next_floor = max(floor, reached)
     totals = dict(state.last.totals) if state.last is not None else {}
     for name, value in totals_of(kept).items():
         totals[name] = totals.get(name, 0) + value
@@ -44,6 +46,7 @@ def publish_run(
             "floor": next_floor.text(),
             "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
             "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
+            "logical_versions": logical_versions,
         },
     )
     unchanged = (

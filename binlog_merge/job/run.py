@@ -26,6 +26,7 @@ from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.schemas import Coordination, SchemaWork
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
+from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
 from binlog_merge.merge.assemble import check_without_tso
 from binlog_merge.merge.carriers import DEFAULT
@@ -81,9 +82,11 @@ def _run(job: Job) -> MergeResult:
         check_late(node, floor)
     check_without_tso({n.source_id: n.without_tso for n in scanned})
     with job.stage("coordinate"):
-        work = SchemaWork(job.config, job.directory, inputs.manifest, scanned, inputs.nodes)
+        store = SchemaStore(job.config, job.directory, inputs.manifest)
+        work = SchemaWork(job.config, store, scanned, inputs.nodes, _merged_to(inputs))
         limit, watermarks, errors = _limit(job, scanned)
-        coordination = work.coordinate(_merged_to(inputs), limit, version_number(inputs.header.server_version))
+        coordination = work.coordinate(limit, version_number(inputs.header.server_version))
+        job.warnings += coordination.notes
         if coordination.stopped is not None and coordination.stopped < limit:
             limit, errors = coordination.stopped, [coordination.error]
     ordered = _order(job, inputs, scanned, coordination, floor, limit)
@@ -104,8 +107,12 @@ def _run(job: Job) -> MergeResult:
     with job.stage("publish"):
         kept = gathered[: gathered.index(failed) + 1] if failed is not None else gathered
         kept = [g for g in kept if g.size and (g.last_key is not None or g.closed)]
-        work.store(coordination, limit)
-        publish_run(job, inputs, scanned, coordination, kept, floor, limit)
+        believed = sorted({said for g in kept for said in g.believed})
+        job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
+        last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
+        next_floor = max(floor, limit if limit != GREATEST_KEY else key_after(last_key))
+        versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
+        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions)
     result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
     if errors and errors[0] is not None:
         error = errors[0]
@@ -301,6 +308,7 @@ def _gather_task(
         schemas=Schemas(
             coordination.history,
             coordination.topology,
+            job.config.schemas.not_understood == "opaque",
             reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
         ),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},

@@ -1,30 +1,31 @@
 """Schemas of a run: what earlier runs stored, what this run's DDL and markers add, and what of it becomes final."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import ConfigError, MergeError
-from binlog_merge.files.manifest import Manifest
-from binlog_merge.files.source import open_source
+from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode, local_markers, physical_ddl, sightings
-from binlog_merge.merge.coordinate.marker import coordinate
-from binlog_merge.merge.histories import base_versions, earlier, extend_logical, extend_physical
+from binlog_merge.job.stores import Made, SchemaStore
+from binlog_merge.job.touched import touched_lines
+from binlog_merge.merge.coordinate.marker import Sighting, coordinate
+from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
+from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
-from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
-from snapshot_store.model import Catalog
+from snapshot_store.store_merge import Part
+from snapshot_store.store_settings import Stop
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
-
-STORE_NAME = "schema.duckdb"
 
 
 @dataclass(frozen=True)
 class Coordination:
-    """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did."""
+    """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
+
+    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    """
 
     history: SchemaHistory
     topology: Topology
@@ -36,6 +37,8 @@ class Coordination:
     error: MergeError | None = None
     new_tables: tuple[TableVersion, ...] = ()
     new_schemas: tuple[SchemaVersion, ...] = ()
+    notes: tuple[str, ...] = ()
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 def topology_of(config: MergeConfig) -> Topology:
@@ -49,129 +52,143 @@ def topology_of(config: MergeConfig) -> Topology:
 
 
 @dataclass
+class _Coming:
+    """What comes of a run's DDL, line by line, up to where the first of them stops."""
+
+    tables: list[TableVersion] = field(default_factory=list)
+    schemas: list[SchemaVersion] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    ignored: int = 0
+    stopped: OrderKey | None = None
+    error: MergeError | None = None
+    named: tuple[tuple[str, str], ...] = ()
+
+    def add(self, extended: Extended) -> None:
+        self.tables += extended.versions
+        self.schemas += extended.schemas
+        self.notes += extended.notes
+        self.ignored += len(extended.ignored)
+        self.stop(extended.stopped, extended.error, extended.tables)
+
+    def stop(self, key: OrderKey | None, error: MergeError | None, named: tuple[tuple[str, str], ...] = ()) -> None:
+        if key is not None and (self.stopped is None or key < self.stopped):
+            self.stopped, self.error, self.named = key, error, named
+
+
+@dataclass
 class SchemaWork:
     """Coordinates one run and stores what it makes final."""
 
     config: MergeConfig
-    directory: Path
-    manifest: Manifest
+    store: SchemaStore
     scanned: Sequence[ScannedNode]
     inputs: Sequence[NodeInput]
-    base_tables: list[TableVersion] = field(default_factory=list)
-    base_schemas: list[SchemaVersion] = field(default_factory=list)
+    floor: OrderKey
 
-    def coordinate(self, floor: OrderKey, limit: OrderKey, server_version: int) -> Coordination:
-        """Turn the nodes' DDL and markers into both histories; `floor` is where earlier runs stopped, `limit` where
-        this one does.
-        """
+    def coordinate(self, limit: OrderKey, server_version: int) -> Coordination:
+        """Turn the nodes' DDL and markers into both histories; `limit` is where this run stops."""
         topology = topology_of(self.config)
-        history, done = self._known(floor)
-        tables, schemas = list[TableVersion](), list[SchemaVersion]()
-        stopped, error, ignored = None, None, 0
-        for node in self.scanned:
-            ddls = list(physical_ddl(node, done.get(node.source_id, ORIGIN)))
-            catalog = history.catalog(_LAST, node.source_id)
-            extended = extend_physical(history, catalog, node.source_id, ddls, topology)
-            tables += extended.versions
-            schemas += extended.schemas
-            ignored += len(extended.ignored)
-            if ddls:
-                done[node.source_id] = ddls[-1].key
-            if extended.stopped is not None and (stopped is None or extended.stopped < stopped):
-                stopped, error = extended.stopped, extended.error
-                done[node.source_id] = max((v.key for v in extended.versions), default=done.get(node.source_id, ORIGIN))
-        limit = min(limit, stopped) if stopped is not None else limit
+        last = self.store.manifest.state.last
+        done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
+        ddls = {n.source_id: list(physical_ddl(n, self.floor, done.get(n.source_id, ORIGIN))) for n in self.scanned}
         markers = self.config.markers
-        found = [s for n in self.scanned for s in sightings(n, markers.schema_name, markers.ddl_record, floor, limit)]
-        strays = [local_markers(n, markers.schema_name, markers.ddl_record, floor, limit) for n in self.scanned]
-        logical = coordinate(found, [(n.number, n.source_id) for n in self.inputs])
-        for stray in strays:
+        found = [
+            s for n in self.scanned for s in sightings(n, markers.schema_name, markers.ddl_record, self.floor, limit)
+        ]
+        part = self._known(ddls, found, topology)
+        coming = _Coming()
+        for node in self.scanned:
+            done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming)
+        bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        logical = coordinate([s for s in found if s.key < bound], [(n.number, n.source_id) for n in self.inputs])
+        coming.stop(logical.stopped, logical.error)
+        for node in self.scanned:
+            stray = local_markers(node, markers.schema_name, markers.ddl_record, self.floor, bound)
             if stray is not None and stray.order_key is not None:
-                key = OrderKey.parse(stray.order_key)
-                if stopped is None or key < stopped:
-                    stopped, error = key, stray
-        if logical.stopped is not None and (stopped is None or logical.stopped < stopped):
-            stopped, error = logical.stopped, logical.error
-        wanted = [d for d in logical.ddl if stopped is None or d.key < stopped]
-        applied = extend_logical(history, history.catalog(max(floor, _AFTER_BASE)), wanted, server_version)
-        if applied.stopped is not None:
-            stopped, error = applied.stopped, applied.error
-            wanted = [d for d in wanted if d.key < applied.stopped]
-        tables += applied.versions
-        schemas += applied.schemas
+                coming.stop(OrderKey.parse(stray.order_key), stray)
+        wanted = [d for d in logical.ddl if coming.stopped is None or d.key < coming.stopped]
+        coming.add(extend_logical(self._line(part, None), wanted, server_version))
         return Coordination(
-            history.with_versions(tables, schemas),
+            part.history.continued(
+                [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
+            ),
             topology,
-            tuple(wanted),
+            tuple(d for d in wanted if coming.stopped is None or d.key < coming.stopped),
             done,
             logical.swallowed,
-            ignored,
-            stopped,
-            error,
-            tuple(tables),
-            tuple(schemas),
+            coming.ignored,
+            coming.stopped,
+            coming.error,
+            tuple(coming.tables),
+            tuple(coming.schemas),
+            tuple(coming.notes),
+            coming.named,
         )
 
-    def _known(self, floor: OrderKey) -> tuple[SchemaHistory, dict[str, OrderKey]]:
-        """Return what earlier runs made final, or, before the first, the base schemas."""
-        last = self.manifest.state.last
-        if last is None:
-            self._import_bases()
-            return SchemaHistory().with_versions(self.base_tables, self.base_schemas), {}
-        from snapshot_store.store import Store
+    def _known(self, ddls: Mapping[str, Sequence[PhysicalDdl]], found: Sequence[Sighting], topology: Topology) -> Part:
+        """Return what is known of the tables that this run touches."""
+        last = self.store.manifest.state.last
+        joined = [n.source_id for n in self.inputs if last is not None and n.source_id not in last.nodes]
+        logical = {(s.copy.marker.sql, s.copy.marker.schema) for s in found}
+        return self.store.read(
+            lambda names: touched_lines(names, self.scanned, ddls, logical, topology), self.floor, joined
+        )
 
-        done = {node: OrderKey.parse(text) for node, text in last.state["ddl_done"].items()}
-        with Store.open(self.directory / STORE_NAME) as store:
-            history = store.load_history()
-        joined = [n.source_id for n in self.inputs if n.source_id not in last.nodes]
-        self._import_dumps((node, self.config.base.physical.get(node)) for node in joined)
-        history = earlier(history, floor, done).with_versions(self.base_tables, self.base_schemas)
-        return history, done
+    def _line(self, part: Part, node: str | None) -> Line:
+        catalog = part.history.catalog(_LAST, node)
+        opaque = [
+            (schema, name)
+            for schema, name in part.history.names(node)
+            if (version := part.history.at(schema, name, _LAST, node)) is not None and version.opaque
+        ]
+        policy = self.config.schemas.not_understood == "opaque"
+        return Line(catalog, opaque, Remedies.of(node, part.given_tables, part.given_schemas, policy))
 
-    def _import_bases(self) -> None:
-        base = self.config.base
-        if base.store is not None:
-            from snapshot_store.store import Store
+    def _physical(
+        self, node: str, part: Part, ddls: Sequence[PhysicalDdl], topology: Topology, coming: _Coming
+    ) -> OrderKey:
+        """Extend a node's line; returns up to where its DDL is in the history."""
+        extended = extend_physical(part.history, self._line(part, node), node, ddls, topology)
+        coming.add(extended)
+        if extended.stopped is not None:
+            return extended.stopped.previous()
+        last = self.store.manifest.state.last
+        before = ORIGIN if last is None else OrderKey.parse(last.state["ddl_done"].get(node, ORIGIN.text()))
+        return max([before, *(ddl.key for ddl in ddls[-1:])])
 
-            with Store.open(Path(base.store)) as store:
-                history = store.load_history()
-            self.base_tables += [v for v in history.versions if v.key == ORIGIN]
-            self.base_schemas += [v for v in history.schema_versions if v.key == ORIGIN]
-        self._import_dumps([(None, base.logical), *sorted(base.physical.items())])
+    def save(self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None) -> int:
+        """Store the versions that this run makes: all physical ones, logical ones below `limit`; and where it stopped.
 
-    def _import_dumps(self, sources: Iterable[tuple[str | None, str | None]]) -> None:
-        for node, path in sources:
-            if path is not None:
-                tables, schemas = base_versions(_read_dump(path), node, path)
-                self.base_tables += tables
-                self.base_schemas += schemas
-
-    def store(self, coordination: Coordination, limit: OrderKey) -> None:
-        """Store the versions that this run makes final: all physical ones, logical ones below `limit`."""
-        from snapshot_store.store import Store
-
-        tables = [v for v in coordination.new_tables if v.node is not None or v.key < limit]
-        schemas = [v for v in coordination.new_schemas if v.node is not None or v.key < limit]
+        Returns how many logical versions there are below what the next run may change.
+        """
         begins = min((n.least_new for n in self.scanned if n.least_new is not None), default=None)
-        with Store.open(self.directory / STORE_NAME) as store:
-            store.append_versions([*self.base_tables, *tables], [*self.base_schemas, *schemas])
+        first = self.store.manifest.state.last is None and begins is not None
+        made = Made(
+            self.floor,
+            [v for v in coordination.new_tables if v.node is not None or v.key < limit],
+            [v for v in coordination.new_schemas if v.node is not None or v.key < limit],
             # For questions only; the merge itself takes both from its input.
-            store.set_topology(coordination.topology)
-            if self.manifest.state.last is None and begins is not None:
-                store.set_beginning(OrderKey(begins[0], 0, 0, 0))
+            coordination.topology,
+            stop_at(error, coordination),
+            OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None,
+        )
+        return self.store.save(made, next_floor)
 
 
-_AFTER_BASE = OrderKey(0, 0, 1, 0)
+def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None:
+    """Return what the store keeps of an error that people can help with by saying what a table is."""
+    if not isinstance(error, DdlNotUnderstoodError | SchemaMismatch | UnknownTableSchema) or error.order_key is None:
+        return None
+    statement = isinstance(error, DdlNotUnderstoodError)
+    return Stop(
+        statement,
+        error.node,
+        error.order_key,
+        error.file or "",
+        error.position or 0,
+        error.message,
+        coordination.tables if statement else (),
+    )
+
+
 _LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)
-
-
-def _read_dump(path: str) -> Catalog:
-    from snapshot_store.ddl import parse_dump
-
-    with open_source(path) as source:
-        data = bytearray(source.size)
-        source.read_into(memoryview(data), 0)
-    try:
-        return parse_dump(data.decode("utf-8"))
-    except (SnapshotStoreError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the base schema cannot be read: {error}", file=path) from None

@@ -2,20 +2,23 @@
 version.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError
 from binlog_merge.merge.charsets import charset_of, collation_name
 from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl
 from snapshot_store.ddl.apply import tables_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.statements import CreateTable
-from snapshot_store.errors import SnapshotStoreError, UnknownSchema, UnknownTable
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
-from snapshot_store.model import Catalog, Schema
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
+from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -37,13 +40,18 @@ class PhysicalDdl:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """New versions, what was passed over, and, where it stopped, the key before which all is well and why."""
+    """New versions, what was passed over, and, where it stopped, the key before which all is well and why.
+
+    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    """
 
     versions: tuple[TableVersion, ...]
     schemas: tuple[SchemaVersion, ...]
     ignored: tuple[str, ...] = ()
     stopped: OrderKey | None = None
     error: MergeError | None = None
+    notes: tuple[str, ...] = ()
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[TableVersion], list[SchemaVersion]]:
@@ -70,38 +78,44 @@ def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSe
     )
 
 
-def extend_logical(
-    history: SchemaHistory, catalog: Catalog, ddls: Iterable[LogicalDdl], server_version: int
-) -> Extended:
-    """Apply logical DDL in order to the logical catalog; stops at the first that is not understood."""
+def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
+    """Apply logical DDL in order to the logical line; stops at the first for which nothing helps."""
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
+    notes: list[str] = []
     for ddl in ddls:
+        line.reach(ddl.key)
         session = ddl_session(
             SessionVariables(ddl.flags2, ddl.sql_mode, ddl.server_collation, ddl.utf8mb4_collation), server_version
         )
-        if ddl.schema and ddl.schema not in catalog.schemas and not ddl.suppress_use:
-            catalog = catalog.with_schema(Schema(ddl.schema, session.charset_server, session.collation_server))
-        try:
-            effect = apply_ddl(catalog, ddl.sql, ddl.schema or None, session)
-        except SnapshotStoreError as error:
-            return Extended(
-                tuple(versions),
-                tuple(schemas),
-                stopped=ddl.key,
-                error=DdlNotUnderstoodError(f"logical DDL {ddl.sql[:300]!r}: {error}", order_key=ddl.key),
+        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
+        if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
+            line.catalog = line.catalog.with_schema(
+                Schema(ddl.schema, session.charset_server, session.collation_server)
             )
-        catalog = effect.catalog
-        new_tables, new_schemas = _versions(effect, ddl.key, ddl.sql, None, "", 0, "marker", _touched(effect))
+        try:
+            effect = apply_ddl(line.catalog, ddl.sql, ddl.schema or None, session)
+        except SnapshotStoreError as error:
+            subject = subject_of(ddl.sql, ddl.schema or None, session)
+            helped = _helped(line, made, subject, versions, notes)
+            if not helped:
+                problem = DdlNotUnderstoodError(
+                    f"logical DDL {ddl.sql[:300]!r}: {error}",
+                    order_key=ddl.key,
+                    remedy=remedy_of(ddl.key, None, subject),
+                )
+                return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes), subject.tables)
+            continue
+        new_tables, new_schemas = _versions(effect, line, made, _touched(effect))
         versions += new_tables
         schemas += new_schemas
-    return Extended(tuple(versions), tuple(schemas))
+    return Extended(tuple(versions), tuple(schemas), notes=tuple(notes))
 
 
 def extend_physical(
-    history: SchemaHistory, catalog: Catalog, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
+    history: SchemaHistory, line: Line, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
 ) -> Extended:
-    """Apply a node's DDL in order to its catalog; stops at the first on a table of ours that is not understood.
+    """Apply a node's DDL in order to its line; stops at the first on a table of ours for which nothing helps.
 
     A table that no base has takes the logical base's shape through the routes. DDL on a table of which nothing is known
     is passed over and listed: its table maps must then speak for themselves.
@@ -109,38 +123,83 @@ def extend_physical(
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
     ignored: list[str] = []
+    notes: list[str] = []
     for ddl in ddls:
+        line.reach(ddl.key)
         session = ddl_session(ddl.session, ddl.server_version)
+        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
             if not _concerns_us(ddl, session, topology):
                 ignored.append(ddl.sql)
                 continue
-            catalog = _known_tables(history, catalog, node, ddl, session, topology)
-            effect = apply_ddl(catalog, ddl.sql, ddl.schema, session)
+            line.catalog = _known_tables(history, line.catalog, node, ddl, session, topology)
+            effect = apply_ddl(line.catalog, ddl.sql, ddl.schema, session)
         except (UnknownTable, UnknownSchema) as error:
             ignored.append(f"{ddl.sql} ({error})")
             continue
         except SnapshotStoreError as error:
-            return Extended(
-                tuple(versions),
-                tuple(schemas),
-                tuple(ignored),
-                ddl.key,
-                DdlNotUnderstoodError(
-                    f"DDL {ddl.sql[:300]!r}: {error}",
+            subject = subject_of(ddl.sql, ddl.schema, session)
+            if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
+                ignored.append(ddl.sql)
+            elif not _helped(line, made, subject, versions, notes):
+                problem = DdlNotUnderstoodError(
+                    f"DDL {ddl.sql[:300]!r}: {_reason(error)}",
                     node=node,
                     file=ddl.file,
                     position=ddl.position,
                     order_key=ddl.key,
-                ),
-            )
+                    remedy=remedy_of(ddl.key, node, subject),
+                )
+                return Extended(
+                    tuple(versions), tuple(schemas), tuple(ignored), ddl.key, problem, tuple(notes), subject.tables
+                )
+            continue
         if not effect.changed and not effect.changed_schemas:
             ignored.append(ddl.sql)
-        new_tables, new_schemas = _versions(effect, ddl.key, ddl.sql, node, ddl.file, ddl.position, "ddl")
+        new_tables, new_schemas = _versions(effect, line, made)
         versions += new_tables
         schemas += new_schemas
-        catalog = effect.catalog
-    return Extended(tuple(versions), tuple(schemas), tuple(ignored))
+    return Extended(tuple(versions), tuple(schemas), tuple(ignored), notes=tuple(notes))
+
+
+def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
+    """Do without understanding a statement, if people said what to do; tell whether they did."""
+    names = line.without_understanding(made.key, subject)
+    if names is None:
+        return False
+    new = opaque_versions(names, line.catalog, made)
+    versions += new
+    if new:
+        where = f"{made.file}:{made.position}" if made.file else f"order key {made.key.text()}"
+        tables = ", ".join(f"{v.schema}.{v.name}" for v in new)
+        notes.append(f"a DDL is not understood ({where}): from there on table maps say what {tables} is")
+    return True
+
+
+def remedy_of(key: OrderKey, node: str | None, subject: Subject) -> str:
+    """Return what to do about a statement that is not understood."""
+    names = [".".join(name) for name in subject.tables] or ["TABLE"]
+    where = f" --node {node}" if node else ""
+    said = f"--store OUT{where} --at-tso {key.text()}"
+    policy = "; or set `schemas.not-understood: opaque`, then table maps say the shape" if subject.tables else ""
+    return (
+        f"say what it does, `binlog-merge schema set {names[0]} --sql FILE {said}` (FILE: the table's CREATE TABLE "
+        f"from then on); or take it from the server, `binlog-merge schema import --server URL {said}`{policy}; "
+        "then merge again"
+    )
+
+
+def _reason(error: SnapshotStoreError) -> str:
+    return f"not understood: {error.reason}" if isinstance(error, DdlNotUnderstood) else str(error)
+
+
+def logical_base(history: SchemaHistory, name: tuple[str, str]) -> Table | None:
+    """Return what a logical table was at the beginning of the binlogs, or None if that is not known (any more)."""
+    try:
+        base = history.at(*name, _AFTER_BASE)
+    except BeforeBase:
+        return None
+    return base.table if base is not None and base.key == ORIGIN else None
 
 
 def _known_tables(
@@ -157,9 +216,9 @@ def _known_tables(
         if isinstance(statement, CreateTable) or catalog.get(schema, name) is not None:
             continue
         logical = topology.logical_name(node, schema, name)
-        base = history.at(*logical, _AFTER_BASE) if logical else None
-        if base is not None and base.table is not None and base.key == ORIGIN:
-            catalog = catalog.with_table(base.table.renamed(schema, name))
+        base = logical_base(history, logical) if logical else None
+        if base is not None:
+            catalog = catalog.with_table(base.renamed(schema, name))
     return catalog
 
 
@@ -177,34 +236,25 @@ def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
 
 
 def _versions(
-    effect: DdlEffect,
-    key: OrderKey,
-    sql: str,
-    node: str | None,
-    file: str,
-    position: int,
-    origin: str,
-    touched: tuple[tuple[str, str], ...] = (),
+    effect: DdlEffect, line: Line, made: TableVersion, touched: tuple[tuple[str, str], ...] = ()
 ) -> tuple[list[TableVersion], list[SchemaVersion]]:
+    """Return the versions that a statement makes, and take it into the line; `made` says by what and where."""
+    given = line.given_at(made.key)
+    opaque = line.take(effect)
     tables = [
-        TableVersion(key, 0, schema, name, effect.catalog.get(schema, name), sql, node, file, position, origin)
-        for schema, name in sorted({*effect.changed, *touched})
+        replace(
+            made,
+            schema=schema,
+            name=name,
+            table=effect.catalog.get(schema, name),
+            origin=OPAQUE if (schema, name) in opaque else made.origin,
+        )
+        for schema, name in sorted({*effect.changed, *touched} - given)
     ]
     schemas = [
-        SchemaVersion(key, name, effect.catalog.schemas.get(name), sql, node, file, position, origin)
+        SchemaVersion(
+            made.key, name, effect.catalog.schemas.get(name), made.ddl, made.node, made.file, made.position, made.origin
+        )
         for name in effect.changed_schemas
     ]
     return tables, schemas
-
-
-def earlier(history: SchemaHistory, floor: OrderKey, done: Mapping[str, OrderKey]) -> SchemaHistory:
-    """Return what of a stored history earlier runs have made final: logical below `floor`, each node's up to `done`."""
-
-    def final(version: TableVersion | SchemaVersion) -> bool:
-        if version.key == ORIGIN:
-            return True
-        return version.key < floor if version.node is None else version.key <= done.get(version.node, ORIGIN)
-
-    return SchemaHistory().with_versions(
-        (v for v in history.versions if final(v)), (v for v in history.schema_versions if final(v))
-    )

@@ -259,7 +259,7 @@ def table_from_table_map(table_map: TableMap) -> Table | None:
     optional = table_map.optional
     if optional is None or optional.column_names is None:
         return None
-    types = [_type_from(table_map, i) for i in range(len(table_map.types))]
+    types = [column_type(table_map, i) for i in range(len(table_map.types))]
     if None in types:
         return None
     visible = optional.visibility or (True,) * len(types)
@@ -301,7 +301,8 @@ _FROM_BINLOG: Final[dict[int, str]] = {
 _BINARY_NAMES: Final = {"varchar": "varbinary", "char": "binary"}
 
 
-def _type_from(table_map: TableMap, i: int) -> ColumnType | None:
+def column_type(table_map: TableMap, i: int) -> ColumnType | None:
+    """Return the type of a column as far as the table map alone tells it, or None."""
     code, meta = table_map.real_types()[i], table_map.metas[i]
     name = _FROM_BINLOG.get(code)
     collation = table_map.collations()[i]

@@ -88,6 +88,7 @@ class GatherResult:
     ddl: int
     closed: bool
     error: dict[str, Any] | None = None
+    believed: tuple[str, ...] = ()  # what table maps said against the schema history
 
 
 @dataclass
@@ -246,6 +247,7 @@ def gather(task: GatherTask) -> GatherResult:
         ddl=state.ddl,
         closed=closed,
         error=error,
+        believed=tuple(sorted(state.plans.believed)),
     )
 
 

@@ -17,23 +17,27 @@ from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.merge.convert import ReshapeOptions
+from binlog_merge.merge.histories import logical_base
+from binlog_merge.merge.opaque import remedy_of, shape_from_table_map
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
 from binlog_merge.merge.witness import check_witness, table_from_table_map
-from snapshot_store.history import SchemaHistory
+from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.topology import Topology
-from snapshot_store.tso import ORIGIN, OrderKey
-
-_AFTER_BASE = OrderKey(0, 0, 1, 0)
+from snapshot_store.tso import OrderKey
 
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What a gather task knows of schemas: both histories and the topology."""
+    """What a gather task knows of schemas: both histories and the topology.
+
+    `opaque`: where a table map contradicts the history, the table map is believed.
+    """
 
     history: SchemaHistory
     topology: Topology
-    reshape: ReshapeOptions = ReshapeOptions()
+    opaque: bool = False
+    reshape: ReshapeOptions = ReshapeOptions()  # noqa: RUF009 (a frozen value)
 
 
 class PlanTable:
@@ -43,6 +47,7 @@ class PlanTable:
         self._schemas = schemas
         self._nodes = nodes
         self._known: dict[tuple[int, bytes, int, int], int] = {}
+        self.believed: set[str] = set()  # what table maps said against the history
         self.reshape: list[ReshapePlan | None] = []
         self._index = np.zeros((256, 5), np.int64)
         self._keys = np.zeros(1 << 14, np.uint8)
@@ -99,38 +104,64 @@ class PlanTable:
             return self._number((node, body[8:], 0, 0), None)
         history = self._schemas.history
         logical = history.at(*name, key)
-        if logical is None or logical.table is None:
+        if logical is None or (logical.table is None and not logical.opaque):
             state = "is not known" if logical is None else "has been dropped"
             raise UnknownTableSchema(
                 f"rows of {table_map.schema}.{table_map.table}, "
-                f"but the logical table {name[0]}.{name[1]} {state} at this point"
+                f"but the logical table {name[0]}.{name[1]} {state} at this point",
+                remedy=remedy_of(key, None, name),
             )
         seen = key._replace(node_seq=key.node_seq + 1) if own else key
         version = history.at(table_map.schema, table_map.table, seen, source_id)
         known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id)
         if known in self._known:
             return self._known[known]
-        physical = self._physical(table_map, None if version is None else version.table, name)
-        difference = check_witness(physical, table_map)
-        if difference is not None:
-            raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
-        plan = make_plan(table_map, physical, logical.table, logical.version_id, self._schemas.reshape)
+        physical = self._physical(table_map, version, logical, seen, source_id)
+        # Rows of a logical table of which only table maps know pass as they are.
+        target = physical.renamed(*name) if logical.opaque or logical.table is None else logical.table
+        plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
         return self._number(known, plan)
 
-    def _physical(self, table_map: TableMap, known: Table | None, logical: tuple[str, str]) -> Table:
-        """Return the physical shape: from the node's history, else the table map's own names, else the logical base."""
-        if known is not None:
-            return known
-        named = table_from_table_map(table_map)
-        if named is not None:
-            return named
-        base = self._schemas.history.at(*logical, _AFTER_BASE)
-        if base is not None and base.table is not None and base.key == ORIGIN:
-            return base.table.renamed(table_map.schema, table_map.table)
-        raise UnknownTableSchema(
-            f"the shape of the physical table {table_map.schema}.{table_map.table} is not known: "
-            "no base schema has it, and its table map carries no column names"
+    def _physical(
+        self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
+    ) -> Table:
+        """Return the physical shape, with which the table map agrees.
+
+        It comes from the node's history, else from the table map's own names, else from the logical base.
+        """
+        opaque = version is not None and version.opaque
+        if not opaque:
+            try:
+                return self._remembered(table_map, None if version is None else version.table, logical)
+            except (SchemaMismatch, UnknownTableSchema) as error:
+                if not self._schemas.opaque:
+                    error.remedy = remedy_of(key, node, (table_map.schema, table_map.table))
+                    raise
+                self.believed.add(f"node {node}: {error.message}")
+        history = self._schemas.history
+        likely = [None if version is None else version.table, logical_base(history, (logical.schema, logical.name))]
+        found = shape_from_table_map(table_map, [t for t in (*likely, logical.table) if t is not None], logical.opaque)
+        if isinstance(found, Table):
+            return found
+        raise SchemaMismatch(
+            f"{table_map.schema}.{table_map.table}: {found}",
+            remedy=remedy_of(key, node, (table_map.schema, table_map.table)),
         )
+
+    def _remembered(self, table_map: TableMap, known: Table | None, logical: TableVersion) -> Table:
+        table = known or table_from_table_map(table_map)
+        if table is None:
+            base = logical_base(self._schemas.history, (logical.schema, logical.name))
+            if base is None:
+                raise UnknownTableSchema(
+                    f"the shape of the physical table {table_map.schema}.{table_map.table} is not known: "
+                    "no base schema has it, and its table map carries no column names"
+                )
+            table = base.renamed(table_map.schema, table_map.table)
+        difference = check_witness(table, table_map)
+        if difference is not None:
+            raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
+        return table
 
     def _number(self, known: tuple[int, bytes, int, int], plan: ReshapePlan | None) -> int:
         if known in self._known:

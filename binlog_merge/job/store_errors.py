@@ -1,0 +1,49 @@
+"""What becomes of the schema room's errors in a merge and on the command line: each has a class and an exit code."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from binlog_merge.errors import (
+    BeforeBase,
+    ConfigError,
+    DdlNotUnderstoodError,
+    MergeError,
+    SchemaConflict,
+    ServerRefused,
+    StoreInUse,
+    StoreTooNew,
+    StoreUnusable,
+    UnknownTable,
+)
+
+_IN_THE_MESSAGE = ""  # what to do stands in the message already
+
+
+@contextmanager
+def told(path: Path | None) -> Iterator[None]:
+    """Turn errors of the schema room into errors of a merge; `path` is the file they are about."""
+    from snapshot_store import errors, store_errors
+    from snapshot_store.introspect import ServerRefused as Refused
+
+    table: tuple[tuple[type[Exception], type[MergeError], str | None], ...] = (
+        (store_errors.StoreBusy, StoreInUse, None),
+        (store_errors.StoreTooNew, StoreTooNew, None),
+        (store_errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
+        (store_errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
+        (store_errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
+        (errors.StoreError, StoreUnusable, _IN_THE_MESSAGE),
+        (errors.UnknownTable, UnknownTable, None),
+        (errors.UnknownSchema, UnknownTable, _IN_THE_MESSAGE),
+        (errors.HistoryConflict, SchemaConflict, _IN_THE_MESSAGE),
+        (errors.AmbiguousRoute, ConfigError, "correct the routes of the configuration"),
+        (Refused, ServerRefused, _IN_THE_MESSAGE),
+        (errors.SnapshotStoreError, DdlNotUnderstoodError, _IN_THE_MESSAGE),
+    )
+    try:
+        yield
+    except errors.SnapshotStoreError as error:
+        for kind, ours, remedy in table:
+            if isinstance(error, kind):
+                raise ours(str(error), file=None if path is None else str(path), remedy=remedy) from error
+        raise

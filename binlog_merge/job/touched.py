@@ -1,0 +1,66 @@
+"""Which tables a run touches: those of its rows, of its DDL, and of the logical tables that they make.
+
+Nothing else is read from the schema store, so a small run on a cluster of a million tables is small.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.merge.histories import PhysicalDdl
+from binlog_merge.merge.statements import Subject, subject_of
+from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.topology import Topology
+
+Line = tuple[str | None, str, str]
+
+
+class Names(Protocol):
+    """What is asked of a schema store here."""
+
+    def names_in(self, node: str | None, schema: str) -> list[Line]:
+        """Return the lines of all tables that a database ever had."""
+
+    def referencing(self, node: str | None, table: str) -> list[Line]:
+        """Return the lines of tables whose foreign keys may name a table."""
+
+
+def touched_lines(
+    store: Names,
+    scanned: Sequence[ScannedNode],
+    ddls: Mapping[str, Sequence[PhysicalDdl]],
+    logical: Iterable[tuple[str, str | None]],
+    topology: Topology,
+) -> set[Line]:
+    """Return the lines of history that a run needs; `logical` are the texts of logical DDL, with their databases."""
+    lines: set[Line] = set()
+    for node in scanned:
+        tables = {name for block in node.blocks for names in block.sets for name in names}
+        tables |= {name for edge in node.edges for name in edge.tables}
+        lines |= {(node.source_id, schema, name) for schema, name in tables}
+        for ddl in ddls.get(node.source_id, ()):
+            lines.update(_named(store, node.source_id, subject_of(ddl.sql, ddl.schema)))
+    lines |= {(None, *name) for line in lines for name in _logical(topology, *line)}
+    for sql, database in logical:
+        lines.update(_named(store, None, subject_of(sql, database)))
+        lines.add((None, database or "", ""))
+    return lines
+
+
+def _logical(topology: Topology, node: str | None, schema: str, name: str) -> Iterator[tuple[str, str]]:
+    with suppress(AmbiguousRoute):  # whoever routes the rows says so
+        logical = None if node is None else topology.logical_name(node, schema, name)
+        if logical is not None:
+            yield logical
+
+
+def _named(store: Names, node: str | None, subject: Subject) -> Iterator[Line]:
+    for schema, name in subject.tables:
+        yield node, schema, name
+    for schema in subject.schemas:
+        yield node, schema, ""
+    for _, name in subject.renamed:
+        yield from store.referencing(node, name)
+    if subject.dropped is not None:
+        yield from store.names_in(node, subject.dropped)
