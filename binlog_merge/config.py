@@ -138,6 +138,12 @@ class Schemas(_Section):
     not_understood: Literal["stop", "opaque"] = "stop"
 
 
+class Ddl(_Section):
+    """How DDL comes out; `private` is the form of statements that only PolarDB-X knows."""
+
+    private: Literal["query", "rows-query", "drop"] = "query"
+
+
 def _gtid_word(value: Any) -> Any:
     # YAML 1.1 reads an unquoted on/off as true/false.
     return {True: "on", False: "anonymous"}[value] if isinstance(value, bool) else value
@@ -152,6 +158,7 @@ class Output(_Section):
     server_id: ServerId = 9001
     cluster_uuid: Uuid | None = None
     gtid: Annotated[Literal["on", "anonymous"], BeforeValidator(_gtid_word)] = "on"
+    cts: Literal["begin", "end", "both"] = "begin"
 
     @field_validator("basename")
     @classmethod
@@ -191,6 +198,7 @@ class MergeConfig(_Section):
     base: Base = Field(default_factory=Base)
     schemas: Schemas = Field(default_factory=Schemas)
     reshape: Reshape = Field(default_factory=Reshape)
+    ddl: Ddl = Field(default_factory=Ddl)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
@@ -301,6 +309,10 @@ class MergeConfig(_Section):
         values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
         if self.reshape.offset:
             values["reshape.time-zone"] = self.reshape.time_zone
+        if self.ddl.private != "query":
+            values["ddl.private"] = self.ddl.private
+        if self.output.cts != "begin":
+            values["output.cts"] = self.output.cts
         output = self.output.model_dump(by_alias=True)
         values |= {f"output.{key}": output[key] for key in ("basename", "max-size", "server-id", "gtid")}
         return values

@@ -152,6 +152,7 @@ def _begin(job: Job) -> Inputs:
         version_number(header.server_version),
         uuid.UUID(header.cluster_uuid).bytes,
         job.config.output.gtid == "anonymous",
+        job.config.output.cts,
     )
     return Inputs(manifest, header, head, nodes, carrier or DEFAULT)
 

@@ -5,7 +5,8 @@ Rows are rendered by `binlog.kernels.render`; both write the same GTID event, wh
 
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -18,16 +19,24 @@ _HEADER = struct.Struct("<IBIIIH")
 VERSION_SUFFIX = "-binlog-merge"
 _VERSION_LENGTH = 50
 
+CtsPlace = Literal["begin", "end", "both"]
+CTS_PLACES: dict[CtsPlace, int] = {"begin": k.CTS_BEGIN, "end": k.CTS_END, "both": k.CTS_BOTH}
+
 
 @dataclass(frozen=True, slots=True)
 class FileHead:
-    """What every output file of a cluster has in common. `sid` is the cluster's UUID, 16 bytes."""
+    """What every output file of a cluster has in common. `sid` is the cluster's UUID, 16 bytes.
+
+    `cts` is where a transaction's order key stands: behind BEGIN, or behind XID and DDL as in PolarDB-X's global
+    binlog, or both.
+    """
 
     server_id: int
     server_version: str
     server_version_number: int
     sid: bytes
     anonymous: bool
+    cts: CtsPlace = "begin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ class LogicalDdl:
     """A DDL as it comes out: at its key, in its default schema, with the session variables that its text depends on.
 
     `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
+    `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
+    where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
+    server's that ran it, where the cluster says so.
     """
 
     key: OrderKey
@@ -45,6 +57,9 @@ class LogicalDdl:
     server_collation: int
     utf8mb4_collation: int | None
     suppress_use: bool = False
+    text: str | None = None
+    server_id: int | None = None
+    rows_query: bool = False
 
 
 def version_number(version: str) -> int:
@@ -98,19 +113,73 @@ def status_variables(ddl: LogicalDdl) -> bytes:
     return data
 
 
-def pack_ddl(head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commit_us: int, position: int) -> bytes:
-    """Return the two events of a DDL: GTID and QUERY."""
-    schema, variables = ddl.schema.encode(), status_variables(ddl)
-    body = struct.pack("<IIBHH", 0, 0, len(schema), 0, len(variables)) + variables + schema + b"\0" + ddl.sql.encode()
-    query_size = 19 + len(body) + 4
-    width = int(length_width(19 + 49 + 4 + 4 + query_size))
-    length = 19 + 49 + width + 4 + 4 + query_size
+def pack_ddl(
+    head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commit_us: int, position: int
+) -> tuple[bytes, int]:
+    """Return the events of a DDL and how many they are: GTID and QUERY, and the CTS text if it stands at the end.
+
+    A statement without anything for MySQL stands between BEGIN and XID: a QUERY event with nothing but comments ends no
+    transaction, and a server would stop at the next GTID (seen with 9.7).
+    """
+    if ddl.server_id is not None:
+        head = replace(head, server_id=ddl.server_id)
+    seconds = commit_us // 1_000_000
+    size = _gtid_size(sum(map(len, _ddl_events(head, ddl, rank, seconds, 0))))
+    events = _ddl_events(head, ddl, rank, seconds, position + size)
+    width = size - (19 + 49 + 4 + 4)
     reg = np.zeros(k.REGISTERS, np.int64)
     reg[k.FILE_BASE], reg[k.SERVER_ID], reg[k.SERVER_VERSION] = position, head.server_id, head.server_version_number
     reg[k.ANONYMOUS], reg[k.RANK], reg[k.SEQUENCE] = head.anonymous, rank, sequence
-    reg[k.TIMESTAMP] = commit_us // 1_000_000
-    event = np.zeros(128, np.uint8)
-    size = int(write_gtid(event, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1))
-    gtid = event[:size].tobytes()
-    flags = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
-    return gtid + _event(head, EventType.QUERY_EVENT, body, commit_us // 1_000_000, flags, position + size)
+    reg[k.TIMESTAMP] = seconds
+    gtid = np.zeros(128, np.uint8)
+    length = size + sum(map(len, events))
+    # Flag 1: there may be statements. A replica takes a transaction without it for one of rows alone, and stops.
+    write_gtid(gtid, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1)
+    return gtid[:size].tobytes() + b"".join(events), 1 + len(events)
+
+
+def _gtid_size(rest: int) -> int:
+    """Return the length of the GTID event of a transaction that is `rest` bytes long without it."""
+    return 19 + 49 + int(length_width(19 + 49 + 4 + 4 + rest)) + 4 + 4
+
+
+def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, position: int) -> list[bytes]:
+    """Return the events behind a DDL's GTID, the first of them at `position`."""
+    text = ddl.sql if ddl.text is None else ddl.text
+    begins, ends = head.cts != "end", head.cts != "begin"
+    bodies: list[tuple[int, bytes, int]]
+    if ddl.sql:
+        use = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
+        bodies = [(EventType.QUERY_EVENT, _query(ddl.schema, status_variables(ddl), text), use)]
+    else:
+        bodies = [(EventType.QUERY_EVENT, _query("", b"", "BEGIN"), EventFlag.LOG_EVENT_SUPPRESS_USE_F)]
+        cts = f"# CTS::{ddl.key.text()}"
+        if ddl.rows_query:
+            # A server takes one such event in a statement.
+            bodies.append(_rows_query(f"{cts}\n{text}" if begins else text))
+        else:
+            bodies += [_rows_query(cts)] if begins else []
+            query = _query(ddl.schema, status_variables(ddl), text)
+            bodies.append((EventType.QUERY_EVENT, query, EventFlag.LOG_EVENT_SUPPRESS_USE_F))
+        bodies.append((EventType.XID_EVENT, struct.pack("<Q", rank), 0))
+    if ends:
+        bodies.append(_rows_query(f"CTS::{ddl.key.text()}"))
+    events: list[bytes] = []
+    for kind, body, flags in bodies:
+        events.append(_event(head, kind, body, timestamp, flags, position))
+        position += len(events[-1])
+    return events
+
+
+def _query(schema: str, variables: bytes, text: str) -> bytes:
+    name = schema.encode()
+    return struct.pack("<IIBHH", 0, 0, len(name), 0, len(variables)) + variables + name + b"\0" + text.encode()
+
+
+def _rows_query(text: str) -> tuple[int, bytes, int]:
+    data = text.encode()
+    return (
+        EventType.ROWS_QUERY_LOG_EVENT,
+        bytes([min(len(data), 255)]) + data,
+        EventFlag.LOG_EVENT_IGNORABLE_F,
+    )

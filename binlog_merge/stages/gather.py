@@ -24,7 +24,7 @@ from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, 
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.merge.convert import ConversionError
-from binlog_merge.merge.render import FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
+from binlog_merge.merge.render import CTS_PLACES, FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
 from binlog_merge.merge.reshape import reshape_rows
 from binlog_merge.stages.block import view
 from binlog_merge.stages.plans import PlanTable, Schemas
@@ -145,7 +145,7 @@ class Gather:
         self.plans = PlanTable(task.schemas, task.nodes)
         self.reg = np.zeros(k.REGISTERS, np.int64)
         self.reg[k.SERVER_ID], self.reg[k.SERVER_VERSION] = task.head.server_id, task.head.server_version_number
-        self.reg[k.ANONYMOUS] = task.head.anonymous
+        self.reg[k.ANONYMOUS], self.reg[k.CTS] = task.head.anonymous, CTS_PLACES[task.head.cts]
         self.reg[k.RANK], self.reg[k.SEQUENCE] = task.rank, task.sequence
         self.sid = np.frombuffer(task.head.sid, np.uint8).copy()
         self.inject = np.zeros(1 << 16, np.uint8)
@@ -388,7 +388,7 @@ def _damage(reason: int) -> MergeError:
 def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     """Write the logical DDL that stands at a row's key."""
     key = rows.key(row)
-    data = pack_ddl(
+    data, events = pack_ddl(
         state.task.head,
         state.task.ddl[key.commit_tso, key.transaction_id],
         rank=int(state.reg[k.RANK]),
@@ -403,7 +403,7 @@ def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     at = int(state.reg[k.OUT])
     state.out.buffer[at : at + len(data)] = np.frombuffer(data, np.uint8)
     state.reg[k.OUT] += len(data)
-    state.reg[k.EVENTS] += 2
+    state.reg[k.EVENTS] += events
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
     state.ddl += 1

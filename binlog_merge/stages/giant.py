@@ -77,7 +77,7 @@ def _write(state: Gather, rows: Rows, start: int, stop: int, width: int) -> int:
         _write_branch(state, rows, row)
     if reg[k.OUT] + k.FRAME > len(state.out.buffer):
         _make_room(state)
-    end_transaction(state.out.buffer, reg)
+    end_transaction(state.out.buffer, reg, _key(rows, start))
     return state.out.position + int(reg[k.OUT]) - position
 
 

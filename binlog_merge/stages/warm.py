@@ -25,7 +25,7 @@ def warm() -> None:
     render.render_events(registers, plans, nothing, 0, 4, 1, out, nothing)
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
     frame.begin_transaction(out, registers, nothing, key, 4)
-    frame.end_transaction(out, registers)
+    frame.end_transaction(out, registers, key)
     frame.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
     frame.length_width(100)
     render.plan_hash(nothing, 1)

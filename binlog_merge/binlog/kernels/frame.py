@@ -1,4 +1,4 @@
-"""The events that frame a transaction of the merged log: GTID, BEGIN, the CTS text, XID."""
+"""The events that frame a transaction of the merged log: GTID, BEGIN, XID, and the CTS text behind BEGIN or XID."""
 
 from typing import Any
 
@@ -111,22 +111,27 @@ def _nineteen_digits(out: Any, at: int, value: int) -> None:
 
 
 @njit(inline="always")
-def _write_cts(out: Any, at: int, key: Any) -> int:
-    """Write `# CTS::` and the 54 digits of an order key; returns their length."""
-    digits = at + len(_CTS)
+def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
+    """Write a ROWS_QUERY event, `# CTS::` without its first `skip` characters and the 54 digits of an order key;
+    returns where it ends.
+    """
+    at = o + 20
+    digits = at + len(_CTS) - skip
     store_64(out, digits + 46, _eight_digits(key[k.K_NODE]))
     store_64(out, digits + 40, _eight_digits(key[k.K_SEQ]))
     store_64(out, digits + 32, _eight_digits(key[k.K_SEQ] // 100_000_000))
     _nineteen_digits(out, digits + 19, key[k.K_TRANSACTION])
     _nineteen_digits(out, digits, key[k.K_TSO])
-    copy(out, at, _CTS, 0, len(_CTS))
-    return len(_CTS) + 54
+    copy(out, at, _CTS, skip, len(_CTS) - skip)
+    out[o + 19] = digits + 54 - at
+    write_header(out, o, reg, 29, digits + 54 - o + 4, 0x80)
+    return digits + 54 + 4
 
 
 @njit(cache=True, _nrt=False)
 def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
-    """Write BEGIN and the CTS text of the transaction with this key at OUT, behind the room of its GTID event: that
-    holds the transaction's length, so it is written last.
+    """Write BEGIN and perhaps the CTS text of the transaction with this key at OUT, behind the room of its GTID event:
+    that holds the transaction's length, so it is written last.
     """
     o = reg[k.OUT]
     reg[k.TXN_OUT], reg[k.LENGTH_WIDTH] = o, width
@@ -143,17 +148,23 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
     copy(out, o + 19 + 14, _BEGIN, 0, 5)
     write_header(out, o, reg, 2, 19 + 14 + 5 + 4, 8)
     o += 19 + 14 + 5 + 4
-    text = _write_cts(out, o + 20, key)
-    out[o + 19] = text
-    write_header(out, o, reg, 29, 20 + text + 4, 0x80)
-    reg[k.OUT] = o + 20 + text + 4
+    if reg[k.CTS] != k.CTS_END:
+        o = _write_cts(out, o, reg, key, 0)
+    reg[k.OUT] = o
 
 
 @njit(cache=True, _nrt=False)
-def end_transaction(out: Any, reg: Any) -> None:
-    """Write the XID event at OUT; the GTID event is written again by the caller, with the length now known."""
+def end_transaction(out: Any, reg: Any, key: Any) -> None:
+    """Write the XID event at OUT; the GTID event is written again by the caller, with the length now known.
+
+    The CTS text behind it is as PolarDB-X's global binlog has it: `CTS::`, the mark of a whole transaction.
+    """
     o = reg[k.OUT]
     store_64(out, o + 19, np.uint64(reg[k.RANK]))
     write_header(out, o, reg, 16, 31, 0)
-    reg[k.OUT] = o + 31
+    o += 31
     reg[k.EVENTS] += 4
+    if reg[k.CTS] != k.CTS_BEGIN:
+        o = _write_cts(out, o, reg, key, 2)
+        reg[k.EVENTS] += reg[k.CTS] == k.CTS_BOTH
+    reg[k.OUT] = o

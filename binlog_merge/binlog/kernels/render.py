@@ -207,7 +207,7 @@ def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: A
         if result != k.FINISHED:
             return result
         if s[k.S_LAST]:
-            end_transaction(out, reg)
+            end_transaction(out, reg, key)
             length = reg[k.OUT] - reg[k.TXN_OUT]
             width = length_width(length - reg[k.LENGTH_WIDTH])
             if width != reg[k.LENGTH_WIDTH]:

@@ -44,7 +44,9 @@ from typing import Any, NamedTuple
     SAVED_RESHAPED,
     PLAN,  # of the event that stopped the kernel
     LAST_SLOT,  # of `Plans.index`, found last
-) = range(25)
+    CTS,  # where a transaction's order key stands: CTS_BEGIN, CTS_END, CTS_BOTH
+) = range(26)
+CTS_BEGIN, CTS_END, CTS_BOTH = range(3)
 REGISTERS = 32
 
 # Columns of `Plans.plans`.
