@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, inspect, merge, schema
+from binlog_merge.cli import demo, filter, inspect, merge, schema
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -42,6 +42,7 @@ app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.add_typer(schema.app)
+app.add_typer(filter.app)
 
 
 def _version(wanted: bool) -> None:

@@ -64,6 +64,17 @@ class ExpressionFilter:
         """Tell whether any expression is about a table."""
         return any(rule.given and rule.tables.matches(schema, table) for rule in self._rules)
 
+    def texts(self, schema: str, table: str, op: Op) -> list[str]:
+        """Return the expressions that may leave out a table's rows, each with the option that gives it."""
+        keys = ("update_old", "update_new") if op == "update" else (op,)
+        return [
+            f"{_option(key)} {rule.given[key]!r}"
+            for rule in self._rules
+            if rule.tables.matches(schema, table)
+            for key in keys
+            if key in rule.given
+        ]
+
     def verify(self, tables: Iterable[Table]) -> None:
         """Compile all expressions for all these tables; raises ConfigError for the first that is wrong."""
         for rule in self._rules:

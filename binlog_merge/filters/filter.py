@@ -1,0 +1,164 @@
+"""All filters of one configuration together, and what they decide about each event, in TiCDC's order.
+
+    rows        ignored by transaction, table, kind of event, expression, each alone enough
+    statements  discarded: as if never there (transaction, not on the allow-list, table or database not chosen)
+                ignored:   not carried out, but the tables change shape for what follows (event filters)
+
+A CREATE TABLE that is ignored leaves a table whose rows still pass; one that is discarded leaves none.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.filters.block_allow import BlockAllowList
+from binlog_merge.filters.ddl import DdlEvent
+from binlog_merge.filters.events import DO, BinlogEventFilter, BinlogEventRule, Decision, EventFilter, EventRule
+from binlog_merge.filters.expressions import ExpressionFilter, ExpressionRule, Op
+from binlog_merge.filters.tables import ColumnFilter, TableFilter, TableRule, is_system_schema
+from snapshot_store.model import Table
+
+Outcome = Literal["apply", "ignore", "discard", "error"]
+
+
+class DdlDecision(NamedTuple):
+    """What becomes of a statement's part, and the rule that says so."""
+
+    outcome: Outcome
+    rule: str = ""
+
+
+@dataclass(frozen=True)
+class ColumnSelector:
+    """Which columns of the tables that `matcher` takes are kept."""
+
+    matcher: Sequence[str]
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True)
+class FilterSettings:
+    """What a filter file says, whichever product's words it is written in. The defaults let everything pass."""
+
+    case_sensitive: bool = False
+    rules: Sequence[str] = ("*.*",)
+    block_allow: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    ignore_start_ts: frozenset[int] = frozenset()
+    ignore_commit_tso: frozenset[int] = frozenset()
+    event_rules: Sequence[EventRule] = ()
+    binlog_rules: Sequence[BinlogEventRule] = ()
+    expression_rules: Sequence[ExpressionRule] = ()
+    column_selectors: Sequence[ColumnSelector] = ()
+    time_zone: str = "UTC"
+    folder: Path = Path()
+    name: str = "filter"
+
+
+class Filter:
+    """The filters of one configuration. Raises ConfigError for whatever in it is wrong; not thread-safe."""
+
+    def __init__(self, settings: FilterSettings | None = None) -> None:
+        self.settings = settings or FilterSettings()
+        try:
+            self._make(self.settings)
+        except ConfigError as error:
+            raise error.located(file=self.settings.name) from None
+
+    def _make(self, settings: FilterSettings) -> None:
+        self.tables = TableFilter(
+            settings.rules, settings.case_sensitive, name=f"{settings.name}: rules", folder=settings.folder
+        )
+        self.block_allow = BlockAllowList(
+            **settings.block_allow, case_sensitive=settings.case_sensitive, name=f"{settings.name}: block-allow-list"
+        )
+        self.events = EventFilter(settings.event_rules)
+        self.binlog_events = BinlogEventFilter(settings.binlog_rules, settings.case_sensitive)
+        self.expressions = ExpressionFilter(settings.expression_rules, settings.time_zone)
+        self._selectors = [
+            (TableFilter(selector.matcher, name=f"column-selectors[{i}].matcher"), ColumnFilter(selector.columns))
+            for i, selector in enumerate(settings.column_selectors)
+        ]
+
+    def transaction(self, start_ts: int | None = None, commit_tso: int | None = None) -> Decision:
+        """Say whether a whole transaction is left out, its statements too."""
+        if start_ts is not None and start_ts in self.settings.ignore_start_ts:
+            return Decision("Ignore", f"ignore-txn-start-ts {start_ts}")
+        if commit_tso is not None and commit_tso in self.settings.ignore_commit_tso:
+            return Decision("Ignore", f"ignore-commit-tso {commit_tso}")
+        return DO
+
+    def schema(self, schema: str) -> Decision:
+        """Say whether a database is chosen."""
+        return self._chosen(schema, "", self.tables.deciding_schema(schema))
+
+    def table(self, schema: str, table: str) -> Decision:
+        """Say whether a table is chosen."""
+        return self._chosen(schema, table, self.tables.deciding(schema, table))
+
+    def _chosen(self, schema: str, table: str, rule: TableRule | None) -> Decision:
+        if is_system_schema(schema):
+            return Decision("Ignore", "a system schema")
+        if rule is None or not rule.positive:
+            return Decision("Ignore", "rules: none matches" if rule is None else f"{rule.place}: {rule.text}")
+        allowed, why = self.block_allow.decide(schema, table)
+        return Decision("Do", why or f"{rule.place}: {rule.text}") if allowed else Decision("Ignore", why)
+
+    def rows(self, schema: str, table: str, op: Op) -> Decision:
+        """Say whether rows of a kind pass, before their values are looked at."""
+        decision = self.table(schema, table)
+        if decision.action != "Do":
+            return decision
+        for asked in (self.events, self.binlog_events):
+            if (found := asked.decide(schema, table, op)).action != "Do":
+                return found
+        return decision
+
+    def ignored_rows(self, table: Table, op: Op, before: Any = None, after: Any = None) -> Any:
+        """Return which rows of a batch are left out by their values; see `ExpressionFilter.mask`."""
+        return self.expressions.mask(table, op, before, after)
+
+    def columns(self, schema: str, table: str) -> ColumnFilter | None:
+        """Return which columns of a table are kept: the first selector that takes it decides; None keeps all."""
+        return next((columns for tables, columns in self._selectors if tables.matches(schema, table)), None)
+
+    def ddl(self, event: DdlEvent, start_ts: int | None = None, commit_tso: int | None = None) -> DdlDecision:
+        """Say what becomes of one part of a statement."""
+        if (found := self.transaction(start_ts, commit_tso)).ignored:
+            return DdlDecision("discard", found.rule)
+        if not event.allowed:
+            return DdlDecision("discard", f"{event.kind} is not on the allow-list")
+        chosen = self._ddl_tables(event)
+        if chosen.outcome != "apply":
+            return chosen
+        table = "" if event.is_schema else event.table
+        for asked in (self.events, self.binlog_events):
+            decision = asked.decide(event.schema, table, event.kind, event.query)
+            if decision.action != "Do":
+                return DdlDecision("error" if decision.action == "Error" else "ignore", decision.rule)
+        return chosen
+
+    def _ddl_tables(self, event: DdlEvent) -> DdlDecision:
+        named = self.schema(event.schema) if event.is_schema else self.table(event.schema, event.table)
+        renamed = event.tables[1:] if event.kind == "rename table" else ()
+        if named.action != "Do":
+            for schema, table in renamed:
+                if self.table(schema, table).action == "Do":
+                    before = ".".join(event.tables[0])
+                    reason = f"{schema}.{table} is chosen, but {before}, as it was called before, is not"
+                    return DdlDecision("error", f"{reason}: its rows are not at the target")
+            return DdlDecision("discard", named.rule)
+        for schema, table in event.tables[1:]:
+            # DM carries a statement over only if it may write every table that is named.
+            allowed, why = self.block_allow.decide(schema, table)
+            if not allowed:
+                return DdlDecision("discard", why)
+        return DdlDecision("apply", named.rule)
+
+
+def verify(settings: FilterSettings, tables: Iterable[Table] = ()) -> Filter:
+    """Return the filter of some settings after checking all of it, its expressions on these tables too."""
+    made = Filter(settings)
+    made.expressions.verify(tables)
+    return made

@@ -1,0 +1,271 @@
+"""A whole filter file: what is read, what it decides, what it says when it is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from binlog_merge.cli.main import run
+from binlog_merge.errors import ConfigError
+from binlog_merge.filters.config import load_filter
+from binlog_merge.filters.ddl import DdlEvent, ddl_events, is_builtin_skipped
+from binlog_merge.filters.events import BinlogEventRule, EventRule
+from binlog_merge.filters.filter import Filter, FilterSettings, verify
+from binlog_merge.filters.incompatible import event_type
+from snapshot_store import parse_table
+from tests.filters.vectors import vectors
+
+CASES = vectors("event_filter.json")
+
+
+def chosen(test: Any) -> Any:
+    found = [pytest.param(case, id=case["id"]) for case in CASES if test(case)]
+    skipped = [pytest.param({}, marks=pytest.mark.skip("no event_filter.json beside the repository"))]
+    return pytest.mark.parametrize("case", found or skipped)
+
+
+def settings(case: dict[str, Any]) -> FilterSettings:
+    block_allow = {key.replace("-", "_"): value for key, value in case.get("block_allow_list", {}).items()}
+    return FilterSettings(
+        case_sensitive=True,
+        rules=case.get("table_rules", ["*.*"]),
+        ignore_start_ts=frozenset(case.get("ignore_txn_start_ts", ())),
+        event_rules=[EventRule(**rule) for rule in case.get("event_filters", ())],
+        binlog_rules=[BinlogEventRule(**rule) for rule in case.get("rules", ())],
+        block_allow=block_allow,
+    )
+
+
+def ddl_event(event: dict[str, Any]) -> DdlEvent:
+    """Return a statement as TiCDC hands it to its filter: kind and table beside the text."""
+    query = event.get("query", event.get("sql", ""))
+    return DdlEvent("ActionCreateTable", event["type"], ((event["schema"], event["table"]),), query, query)
+
+
+@chosen(lambda c: "table_rules" in c and c["event"]["kind"] == "dml")
+def test_rows_ignored_as_in_ticdc(case: dict[str, Any]) -> None:
+    made, event = Filter(settings(case)), case["event"]
+    ignored = (
+        made.transaction(event["start_ts"]).ignored or made.rows(event["schema"], event["table"], "insert").ignored
+    )
+    assert ignored is case["ignored"]
+
+
+@chosen(lambda c: "table_rules" in c and c["event"]["kind"] == "ddl")
+def test_statements_as_in_ticdc(case: dict[str, Any]) -> None:
+    made, event = Filter(settings(case)), case["event"]
+    decision = made.ddl(ddl_event(event), event["start_ts"])
+    if "discarded" in case:
+        assert (decision.outcome == "discard") is case["discarded"]
+    else:
+        assert (decision.outcome != "apply") is case["ignored"]
+
+
+@chosen(lambda c: c["product"] == "dm" and "event" in c and "action" not in c)
+def test_events_left_out_as_in_dm(case: dict[str, Any]) -> None:
+    made, event = Filter(settings(case)), case["event"]
+    if event.get("kind") == "ddl" and "type" not in event:
+        parts = ddl_events(event["sql"], event["schema"])
+        assert not is_builtin_skipped(event["sql"])
+        assert any(made.ddl(part).outcome != "apply" for part in parts) is case["ignored"]
+    elif event.get("kind") == "ddl":
+        assert (made.ddl(ddl_event(event)).outcome != "apply") is case["ignored"]
+    elif "type" in event:
+        assert made.rows(event["schema"], event["table"], event["type"]).ignored is case["ignored"]
+    else:
+        assert made.table(event["schema"], event["table"]).ignored is case["ignored"]
+
+
+# Our own cases.
+
+TICDC = r"""
+case-sensitive = false
+[filter]
+rules = ['shop.*', '!shop.log_*', '@more.txt']
+ignore-txn-start-ts = [3]
+ignore-commit-tso = [450000000000000001]
+[[filter.event-filters]]
+matcher = ['shop.orders']
+ignore-event = ['delete', 'drop table', 'create table']
+ignore-sql = ['^ALTER.*ENGINE']
+ignore-insert-value-expr = "price > 10000 or state = 'NEW'"
+[mounter]
+worker-num = 16
+[sink]
+column-selectors = [{matcher = ['shop.users'], columns = ['*', '!password']}]
+"""
+DM = """
+name: shard
+timezone: "+08:00"
+case-sensitive: false
+ignore-commit-tso: [7]
+mysql-instances:
+  - {source-id: a, block-allow-list: instance, filter-rules: [drops], expression-filters: [cheap]}
+  - {source-id: b, block-allow-list: instance, filter-rules: [drops], expression-filters: [cheap]}
+block-allow-list:
+  instance:
+    do-dbs: ["shop_*", "~^live$"]
+    ignore-tables: [{db-name: "shop_*", tbl-name: "log*"}]
+  unused: {do-dbs: [nothing]}
+filters:
+  drops: {schema-pattern: "shop_*", table-pattern: "*", events: [drop table, incompatible ddl changes], action: Ignore}
+  unused: {schema-pattern: "shop_*", events: [all], action: Error}
+expression-filter:
+  cheap: {schema: shop_1, table: orders, insert-value-expr: "price < 1", delete-value-expr: "nope = 1"}
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    (folder / "more.txt").write_text("live.t?\n")
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def decided(made: Filter, sql: str, **times: int) -> str:
+    (event,) = ddl_events(sql, "shop")
+    return made.ddl(event, **times).outcome
+
+
+def test_ticdc_files(tmp_path: Path) -> None:
+    made = verify(load_filter(written(tmp_path, "changefeed.toml", TICDC)))
+    assert made.table("Shop", "Orders").action == made.table("live", "t1").action == "Do"
+    assert made.table("shop", "log_1").rule.endswith("rules:2: !shop.log_*")
+    assert made.table("mysql", "user").ignored and made.table("other", "t").ignored
+    assert made.rows("shop", "orders", "delete").ignored and not made.rows("shop", "orders", "insert").ignored
+    orders = parse_table("CREATE TABLE orders (id INT, price DECIMAL(9,2), state CHAR(9))", schema="shop")
+    assert made.expressions.ignores(orders, "insert", None, [1, "10000.01", "x"])
+    assert made.expressions.ignores(orders, "insert", None, [1, "1", "new"])
+    assert made.transaction(start_ts=3).ignored and made.transaction(commit_tso=450000000000000001).ignored
+    assert not made.transaction(start_ts=4, commit_tso=3).ignored
+    columns = made.columns("shop", "users")
+    assert columns is not None and columns.matches("name") and not columns.matches("PASSWORD")
+    assert made.columns("shop", "orders") is None
+
+
+def test_what_becomes_of_statements(tmp_path: Path) -> None:
+    made = Filter(load_filter(written(tmp_path, "changefeed.toml", TICDC)))
+    assert decided(made, "CREATE TABLE orders (a INT)") == "ignore"
+    assert decided(made, "CREATE TABLE other.orders (a INT)") == "discard"
+    assert decided(made, "ALTER TABLE orders ADD a INT") == "apply"
+    assert decided(made, "ALTER TABLE orders ADD a INT", commit_tso=450000000000000001) == "discard"
+    assert decided(made, "alter table orders engine = InnoDB") == "ignore"
+    assert decided(made, "ALTER TABLE orders ADD CHECK (a > 0)") == "apply"
+    assert decided(made, "DROP TABLE log_1") == "discard"
+    assert decided(made, "CREATE DATABASE shop") == "apply" and decided(made, "DROP DATABASE other") == "discard"
+    assert decided(made, "RENAME TABLE orders TO other.orders") == "apply"
+    assert decided(made, "RENAME TABLE other.orders TO orders") == "error"
+    assert decided(made, "RENAME TABLE other.a TO other.b") == "discard"
+
+
+def test_dm_files(tmp_path: Path) -> None:
+    made = verify(load_filter(written(tmp_path, "task.yaml", DM)))
+    assert made.table("shop_1", "orders").rule == "do-dbs: shop_*"
+    assert made.table("shop_1", "log_1").rule == "ignore-tables: shop_*.log*"
+    assert made.table("live", "t").action == "Do" and made.table("alive", "t").ignored
+    assert made.settings.time_zone == "+08:00" and made.transaction(commit_tso=7).ignored
+    assert decided(made, "ALTER TABLE shop_1.orders DROP x") == "ignore"
+    assert decided(made, "CREATE TABLE shop_1.orders (a INT)") == "apply"
+    assert decided(made, "CREATE TABLE shop_1.orders LIKE shop_1.log_1") == "discard"
+    assert decided(made, "RENAME TABLE shop_1.orders TO other.orders") == "discard"
+    orders = parse_table("CREATE TABLE orders (id INT, price DOUBLE)", schema="shop_1")
+    assert made.expressions.ignores(orders, "insert", None, [1, 0.5])
+    assert not made.expressions.ignores(orders, "delete", [1, 0.5], None)  # an unknown column ignores nothing
+    assert event_type("ALTER TABLE orders DROP price", orders) == "drop column"
+
+
+def test_old_lists_of_ticdc_count_where_there_are_no_rules(tmp_path: Path) -> None:
+    lists = "[filter]\nignore-dbs = ['log']\ndo-tables = [{db-name = 'shop', tbl-name = '~^o'}]\n"
+    made = Filter(load_filter(written(tmp_path, "a.toml", lists)))
+    assert made.table("shop", "orders").action == "Do" and made.table("shop", "x").ignored
+    ruled = Filter(load_filter(written(tmp_path, "a.toml", f"{lists}rules = ['log.*']\n")))
+    assert ruled.table("log", "x").action == "Do"
+
+
+WRONG = [
+    ("a.toml", "[filter", "not valid TOML"),
+    ("a.toml", "x = 1", r"no section \[filter\]; the file has x"),
+    ("a.toml", "[filter]\nrule = ['*.*']", "unknown key 'rule' in filter; did you mean 'rules'"),
+    ("a.toml", "[filter]\nrules = 'a.b'", "filter.rules"),
+    ("a.toml", "[filter]\nrules = ['a']", "wrong table pattern"),
+    ("a.toml", "[[filter.event-filters]]\nignore-event = ['insert']", "key 'matcher' is missing"),
+    ("a.toml", "[[filter.event-filters]]\nmatcher = ['a.b']\nignore-event = ['insrt']", "did you mean 'insert'"),
+    ("a.toml", "[[filter.event-filters]]\nmatcher = ['a.b']\nignore-insert-value-expr = 'a >'", "syntax error"),
+    ("a.toml", "[sink]\ncolumn-selectors = [{matcher = ['a'], columns = ['b']}]", "wrong table pattern"),
+    ("a.yaml", "filters: {a: {schema-pattern: x, action: ignore}}", "must be Do, Ignore or Error"),
+    ("a.yaml", "filters: {a: {schema-pattern: x, acton: Do}}", "unknown key 'acton'"),
+    ("a.yaml", "block-allow-list: {a: {do-dbs: []}, b: {}}", "2 block-allow-lists"),
+    ("a.yaml", "mysql-instances: [{block-allow-list: nope}]", "names 'nope', which is not there"),
+    ("a.yaml", "mysql-instances: [{source-id: a}, {source-id: b, filter-rules: [x]}]", "a, b use different filters"),
+    ("a.yaml", "timezone: Mars/North", "'Mars/North' is not known"),
+    ("a.yaml", "a: [", "not valid YAML"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "reason"), WRONG)
+def test_bad_files_say_what_is_wrong(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        verify(load_filter(written(tmp_path, name, text)))
+    assert caught.value.file
+    with pytest.raises(ConfigError, match=r"cannot read the (filter|configuration)"):
+        load_filter(tmp_path / f"missing-{name}")
+
+
+def test_the_command_says_what_would_happen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, "changefeed.toml", TICDC))
+    tables = ["--table", "shop.orders", "--table", "shop.log_1", "--table", "shop.users"]
+    statements = ["--ddl", "DROP TABLE orders, users", "--ddl", "FLUSH TABLES"]
+    assert run(["filter", "test", "--filter", path, *tables, *statements]) == 0
+    assert (
+        capsys.readouterr().out
+        == f"""\
+shop.orders
+  table   chosen  by {path}: rules:1: shop.*
+  insert  passes, unless ignore-insert-value-expr "price > 10000 or state = 'NEW'"
+  update  passes
+  delete  ignored  by event-filters[0]: ignore-event delete
+shop.log_1
+  table   not chosen  by {path}: rules:2: !shop.log_*
+shop.users
+  table   chosen  by {path}: rules:1: shop.*
+  insert  passes
+  update  passes
+  delete  passes
+  columns *, !password
+DROP TABLE orders, users
+  drop table of shop.orders: ignored: not carried out, but the table changes shape for the rows that follow
+    by event-filters[0]: ignore-event drop table
+  drop table of shop.users: carried out
+    by {path}: rules:1: shop.*
+FLUSH TABLES
+  changes no table: not carried over
+"""
+    )
+    assert run(["filter", "test", "--filter", path, "-o", "json", "--table", "shop.orders"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["tables"][0]["rows"]["delete"]["action"] == "Ignore" and answer["error"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "nothing to test"),
+        (["--table", "orders"], "must be schema.table"),
+        (["--table", "a.b", "--ddl", "ALTER TABEL a"], "unknown kind of ALTER"),
+        (["--table", "a.b", "--schema-file", "nowhere.sql"], "cannot read --schema-file"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    path = str(written(tmp_path, "changefeed.toml", TICDC))
+    assert run(["filter", "test", "--filter", path, *arguments]) in (2, 26)
+    assert reason in capsys.readouterr().err
+
+
+def test_the_command_checks_expressions_on_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, "changefeed.toml", TICDC))
+    (tmp_path / "schema.sql").write_text("CREATE DATABASE shop; USE shop; CREATE TABLE orders (id INT);")
+    arguments = ["filter", "test", "--filter", path, "--table", "shop.orders"]
+    assert run([*arguments, "--schema-file", str(tmp_path / "schema.sql")]) == 2
+    assert "Cannot find column 'price' from table 'shop.orders'" in capsys.readouterr().err
