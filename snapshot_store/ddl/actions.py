@@ -134,6 +134,13 @@ class SetEnforced:
     enforced: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """FORCE, ALGORITHM=COPY, or ORDER BY these columns: the table is made anew as it is."""
+
+    order: tuple[str, ...] = ()
+
+
 Action = (
     AddColumn
     | ChangeColumn
@@ -150,4 +157,5 @@ Action = (
     | SetOptions
     | SetPartitioning
     | PartitionWork
+    | Rebuild
 )

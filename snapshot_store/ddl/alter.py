@@ -22,8 +22,10 @@ from snapshot_store.ddl.actions import (
     DropColumn,
     DropConstraint,
     PartitionWork,
+    Rebuild,
     RenameColumn,
     RenameIndex,
+    RenameTo,
     SetDefault,
     SetEnforced,
     SetOptions,
@@ -43,6 +45,7 @@ from snapshot_store.ddl.resolve import (
     resolve_options,
     server_charset,
 )
+from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import Constraint
 from snapshot_store.ddl.validate_alter import check_actions
 from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned, worked_on
@@ -57,7 +60,12 @@ def alter_table(
 
     CONVERT TO CHARACTER SET DEFAULT takes the character set of the session's database, wherever the table is.
     """
+    if all(isinstance(action, RenameTo) for action in actions):
+        return table
+    table = rewritten(table)
     work = _Work(context, table, actions)
+    for name in (name for rebuild in _only(actions, Rebuild) for name in rebuild.order):
+        work.known(name)
     if context.session.validate:
         check_actions(context, table, actions)
     conversion = _conversion(

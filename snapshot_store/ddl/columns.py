@@ -35,8 +35,8 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
 
 
 def _serial(column: ColumnSpec) -> ColumnSpec:
-    unique = KeySpec("unique", None, (IndexPart(column.name),))
-    return replace(column, nullable=False, auto_increment=True, constraints=(*column.constraints, unique))
+    column = _with_key(column, KeySpec("unique", None, (IndexPart(column.name),)))
+    return replace(column, nullable=False, auto_increment=True)
 
 
 def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
@@ -90,9 +90,9 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         return replace(column, constraints=(*column.constraints, check))
     if cursor.accept("UNIQUE"):
         cursor.accept("KEY")
-        return replace(column, constraints=(*column.constraints, KeySpec("unique", None, part)))
+        return _with_key(column, KeySpec("unique", None, part))
     if cursor.accept("PRIMARY", "KEY") or cursor.accept("KEY"):
-        return replace(column, constraints=(*column.constraints, KeySpec("primary", None, part)))
+        return _with_key(column, KeySpec("primary", None, part))
     if cursor.at("REFERENCES"):
         key = parse_references(cursor, None, None, (column.name,))
         # A REFERENCES inside a column means nothing before 9.0.
@@ -100,6 +100,11 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
             return column
         return replace(column, constraints=(*column.constraints, key))
     return None
+
+
+def _with_key(column: ColumnSpec, key: KeySpec) -> ColumnSpec:
+    """Return the column with a key of its own; said twice, it is one all the same."""
+    return column if key in column.constraints else replace(column, constraints=(*column.constraints, key))
 
 
 def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:

@@ -9,6 +9,7 @@ from snapshot_store.ddl.indexes import (
     with_primary_key,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
+from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.session import NO_ZERO_DATE, SQL_MODES
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.statements import CreateTable
@@ -179,6 +180,7 @@ def with_implicit_timestamps(context: Context, columns: tuple[Column, ...]) -> t
 
 def copy_table(source: Table, schema: str, name: str) -> Table:
     """Return what CREATE TABLE … LIKE makes: everything but foreign keys, with checks named anew."""
+    source = rewritten(source)
     checks = [CheckSpec(None, text, name not in source.unenforced) for name, text in sorted(source.checks)]
     indexes = tuple(replace(i, implicit=False) for i in source.indexes)
     copy = replace(source, schema=schema, name=name, indexes=indexes, checks=(), unenforced=(), foreign_keys=())

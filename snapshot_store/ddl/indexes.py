@@ -11,6 +11,7 @@ from typing import Literal
 from snapshot_store.ddl.charsets import max_bytes
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import parse_constraint
+from snapshot_store.ddl.rewriting import rewrite
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
@@ -112,7 +113,8 @@ def _add_index(
 
 def _resolve_part(part: IndexPart, columns: dict[str, Column], table: str) -> IndexPart:
     if part.column is None:
-        return part
+        # It becomes a hidden generated column, so it is read once more at once.
+        return replace(part, expression=rewrite(part.expression or "", columns, names=False))
     column = columns.get(part.column.lower())
     if column is None:
         raise UnknownColumn(f"table {table} has no column {part.column} to index")
@@ -147,7 +149,8 @@ def for_engine(indexes: Sequence[Index], engine: str) -> tuple[Index, ...]:
 
 
 def _stem(parts: Sequence[IndexPart]) -> str:
-    return next((p.column for p in parts[:1] if p.column is not None), "functional_index")
+    names = [part.column for part in parts]
+    return "functional_index" if None in names else str(names[0])
 
 
 def _free_name(stem: str, indexes: Sequence[Index]) -> str:

@@ -145,11 +145,12 @@ _LOCKS = {
 }
 
 
-def skip_lock_option(cursor: Cursor, option: str) -> None:
-    """Move past the value of ALGORITHM or LOCK."""
+def skip_lock_option(cursor: Cursor, option: str) -> str:
+    """Move past the value of ALGORITHM or LOCK and return it."""
     cursor.accept_symbol("=")
     value = cursor.word_or_name().upper()
     cursor.limit(value in _LOCKS[option], f"unknown {option} {value}")
+    return value
 
 
 _NUMBERS = frozenset(

@@ -13,6 +13,7 @@ from snapshot_store.ddl.actions import (
     DropConstraint,
     PartitionWork,
     Position,
+    Rebuild,
     RenameColumn,
     RenameIndex,
     RenameTo,
@@ -60,6 +61,8 @@ def _actions(cursor: Cursor) -> list[Action]:
     """Read one item of the list; ADD (…) is several actions, and what changes no shape is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
+    if cursor.at("FORCE") or cursor.at("ORDER") or cursor.at("ALGORITHM"):
+        return _rebuild(cursor)
     if _skip_inert(cursor):
         return []
     if cursor.accept("REMOVE", "PARTITIONING"):
@@ -88,8 +91,8 @@ def _actions(cursor: Cursor) -> list[Action]:
 
 def _skip_inert(cursor: Cursor) -> bool:
     """Move past an action that changes no shape."""
-    if found := cursor.accept_one("ALGORITHM", "LOCK"):
-        skip_lock_option(cursor, found)
+    if cursor.accept("LOCK"):
+        skip_lock_option(cursor, "LOCK")
         return True
     if cursor.accept_one("DISCARD", "IMPORT"):
         cursor.expect("TABLESPACE")
@@ -100,10 +103,16 @@ def _skip_inert(cursor: Cursor) -> bool:
     if cursor.accept_one("WITH", "WITHOUT"):
         cursor.expect("VALIDATION")
         return True
-    if cursor.accept("ORDER", "BY"):
-        _order_by(cursor)
-        return True
-    return cursor.accept_one("FORCE", "SECONDARY_LOAD", "SECONDARY_UNLOAD") is not None
+    return cursor.accept_one("SECONDARY_LOAD", "SECONDARY_UNLOAD") is not None
+
+
+def _rebuild(cursor: Cursor) -> list[Action]:
+    if cursor.accept("FORCE"):
+        return [Rebuild()]
+    if cursor.accept("ALGORITHM"):
+        return [Rebuild()] if skip_lock_option(cursor, "ALGORITHM") == "COPY" else []
+    cursor.expect("ORDER", "BY")
+    return [Rebuild(_order_by(cursor))]
 
 
 def _partition_work(cursor: Cursor) -> list[Action]:
@@ -122,12 +131,13 @@ def _partition_work(cursor: Cursor) -> list[Action]:
     return [work]
 
 
-def _order_by(cursor: Cursor) -> None:
+def _order_by(cursor: Cursor) -> tuple[str, ...]:
+    names = []
     while True:
-        cursor.name()
+        names.append(cursor.name())
         cursor.accept_one("ASC", "DESC")
         if not cursor.accept_symbol(","):
-            return
+            return tuple(names)
 
 
 def _add(cursor: Cursor) -> list[Action]:
