@@ -1,0 +1,128 @@
+"""Expressions as a server writes them anew: it reads them again whenever their table is altered or copied.
+
+    CREATE TABLE t (A VARCHAR(9) CHARSET latin1, CHECK (a > 'x'))      (`a` > _utf8mb4'x')
+    ALTER TABLE t COMMENT 'c'                                          (`A` > _latin1'x')
+
+Columns get the spelling of their definition, and literals the character set of what they are compared or joined with
+(refman, "Collation Coercibility in Expressions"; `agg_item_charsets` of mysql-server `sql/item.cc`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from snapshot_store.ddl.expression_nodes import Node, column, literal
+from snapshot_store.ddl.expression_text import printed
+from snapshot_store.ddl.expressions import read_expression
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column, Table
+
+# Expressions of the model are the server's text: no sql_mode changes how it is read.
+_READING = DdlSession()
+_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_COMPARED = frozenset({"compare", "in", "between", "like"})
+# Functions that bring these arguments of theirs to one character set; None stands for the last one.
+_JOINED: dict[str, slice] = {
+    **dict.fromkeys(("coalesce", "concat", "concat_ws", "field", "find_in_set", "greatest"), slice(None)),
+    **dict.fromkeys(("ifnull", "least", "locate", "nullif", "regexp_like", "replace", "strcmp"), slice(None)),
+    **dict.fromkeys(("if", "elt"), slice(1, None)),
+    **dict.fromkeys(("insert",), slice(None, None, 3)),
+    **dict.fromkeys(("lpad", "rpad"), slice(None, None, 2)),
+}
+_NUMBERS = frozenset({"field", "find_in_set", "locate", "regexp_like", "strcmp"})
+_AS_FIRST = frozenset(
+    {"upper", "lower", "substr", "left", "right", "repeat", "reverse", "ltrim", "rtrim", "trim", "substring_index"}
+)
+_UNICODE = ("utf8mb4", "utf8mb3")
+
+
+def rewritten(table: Table) -> Table:
+    """Return the table with its expressions as they are after an ALTER TABLE or CREATE TABLE … LIKE."""
+    by_name = {c.name.lower(): c for c in table.columns}
+    return replace(
+        table,
+        columns=tuple(_column(c, by_name) for c in table.columns),
+        indexes=tuple(
+            replace(
+                i,
+                parts=tuple(
+                    part if part.expression is None else replace(part, expression=rewrite(part.expression, by_name))
+                    for part in i.parts
+                ),
+            )
+            for i in table.indexes
+        ),
+        checks=tuple((name, rewrite(text, by_name)) for name, text in table.checks),
+    )
+
+
+def _column(column: Column, columns: Mapping[str, Column]) -> Column:
+    if column.generated is not None:
+        text = rewrite(column.generated.expression, columns)
+        return replace(column, generated=replace(column.generated, expression=text))
+    if column.default is not None and column.default.kind == "expression":
+        return replace(column, default=replace(column.default, text=rewrite(column.default.text, columns)))
+    return column
+
+
+def rewrite(text: str, columns: Mapping[str, Column], names: bool = True) -> str:
+    """Return an expression as the server writes it anew; columns are by lower-case name. `names`: respell them too."""
+    try:
+        node = read_expression(text, _READING).node
+    except DdlNotUnderstood:
+        return text
+    return printed(_rewrite(node, columns if names else {n: replace(c, name="") for n, c in columns.items()})[0])
+
+
+def _rewrite(node: Node, columns: Mapping[str, Column]) -> tuple[Node, str | None]:
+    """Return a node rewritten, and the character set that columns give its value."""
+    if node.kind == "column":
+        known = columns.get(node.text.lower())
+        if known is None:
+            return node, None
+        return column(known.name or node.text), "binary" if known.type.name in _BYTES else known.type.charset
+    if node.kind in ("string", "moment") or not node.args:
+        return node, None
+    pairs = [_rewrite(arg, columns) for arg in node.args]
+    args, charsets = [n for n, _ in pairs], [c for _, c in pairs]
+    if node.kind in _COMPARED:
+        return replace(node, args=_agreed(args, charsets)[0]), None
+    if node.kind == "case":
+        return _case(node, args, charsets)
+    if node.kind == "collate":
+        return replace(node, args=tuple(args)), charsets[0]
+    if node.kind == "using":
+        return replace(node, args=tuple(args)), node.text
+    if node.kind == "call" and node.text in _JOINED:
+        places = range(len(args))[_JOINED[node.text]]
+        some, charset = _agreed([args[i] for i in places], [charsets[i] for i in places])
+        for place, arg in zip(places, some, strict=True):
+            args[place] = arg
+        return replace(node, args=tuple(args)), None if node.text in _NUMBERS else charset
+    as_first = node.kind == "trim" or (node.kind == "call" and node.text in _AS_FIRST)
+    return replace(node, args=tuple(args)), charsets[-1 if node.kind == "trim" else 0] if as_first else None
+
+
+def _case(node: Node, args: list[Node], charsets: list[str | None]) -> tuple[Node, str | None]:
+    """CASE: what is compared agrees, and so do the results."""
+    operand = node.text.startswith("operand")
+    body = range(operand, len(args) - node.text.endswith("else"))
+    compared = [0, *body[::2]] if operand else []
+    results = [*body[1::2], *range(body.stop, len(args))]
+    charset = None
+    for places in (compared, results):
+        some, charset = _agreed([args[i] for i in places], [charsets[i] for i in places])
+        for place, arg in zip(places, some, strict=True):
+            args[place] = arg
+    return replace(node, args=tuple(args)), charset
+
+
+def _agreed(args: Sequence[Node], charsets: Sequence[str | None]) -> tuple[tuple[Node, ...], str | None]:
+    """Return the arguments with their literals in the character set of the others, and that character set."""
+    known = {charset for charset in charsets if charset is not None}
+    charset = next((c for c in ("binary", *_UNICODE) if c in known), min(known, default=None))
+    if charset is None:
+        return tuple(args), None
+    return tuple(
+        replace(arg, args=(literal(charset),)) if arg.kind == "string" and arg.args else arg for arg in args
+    ), charset
