@@ -1,0 +1,1 @@
+"""Replay: a merged binlog applied elsewhere, where a DDL holds up only its own tables."""
