@@ -71,15 +71,30 @@ def _made(
     statements: list[str] = []
     table = logical
     try:
-        for sql in _renaming(logical, joined, renames):
-            table = applied(table, sql, session)
+        for sql in _renaming(table, joined, renames):
             statements.append(sql)
-        for sql in alter_sql(table, target(table, joined, origin)):
             table = applied(table, sql, session)
-            statements.append(sql)
+        for make in (alter_sql, _without_default):
+            for sql in make(table, target(table, joined, origin)):
+                statements.append(sql)
+                table = applied(table, sql, session)
     except SnapshotStoreError:
         return None
     return (tuple(statements), table) if order(table, joined) == 0 else None
+
+
+def _without_default(table: Table, wanted: Table) -> tuple[str, ...]:
+    """Return what takes away the DEFAULT NULL that a definition cannot help giving a column."""
+    name = f"{quote_name(table.schema)}.{quote_name(table.name)}"
+    return tuple(
+        f"ALTER TABLE {name} ALTER COLUMN {quote_name(column.name)} DROP DEFAULT"
+        for column in wanted.columns
+        if column.default is None
+        and column.nullable
+        and column.generated is None
+        and (place := table.index_of(column.name)) is not None
+        and table.columns[place].default is not None
+    )
 
 
 def _renaming(logical: Table, joined: Table, renames: Renames) -> list[str]:

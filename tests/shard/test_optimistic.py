@@ -406,6 +406,16 @@ def test_an_event_of_an_unknown_shard_stops() -> None:
     assert (outcome.stop.fault, outcome.stop.key) == (Fault.UNKNOWN_SHARD, events[0].key)
 
 
+def test_a_default_taken_away_while_a_shard_waits_is_taken_away_in_the_end() -> None:
+    made = ran(
+        TABLE, "t1 t2", "t1 ALTER a DROP DEFAULT", "t2 RENAME COLUMN id TO y", "t2 ALTER a DROP DEFAULT",
+        "t2 ADD COLUMN c INT", "t2 RENAME COLUMN y TO id", "t1 ADD COLUMN c INT",
+    )  # fmt: skip
+    outcome = outcome_of(made)
+    assert "ALTER TABLE `shop`.`t` ALTER COLUMN `a` DROP DEFAULT" in written(outcome)
+    check_agreement(outcome)
+
+
 def test_shards_that_begin_apart_meet() -> None:
     made = cluster("CREATE TABLE t (id INT PRIMARY KEY)", "n1.t1")
     made.begin("n2", "CREATE TABLE t2 (id INT PRIMARY KEY, b VARCHAR(10))")
