@@ -409,7 +409,7 @@ def test_an_event_of_an_unknown_shard_stops() -> None:
 def test_a_default_taken_away_while_a_shard_waits_is_taken_away_in_the_end() -> None:
     made = ran(
         TABLE, "t1 t2", "t1 ALTER a DROP DEFAULT", "t2 RENAME COLUMN id TO y", "t2 ALTER a DROP DEFAULT",
-        "t2 ADD COLUMN c INT", "t2 RENAME COLUMN y TO id", "t1 ADD COLUMN c INT",
+        "t2 ADD COLUMN c INT NOT NULL", "t2 RENAME COLUMN y TO id", "t1 ADD COLUMN c INT NOT NULL",
     )  # fmt: skip
     outcome = outcome_of(made)
     assert "ALTER TABLE `shop`.`t` ALTER COLUMN `a` DROP DEFAULT" in written(outcome)
