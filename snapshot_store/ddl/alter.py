@@ -32,21 +32,27 @@ from snapshot_store.ddl.actions import (
     SetPartitioning,
     SetVisible,
 )
-from snapshot_store.ddl.create import check_names, chosen_engine, with_constraints, with_implicit_timestamps
+from snapshot_store.ddl.create import (
+    check_names,
+    check_nulls,
+    chosen_engine,
+    with_constraints,
+    with_implicit_timestamps,
+)
 from snapshot_store.ddl.cursor import names_in
 from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of
 from snapshot_store.ddl.resolve import (
     Charset,
     Context,
     choose_charset,
-    converted,
+    converted_column,
     resolve_column,
     resolve_default,
     resolve_options,
     server_charset,
 )
 from snapshot_store.ddl.rewriting import rewritten
-from snapshot_store.ddl.specs import Constraint
+from snapshot_store.ddl.specs import Constraint, KeySpec
 from snapshot_store.ddl.validate_alter import check_actions
 from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
@@ -76,15 +82,23 @@ def alter_table(
     table = _with_options(context, table, actions, (schema.charset, schema.collation), conversion)
     columns = _place(work, table, _changed_columns(work, table))
     if conversion is not None:
-        columns = [replace(c, type=converted(c.type, conversion)) for c in columns]
+        columns = [converted_column(context, c, conversion) for c in columns]
     check_names(tuple(columns), table.name)
     if not context.session.explicit_defaults_for_timestamp:
         columns = list(with_implicit_timestamps(context, tuple(columns)))
     table = replace(table, columns=tuple(columns))
     table = _without_constraints(work, table)
     table = replace(table, indexes=_carried_indexes(work, table))
+    if context.session.validate:
+        specs = [a.column for a in actions if isinstance(a, AddColumn | ChangeColumn)]
+        check_nulls(context, specs, [*work.constraints(), *_primary_key(table)])
     table = with_constraints(context, table, work.constraints())
     return _with_partitions(context, table, actions)
+
+
+def _primary_key(table: Table) -> list[Constraint]:
+    key = table.primary_key
+    return [] if key is None else [KeySpec("primary", None, key.parts)]
 
 
 def _with_partitions(context: Context, table: Table, actions: Sequence[Action]) -> Table:
@@ -199,7 +213,10 @@ def _changed_columns(work: _Work, table: Table) -> list[Column]:
 def _adjusted(work: _Work, column: Column, name: str) -> Column:
     for action in work.actions:
         if isinstance(action, SetDefault) and work.known(action.name) == name:
-            column = replace(column, default=resolve_default(work.context, action.default, column.type, column.name))
+            default = resolve_default(work.context, action.default, column.type, column.name)
+            null = default is not None and default.kind == "null"
+            work.context.limit(column.nullable or not null, f"column {column.name} is NOT NULL, with the default NULL")
+            column = replace(column, default=default)
         if isinstance(action, SetVisible) and action.what == "column" and work.known(action.name) == name:
             column = replace(column, invisible=not action.visible)
     return column
@@ -253,6 +270,8 @@ def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
         return replace(table, foreign_keys=keys)
     if drop.kind in ("check", "any") and len(checks) < len(table.checks):
         return replace(table, checks=checks, unenforced=tuple(n for n in table.unenforced if n.lower() != name))
+    if drop.kind == "foreign key" and table.engine not in ("InnoDB", "ndbcluster"):
+        return table  # An engine that forgets foreign keys lets any be dropped.
     what = "constraint" if drop.kind == "any" else drop.kind
     raise UnknownIndex(f"table {table.schema}.{table.name} has no {what} {drop.name}")
 

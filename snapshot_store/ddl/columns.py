@@ -5,6 +5,7 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 
 from dataclasses import replace
 
+from snapshot_store.ddl.charsets import canonical_charset
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.keys import parse_check, parse_references
@@ -15,8 +16,8 @@ from snapshot_store.model import Default, Generated, IndexPart
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 
 
-def parse_column(cursor: Cursor) -> ColumnSpec:
-    """Read a column definition up to what cannot belong to it."""
+def parse_column(cursor: Cursor, changed: bool = False) -> ColumnSpec:
+    """Read a column definition up to what cannot belong to it; that of a column `changed` has no REFERENCES."""
     name = cursor.name()
     if cursor.accept_symbol("."):
         # `tbl`.`column`, as old grammars allow; the last part is the name.
@@ -31,7 +32,15 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
         column = _generated(cursor, column)
     while (extended := _attribute(cursor, column)) is not None:
         column = extended
-    return column
+    return column if changed or not cursor.at("REFERENCES") else _references(cursor, column)
+
+
+def _references(cursor: Cursor, column: ColumnSpec) -> ColumnSpec:
+    """Read REFERENCES, the last of a column's attributes; it means nothing before 9.0."""
+    key = parse_references(cursor, None, None, (column.name,))
+    if cursor.session.server_version < 90000:
+        return column
+    return replace(column, constraints=(*column.constraints, key))
 
 
 def _serial(column: ColumnSpec) -> ColumnSpec:
@@ -93,12 +102,6 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         return _with_key(column, KeySpec("unique", None, part))
     if cursor.accept("PRIMARY", "KEY") or cursor.accept("KEY"):
         return _with_key(column, KeySpec("primary", None, part))
-    if cursor.at("REFERENCES"):
-        key = parse_references(cursor, None, None, (column.name,))
-        # A REFERENCES inside a column means nothing before 9.0.
-        if cursor.session.server_version < 90000:
-            return column
-        return replace(column, constraints=(*column.constraints, key))
     return None
 
 
@@ -127,13 +130,14 @@ def parse_default(cursor: Cursor) -> Default | Value:
         return Default("null")
     if found := cursor.accept_one("TRUE", "FALSE"):
         return Value("number", "1" if found == "TRUE" else "0")
+    charset = None
     if cursor.word().startswith("_") and cursor.peek(1).kind in ("string", "bits"):
-        cursor.next()
+        charset = canonical_charset(cursor.next().text[1:])
     if cursor.peek().kind == "bits":
-        return Value("bits", cursor.next().text)
-    return (
-        Value("string", cursor.literal_string()) if cursor.peek().kind == "string" else Value("number", _number(cursor))
-    )
+        return Value("bits", cursor.next().text, charset)
+    if cursor.peek().kind == "string":
+        return Value("string", cursor.literal_string(), charset)
+    return Value("number", _number(cursor))
 
 
 def _number(cursor: Cursor) -> str:

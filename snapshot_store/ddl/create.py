@@ -6,6 +6,7 @@ from snapshot_store.ddl.indexes import (
     add_checks,
     add_foreign_keys,
     build_indexes,
+    supporting_key,
     with_primary_key,
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
@@ -59,6 +60,8 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
     columns = tuple(resolve_column(context, spec, charset) for spec in specs)
     if context.session.generate_invisible_primary_key and not _has_primary_key(statement):
         columns, statement = (_ROW_ID, *columns), replace(statement, items=(_ROW_ID_KEY, *statement.items))
+    if selected and context.session.strict:
+        _check_left_out(context, columns, selected)
     columns = _with_selected(columns, selected)
     if not columns:
         raise context.error("a table without columns")
@@ -75,7 +78,7 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
         comment=options.comment or "",
     )
     if context.session.validate:
-        _check_nulls(context, specs, constraints_of(statement.items))
+        check_nulls(context, specs, constraints_of(statement.items))
     table = with_constraints(context, table, constraints_of(statement.items))
     if statement.partitioning is not None:
         table = partitioned(context, table, statement.partitioning)
@@ -94,6 +97,15 @@ def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) ->
     return (*(c for c in columns if c.name.lower() not in names), *merged)
 
 
+def _check_left_out(context: Context, columns: tuple[Column, ...], selected: tuple[Column, ...]) -> None:
+    """A column that the query does not give must have a value of its own."""
+    names = {column.name.lower() for column in selected}
+    for column in columns:
+        given = column.name.lower() in names or column.nullable or column.default is not None or column.auto_increment
+        given = given or column.generated is not None or column.type.name == "enum"
+        context.limit(given, f"column {column.name} is not selected, and has no default")
+
+
 _ROW_ID = Column("my_row_id", ColumnType("bigint", unsigned=True), nullable=False, auto_increment=True, invisible=True)
 _ROW_ID_KEY = KeySpec("primary", "PRIMARY", (IndexPart("my_row_id"),))
 
@@ -102,8 +114,8 @@ def _has_primary_key(statement: CreateTable) -> bool:
     return any(isinstance(c, KeySpec) and c.kind == "primary" for c in constraints_of(statement.items))
 
 
-def _check_nulls(context: Context, specs: list[ColumnSpec], constraints: list[Constraint]) -> None:
-    """A column written as NULL, or with the default NULL, cannot be in the primary key."""
+def check_nulls(context: Context, specs: list[ColumnSpec], constraints: list[Constraint]) -> None:
+    """Raise DdlRejected if a column written as NULL, or with the default NULL, is in the primary key."""
     for key in constraints:
         if isinstance(key, KeySpec) and key.kind == "primary":
             names = {(part.column or "").lower() for part in key.parts}
@@ -137,8 +149,7 @@ def with_constraints(context: Context, table: Table, constraints: list[Constrain
     if context.session.validate:
         columns = {column.name.lower(): column for column in table.columns}
         for key in keys:
-            if isinstance(key, KeySpec):
-                check_key_spec(context, key, columns)
+            check_key_spec(context, key if isinstance(key, KeySpec) else supporting_key(key), columns)
     indexes = build_indexes(table.indexes, keys, table.columns, table.name, table.engine, context.session.strict)
     table = add_checks(table, added)
     foreign = [c for c in constraints if isinstance(c, ForeignKeySpec)]

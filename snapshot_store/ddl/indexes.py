@@ -38,7 +38,7 @@ def build_indexes(
     A foreign key adds an index over its columns unless another index begins with them; such an index goes when one that
     serves better is added later.
     """
-    specs = [key if isinstance(key, KeySpec) else _supporting(key) for key in added]
+    specs = [key if isinstance(key, KeySpec) else supporting_key(key) for key in added]
     keys = [(i.parts, i.implicit) for i in existing]
     keys += [(spec.parts, isinstance(key, ForeignKeySpec)) for spec, key in zip(specs, added, strict=True)]
     superfluous = _superfluous(keys)
@@ -67,7 +67,8 @@ def _shortened(spec: KeySpec, columns: Sequence[Column]) -> KeySpec:
     return replace(spec, parts=tuple(parts))
 
 
-def _supporting(key: ForeignKeySpec) -> KeySpec:
+def supporting_key(key: ForeignKeySpec) -> KeySpec:
+    """Return the key that a foreign key needs."""
     return KeySpec("index", key.name or key.index_name, tuple(IndexPart(column) for column in key.columns))
 
 

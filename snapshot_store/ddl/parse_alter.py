@@ -175,7 +175,7 @@ def _change(cursor: Cursor, verb: str) -> Action:
     old = cursor.name() if verb == "CHANGE" else None
     if old is not None and cursor.session.server_version < 80000 and cursor.accept_symbol("."):
         old = cursor.after_dot()
-    column = parse_column(cursor)
+    column = parse_column(cursor, changed=True)
     return ChangeColumn(old or column.name, column, _position(cursor))
 
 

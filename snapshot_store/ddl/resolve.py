@@ -6,6 +6,7 @@ with a real server in tests/snapshot_store/test_ddl_mysql.py.
 
 from dataclasses import dataclass, replace
 
+from snapshot_store.ddl.characters import codec_of, decoded, fits, squeezed
 from snapshot_store.ddl.charsets import (
     binary_collation,
     canonical_charset,
@@ -15,7 +16,7 @@ from snapshot_store.ddl.charsets import (
     max_bytes,
 )
 from snapshot_store.ddl.collations import COLLATIONS
-from snapshot_store.ddl.literals import stored_text
+from snapshot_store.ddl.literals import literal_bytes, stored_text
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Options, TypeSpec, Value
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
@@ -106,7 +107,8 @@ def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
     """Return a string type in a character set; in `binary`, strings are byte strings."""
     if charset[0] == "binary" and type.name in _TO_BINARY:
         return replace(type, name=_TO_BINARY[type.name], charset=None, collation=None)
-    return replace(type, charset=charset[0], collation=charset[1])
+    members = tuple(squeezed(member, charset[0]) for member in type.members)
+    return replace(type, charset=charset[0], collation=charset[1], members=members)
 
 
 def converted(type: ColumnType, charset: Charset) -> ColumnType:
@@ -118,7 +120,17 @@ def converted(type: ColumnType, charset: Charset) -> ColumnType:
         size = limit // max_bytes(type.charset or "binary") * max_bytes(charset[0])
         name = max(type.name, lob_name(TEXTS, size), key=TEXTS.index)
         type = replace(type, name=name)
+    codec = codec_of(type.charset)
+    type = replace(type, members=tuple(squeezed(member, charset[0], codec) for member in type.members))
     return with_charset(type, charset)
+
+
+def converted_column(context: Context, column: Column, charset: Charset) -> Column:
+    """Return what CONVERT TO CHARACTER SET makes of a column."""
+    type = converted(column.type, charset)
+    if column.default is not None and column.default.kind == "literal" and type.charset is not None:
+        context.limit(fits(column.default.text, type.charset), f"the default of {column.name} is not in {charset[0]}")
+    return replace(column, type=type)
 
 
 def lob_name(family: tuple[str, ...], size: int) -> str:
@@ -155,8 +167,23 @@ def resolve_default(context: Context, default: Default | Value | None, type: Col
     if not isinstance(default, Value):
         return default
     try:
+        default = _characters(default, type, context.session.charset_connection)
         return Default("literal", stored_text(default.kind, default.text, type, context.session))
     except ValueError as error:
         if context.session.validate:
             raise DdlRejected(f"invalid default for column {name}: {error}") from None
         return Default("literal", default.text)
+
+
+def _characters(value: Value, type: ColumnType, connection: str) -> Value:
+    """Return a literal for a column of text as the text it is. Raises ValueError for what its character set lacks."""
+    if type.charset is None or value.kind == "number":
+        return value
+    if value.kind == "bits":
+        value = Value("string", decoded(literal_bytes(value.text), value.charset or type.charset))
+    elif value.charset not in (None, "binary", connection) and not value.text.isascii():
+        # The bytes that the connection sent, in another character set than its own.
+        value = Value("string", decoded(value.text.encode(codec_of(connection) or "utf-8"), value.charset))
+    if not fits(value.text, type.charset):
+        raise ValueError(f"character set {type.charset} lacks a character of {value.text[:40]!r}")
+    return value

@@ -25,11 +25,13 @@ class TypeSpec:
 class Value:
     """A literal as a default; its column's type decides what it is.
 
-    `kind` is "string", "number" or "bits", which is a hexadecimal or bit literal as written.
+    `kind` is "string", "number" or "bits", which is a hexadecimal or bit literal as written. `charset` is that of an
+    introducer, as in _latin1'x'.
     """
 
     kind: Literal["string", "number", "bits"]
     text: str
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from snapshot_store.ddl.actions import (
     SetDefault,
     SetVisible,
 )
+from snapshot_store.ddl.partitions import Partitioning
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.ddl.validate_columns import expression_of
+from snapshot_store.ddl.validate_keys import row_key
 from snapshot_store.model import Column, Table
 
 
@@ -29,6 +31,12 @@ def check_actions(context: Context, table: Table, actions: Sequence[Action]) -> 
     for name in touched:
         context.limit(touched.count(name) == 1, f"column {name} is changed twice")
     _check_index_actions(context, actions)
+    key = row_key(table)
+    for action in actions:
+        if isinstance(action, SetVisible) and action.what == "index":
+            seen = key is None or key.name.lower() != action.name.lower()
+            context.limit(seen, f"index {action.name} is the primary key, or serves as one")
+    _check_partition_columns(context, table, actions)
     _check_foreign_keys(context, actions)
     gone = {a.name.lower() for a in actions if isinstance(a, DropColumn)}
     changed = {a.old.lower(): a for a in actions if isinstance(a, ChangeColumn)}
@@ -64,8 +72,15 @@ def _check_index_actions(context: Context, actions: Sequence[Action]) -> None:
         if isinstance(action, RenameIndex):
             context.limit("PRIMARY" not in (action.old.upper(), action.new.upper()), "PRIMARY is no name to rename")
         if isinstance(action, SetVisible) and action.what == "index":
-            context.limit(action.visible or action.name.upper() != "PRIMARY", "a primary key cannot be invisible")
             context.limit(action.name.lower() not in dropped, f"index {action.name} is altered and dropped")
+
+
+def _check_partition_columns(context: Context, table: Table, actions: Sequence[Action]) -> None:
+    apart = Partitioning.of(table.partitioning).columns if table.partitioning else ()
+    for action in actions:
+        if isinstance(action, RenameColumn):
+            known = action.old.lower() in (name.lower() for name in apart)
+            context.limit(not known, f"column {action.old} tells partitions apart: it keeps its name")
 
 
 def _check_foreign_keys(context: Context, actions: Sequence[Action]) -> None:

@@ -4,9 +4,10 @@ Sources: `prepare_create_field`, `check_column_...` and `Create_field::init` of 
 Table Column Count and Row Size". Each rule is compared with a real server by the statements of fixtures/ddl.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from snapshot_store.ddl.charsets import max_bytes
+from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import Expression, read_expression
 from snapshot_store.ddl.functions import AGGREGATES, CHANGING, NEVER, is_native
 from snapshot_store.ddl.literals import folded
@@ -39,6 +40,7 @@ _FIXED_BYTES = {
     **dict(zip((*TEXTS, *BLOBS), (9, 10, 11, 12) * 2, strict=True)),
 }
 _TEMPORAL = frozenset({"datetime", "timestamp"})
+_WITHOUT_EXPRESSIONS = frozenset({"MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "FEDERATED", "MRG_MYISAM"})
 
 
 def expression_of(context: Context, text: str) -> Expression:
@@ -73,6 +75,9 @@ def _check_type(context: Context, column: Column, table: Table) -> None:
     if table.engine == "MEMORY":
         lob = type.name in (*TEXTS, *BLOBS, "json", "vector") or type.name in SPATIAL_TYPES
         context.limit(not lob, f"engine MEMORY has no column of type {type.name}")
+    if table.engine in _WITHOUT_EXPRESSIONS:
+        computed = column.generated is not None or (column.default is not None and column.default.kind == "expression")
+        context.limit(not computed, f"engine {table.engine} computes no column")
     if table.engine == "CSV":
         context.limit(not column.nullable, "engine CSV has no nullable columns")
 
@@ -94,10 +99,11 @@ def bytes_of(type: ColumnType) -> int:
 def _row_bytes(columns: Sequence[Column]) -> int:
     nullable = sum(column.nullable for column in columns)
     stored = (c for c in columns if c.generated is None or c.generated.stored)
-    return sum(_column_bytes(column.type) for column in stored) + (nullable + 7) // 8
+    return sum(column_bytes(column.type) for column in stored) + (nullable + 7) // 8
 
 
-def _column_bytes(type: ColumnType) -> int:
+def column_bytes(type: ColumnType) -> int:
+    """Return how many bytes a column of this type takes in a row of the server's own."""
     if type.name in _FIXED_BYTES:
         return _FIXED_BYTES[type.name] + (type.fsp + 1) // 2
     if type.name in ("varchar", "varbinary"):
@@ -147,6 +153,7 @@ def _check_expressions(context: Context, table: Table) -> None:
     for place, what, text, column in _expressions(table):
         found = expression_of(context, text)
         check_functions(context, found, what, changing=column.generated is None)
+        check_geometries(context, found.node, {c.name.lower(): c for c in table.columns}, what)
         for name in found.columns:
             known = places.get(name)
             context.limit(known is not None, f"{what} refers to {name}, which is no column")
@@ -178,3 +185,14 @@ def check_functions(context: Context, found: Expression, what: str, changing: bo
         known = is_native(name) and name not in NEVER | AGGREGATES
         context.limit(known, f"{what} calls {name}")
         context.limit(changing or name not in CHANGING, f"{what} calls {name}, which changes by itself")
+
+
+def check_geometries(context: Context, node: Node, columns: Mapping[str, Column], what: str) -> None:
+    """Raise DdlRejected for arithmetic on a geometry, and for asking which of two is greater."""
+    ordered = node.kind == "compare" and node.text in ("<", "<=", ">", ">=")
+    for arg in node.args:
+        column = columns.get(arg.text.lower()) if arg.kind == "column" else None
+        if column is not None and column.type.name in SPATIAL_TYPES:
+            wrong = ordered or node.kind in ("binary", "prefix", "between", "interval")
+            context.limit(not wrong, f"{what} computes with the geometry {column.name}")
+        check_geometries(context, arg, columns, what)

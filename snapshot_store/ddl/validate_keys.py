@@ -10,12 +10,19 @@ from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import CheckSpec, KeySpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
-from snapshot_store.ddl.validate_columns import bytes_of, check_functions, expression_of
+from snapshot_store.ddl.validate_columns import (
+    bytes_of,
+    check_functions,
+    check_geometries,
+    column_bytes,
+    expression_of,
+)
 from snapshot_store.model import Column, Index, IndexPart, Table
 
 _MOST_PARTS, _MOST_INDEXES = 16, 64
 LONGEST_KEY = {"InnoDB": 3072, "MyISAM": 1000, "MEMORY": 3072}
-_STRINGS = frozenset({"char", "varchar", "binary", "varbinary", *TEXTS, *BLOBS})
+_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
+_STRINGS = frozenset({*_SIZED, *TEXTS, *BLOBS})
 _LOBS = frozenset({*TEXTS, *BLOBS})
 _WORDS = frozenset({"char", "varchar", *TEXTS})
 
@@ -49,17 +56,23 @@ def _check_part(context: Context, spec: KeySpec, part: IndexPart, column: Column
         context.limit(part.length is None, "a spatial key has no prefix")
         return
     if type.name in SPATIAL_TYPES:
-        context.limit(spec.kind == "index" and not column.nullable, f"{column.name} can be in a spatial key only")
+        alone = spec.kind == "index" and not column.nullable and len(spec.parts) == 1 and part.length is None
+        context.limit(alone, f"{column.name} can be in a spatial key only")
         return
     context.limit(type.name not in ("json", "vector"), f"column {column.name} of type {type.name} cannot be a key")
+    context.limit(type.name not in _SIZED or bool(type.length), f"column {column.name} is empty: it cannot be a key")
     if part.length is None:
         context.limit(type.name not in _LOBS, f"column {column.name} needs a key length")
         virtual = column.generated is not None and not column.generated.stored
         context.limit(not (virtual and spec.kind == "primary"), f"{column.name} is virtual: no primary key")
         return
     context.limit(part.length > 0, f"the key part {column.name} cannot have length 0")
-    context.limit(type.name in _STRINGS, f"column {column.name} can be a key only as a whole")
     whole = type.length if type.name not in _LOBS else None
+    if type.name not in _STRINGS:
+        # As long as the whole column, it is no prefix.
+        same = type.name not in ("enum", "set") and part.length == column_bytes(type)
+        context.limit(same, f"column {column.name} can be a key only as a whole")
+        return
     context.limit(whole is None or part.length <= whole, f"column {column.name} is shorter than its key")
 
 
@@ -71,6 +84,7 @@ def _check_functional(context: Context, spec: KeySpec, part: IndexPart, columns:
     context.limit(found.node.kind != "column", f"{what} is only a column")
     context.limit(bool(found.columns), f"{what} refers to no column")
     check_functions(context, found, what, key=True)
+    check_geometries(context, found.node, columns, what)
     for name in found.columns:
         known = columns.get(name)
         context.limit(known is not None, f"{what} refers to {name}, which is no column")
@@ -92,25 +106,56 @@ def _gives_lob(node: Node, columns: dict[str, Column]) -> bool:
 
 
 def check_indexes(context: Context, table: Table) -> None:
-    """Raise DdlRejected for keys that are too many or too long."""
+    """Raise DdlRejected for keys that are too many or too long, or that their columns or engine do not suit."""
     context.limit(len(table.indexes) <= _MOST_INDEXES, f"more than {_MOST_INDEXES} keys")
+    context.limit(table.engine != "CSV" or not table.indexes, "engine CSV has no keys")
     columns = {column.name.lower(): column for column in table.columns}
     for index in table.indexes:
+        _check_kept(context, index, columns)
+        if table.engine != "InnoDB":
+            _check_engine(context, table, index, columns)
         longest = LONGEST_KEY.get(table.engine, 3072)
         size = sum(part_bytes(part, columns) for part in index.parts) if index.kind in ("btree", "hash") else 0
         context.limit(size <= longest, f"key {index.name} is longer than {longest} bytes")
-        if not index.visible and table.primary_key is None and index.unique:
-            _check_invisible(context, table, index, columns)
+        serves = index is row_key(table)
+        context.limit(index.visible or not serves, f"key {index.name} serves as primary key: it cannot be invisible")
 
 
-def _check_invisible(context: Context, table: Table, index: Index, columns: dict[str, Column]) -> None:
-    """The first unique key over NOT NULL columns stands in for a primary key, and must be seen."""
-    for other in table.indexes:
-        parts = [columns.get((part.column or "").lower()) for part in other.parts]
-        serves = other.unique and all(c is not None and not c.nullable for c in parts)
-        if serves and all(part.length is None for part in other.parts):
-            context.limit(other is not index, f"key {index.name} serves as primary key: it cannot be invisible")
-            return
+def _check_kept(context: Context, index: Index, columns: dict[str, Column]) -> None:
+    """A key must suit its columns as they are now, not only as they were when it was made."""
+    kind = "primary" if index.name == "PRIMARY" else "unique" if index.unique else "index"
+    spec = KeySpec(index.kind if index.kind in ("fulltext", "spatial") else kind, index.name, index.parts)
+    kept = [column for part in index.parts if (column := columns.get((part.column or "").lower())) is not None]
+    if len(kept) == len(index.parts):
+        for part, column in zip(index.parts, kept, strict=True):
+            _check_part(context, spec, part, column)
+    if index.kind == "fulltext":
+        collations = {column.type.collation for column in kept}
+        context.limit(len(collations) <= 1, f"the columns of fulltext key {index.name} have several collations")
+
+
+def _check_engine(context: Context, table: Table, index: Index, columns: dict[str, Column]) -> None:
+    engine = table.engine
+    context.limit(not any(part.descending for part in index.parts), f"engine {engine} has no descending keys")
+    context.limit(index.kind != "fulltext" or engine == "MyISAM", f"engine {engine} has no fulltext keys")
+    context.limit(index.kind != "spatial" or engine == "MyISAM", f"engine {engine} has no spatial keys")
+    for part in index.parts:
+        column = columns.get((part.column or "").lower())
+        virtual = column is None or (column.generated is not None and not column.generated.stored)
+        context.limit(not virtual, f"engine {engine} has no key on what is not stored")
+        nullable = column is not None and column.nullable
+        context.limit(engine != "ARCHIVE" or not nullable, "engine ARCHIVE has no key of a nullable column")
+
+
+def row_key(table: Table) -> Index | None:
+    """Return the primary key, or the first unique key over whole NOT NULL columns, which stands in for one."""
+    columns = {column.name.lower(): column for column in table.columns}
+    for index in table.indexes:
+        parts = [columns.get((part.column or "").lower()) for part in index.parts]
+        whole = all(part.length is None for part in index.parts)
+        if index.unique and whole and all(c is not None and not c.nullable for c in parts):
+            return index
+    return None
 
 
 def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
@@ -136,6 +181,7 @@ def check_checks(context: Context, table: Table, added: list[CheckSpec]) -> None
         what = f"the check {found.text}"
         context.limit(found.boolean, f"{what} is no condition")
         check_functions(context, found, what)
+        check_geometries(context, found.node, columns, what)
         for name in found.columns:
             column = columns.get(name)
             context.limit(column is not None, f"{what} refers to {name}, which is no column")

@@ -7,6 +7,7 @@ fixtures/ddl.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.ddl.resolve import Context
@@ -73,8 +74,16 @@ def _check_key(context: Context, catalog: Catalog, table: Table, key: ForeignKey
         if mine is not None and other is not None:
             context.limit(_compatible(mine, other), f"{what}: {mine.name} and {other.name} are of different types")
     strict = context.session.server_version >= 80400
-    found = _has_unique(parent, key.referenced) if strict else _has_index(parent, key.referenced)
+    if strict and target == (table.schema, table.name) and _lower(key.columns) == _lower(key.referenced):
+        # One key cannot serve both ends of a foreign key.
+        found = sum(_has_unique(replace(parent, indexes=(i,)), key.referenced) for i in parent.indexes) > 1
+    else:
+        found = _has_unique(parent, key.referenced) if strict else _has_index(parent, key.referenced)
     context.limit(found, f"{what}: no {'unique ' if strict else ''}key of {parent.name} for what it refers to")
+
+
+def _lower(names: Iterable[str]) -> list[str]:
+    return [name.lower() for name in names]
 
 
 def _column(table: Table, name: str) -> Column | None:
