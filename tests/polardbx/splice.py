@@ -36,10 +36,14 @@ IGNORABLE = 0x80
 
 @dataclass(frozen=True)
 class Stamp:
-    """The TSOs of a transaction; a `commit` of None is one that the coordinator did not give."""
+    """The TSOs of a transaction; a `commit` of None is one that the coordinator did not give.
+
+    `branches` are the numbers of all its branches and of those on this node.
+    """
 
     commit: int | None
     snapshot: int | None = None
+    branches: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Dialect:
 
     name: str = "gcn"
     behind_gtid: bool = False  # the GCN event stands behind the GTID event
-    branch_count: bool = False  # GCN events of prepared branches carry two counts more
+    branch_count: bool = False  # GCN events of branches carry how many there are
     consensus: bool = False  # the consensus layer's events are in the file too
     ignorable: bool = True  # its own events carry LOG_EVENT_IGNORABLE_F
     types: int | None = 105
@@ -137,7 +141,7 @@ def _gcn_of(like: Piece, text: str, stamp: Stamp | None, dialect: Dialect, newes
             flags |= HAVE_COMMIT | ASSIGNED
             sequence = stamp.commit
         if dialect.branch_count and text.startswith("XA START"):
-            branches = (2, 1)
+            branches = stamp.branches
     return gcn_event(like, flags, sequence, branches)
 
 

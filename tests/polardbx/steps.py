@@ -3,9 +3,11 @@
 A step is what one session does on one node at one moment. The order of a node's steps is the order of its binlog.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from tests.polardbx.splice import Stamp
 from tests.simulator.columns import Table, Value
 
 Values = Mapping[str, Value]
@@ -85,3 +87,14 @@ class Ddl(Step):
 @dataclass(frozen=True)
 class Rotate(Step):
     pass
+
+
+def counted(steps: Iterable[Step], stamps: Mapping[bytes, Stamp], node: str) -> dict[bytes, Stamp]:
+    """Return the stamps of transactions as a node has them: with the numbers of all branches and of its own."""
+    everywhere: Counter[bytes] = Counter()
+    here: Counter[bytes] = Counter()
+    for step in steps:
+        if isinstance(step, Prepare):
+            everywhere[step.xid.gtrid] += 1
+            here[step.xid.gtrid] += step.node == node
+    return {g: replace(stamp, branches=(everywhere[g], here[g])) for g, stamp in stamps.items()}

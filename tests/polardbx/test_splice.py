@@ -27,7 +27,7 @@ of_each_file = pytest.mark.parametrize("name", FILES)
 def _spliced(name: str, dialect: Dialect) -> tuple[Log, Log, dict[bytes, Stamp]]:
     plain = Log.load(case_named("") / name)
     gtrids = dict.fromkeys(gtrid_of(e.text) for e in plain.events if e.type == QUERY and e.text.startswith("XA "))
-    stamps = {gtrid: Stamp(7507804164986040321 + i, 7507804164986040000 + i) for i, gtrid in enumerate(gtrids)}
+    stamps = {gtrid: Stamp(7507804164986040321 + i, 7507804164986040000 + i, (3, 2)) for i, gtrid in enumerate(gtrids)}
     return plain, splice(plain, stamps, dialect), stamps
 
 

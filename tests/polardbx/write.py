@@ -6,7 +6,20 @@ from itertools import groupby
 
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.polardbx.splice import CONSENSUS, GCN, PREVIOUS_CONSENSUS, Dialect, Stamp, splice
-from tests.polardbx.steps import Commit, Ddl, Local, OnePhase, Prepare, Rollback, Rotate, Step, Values, Write, Xid
+from tests.polardbx.steps import (
+    Commit,
+    Ddl,
+    Local,
+    OnePhase,
+    Prepare,
+    Rollback,
+    Rotate,
+    Step,
+    Values,
+    Write,
+    Xid,
+    counted,
+)
 from tests.simulator import wire
 from tests.simulator.columns import Table, table_map
 from tests.simulator.nodes import Manner, Node
@@ -29,7 +42,8 @@ def write_nodes(
     for name, node in nodes.items():
         dialect = rng.choice(dialects)
         logs = [Log.load(bytes(data)) for data in node.files]
-        found[name] = {node.name(i): splice(log, stamps, dialect).pack() for i, log in enumerate(logs)}
+        mine = counted(steps, stamps, name)
+        found[name] = {node.name(i): splice(log, mine, dialect).pack() for i, log in enumerate(logs)}
     return found
 
 
