@@ -127,7 +127,9 @@ class Converter:
             if self.logical.nullable:
                 return None, lost
             lost.append("NULL, and the column is NOT NULL")
-            return implicit_default(self.logical.type), lost
+            # The invalid value of an ENUM: the column's reset value, not its implicit default.
+            reset = encode_cell(self.logical.type, 0) if self.logical.type.name == "enum" else None
+            return reset or implicit_default(self.logical.type), lost
         if self.bytes_pass:
             return cell, lost
         old, new = self.physical.type, self.logical.type

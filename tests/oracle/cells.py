@@ -19,8 +19,8 @@ _EXACT = Context(prec=200)
 
 _FIXED = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 7: 4, 8: 8, 9: 3, 10: 3, 11: 3, 12: 8, 13: 1}
 META_LENGTH = {4: 1, 5: 1, 15: 2, 16: 2, 17: 1, 18: 1, 19: 1, 242: 1, 245: 1, 246: 2, 252: 1, 253: 2, 254: 2, 255: 1}
-_INT_TYPES = {"tinyint": (1, 1), "smallint": (2, 2), "mediumint": (9, 3), "int": (3, 4), "bigint": (8, 8)}
-_BLOBS = {f"{size}{kind}": i + 1 for kind in ("blob", "text") for i, size in enumerate(("tiny", "", "medium", "long"))}
+INT_TYPES = {"tinyint": (1, 1), "smallint": (2, 2), "mediumint": (9, 3), "int": (3, 4), "bigint": (8, 8)}
+BLOBS = {f"{size}{kind}": i + 1 for kind in ("blob", "text") for i, size in enumerate(("tiny", "", "medium", "long"))}
 GEOMETRY = (
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
 )  # fmt: skip
@@ -31,7 +31,9 @@ _MAX_BYTES = {
 _CODECS = {
     "utf8mb4": "utf-8", "utf8mb3": "utf-8", "gbk": "gbk", "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5",
     "ascii": "ascii", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be",
-    "sjis": "shift_jis", "cp932": "cp932", "euckr": "euc_kr", "ujis": "euc_jp", "cp1251": "cp1251",
+    "sjis": "shift_jis", "cp932": "cp932", "euckr": "euc_kr", "ujis": "euc_jp", "cp1251": "cp1251", "eucjpms": "euc_jp",
+    "koi8r": "koi8_r", "greek": "iso8859_7", "hebrew": "iso8859_8", "tis620": "tis_620", "latin2": "iso8859_2",
+    "latin5": "iso8859_9", "cp850": "cp850",
 }  # fmt: skip
 _DECIMAL_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _C1 = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # MySQL's latin1 is cp1252 with these five as C1 controls
@@ -80,10 +82,10 @@ def cell_length(kind: int, meta: bytes, data: bytes, at: int) -> int:
 
 def map_type(c: Column) -> tuple[int, bytes]:
     """Return the type byte and meta that MySQL 9.7 writes into a table map for this column."""
-    if c.type in _INT_TYPES:
-        return _INT_TYPES[c.type][0], b""
-    if c.type in _BLOBS:
-        return 252, bytes([_BLOBS[c.type]])
+    if c.type in INT_TYPES:
+        return INT_TYPES[c.type][0], b""
+    if c.type in BLOBS:
+        return 252, bytes([BLOBS[c.type]])
     if c.type in GEOMETRY:
         return 255, b"\x04"
     if c.type in ("varchar", "varbinary"):
@@ -183,9 +185,9 @@ def _decode_time(data: bytes, fsp: int) -> int:
 
 def decode(c: Column, cell: bytes) -> Value:
     """Return what a cell says."""
-    if c.type in _INT_TYPES:
+    if c.type in INT_TYPES:
         return int.from_bytes(cell, "little", signed=not c.unsigned)
-    if c.type in _BLOBS or c.type in ("char", "varchar", "binary", "varbinary"):
+    if c.type in BLOBS or c.type in ("char", "varchar", "binary", "varbinary"):
         data = cell[_prefix(c) :]
         return to_text(data, c.charset) if c.collation else data
     if c.type == "decimal":
@@ -228,8 +230,8 @@ def utc_parts(us: int) -> tuple[int, ...]:
 
 def _prefix(c: Column) -> int:
     """Return the bytes of the length prefix of a string cell."""
-    if c.type in _BLOBS:
-        return _BLOBS[c.type]
+    if c.type in BLOBS:
+        return BLOBS[c.type]
     return 2 if c.length * max_bytes(c.charset) > 255 else 1
 
 
@@ -237,13 +239,14 @@ def _prefix(c: Column) -> int:
 
 
 def encode(c: Column, value: Value) -> bytes:
-    """Write a value as a cell of this column; raises OracleError where it does not fit. Integers are clamped."""
-    if c.type in _INT_TYPES:
-        size = _INT_TYPES[c.type][1]
-        half = 1 << (8 * size - 1)
-        low, high = (0, 2 * half - 1) if c.unsigned else (-half, half - 1)
-        return max(low, min(high, _integer(c, value))).to_bytes(size, "little", signed=not c.unsigned)
-    if c.type in _BLOBS or c.type in ("char", "varchar", "binary", "varbinary"):
+    """Write a value as a cell of this column; raises OracleError where it does not fit."""
+    if c.type in INT_TYPES:
+        size = INT_TYPES[c.type][1]
+        try:
+            return _integer(c, value).to_bytes(size, "little", signed=not c.unsigned)
+        except OverflowError as error:
+            raise OracleError(f"{c.name}: {value!r} is out of the range of {c.type}") from error
+    if c.type in BLOBS or c.type in ("char", "varchar", "binary", "varbinary"):
         return _encode_string(c, value)
     if c.type == "decimal":
         return _encode_decimal(c, Decimal(str(value)))
@@ -354,16 +357,6 @@ def _encode_moment(c: Column, parts: tuple[int, ...]) -> bytes:
     return calendar.timegm((year, month, day, hour, minute, second, 0, 0, 0)).to_bytes(4) + fraction
 
 
-def convert(cell: bytes, source: Column, target: Column) -> bytes:
-    """Say in `target`'s type what a cell of `source` says."""
-    if source.type == target.type and (source.type in GEOMETRY or source.type in ("json", "vector")):
-        return cell
-    value = decode(source, cell)
-    if isinstance(value, str) and not target.collation and target.type in (*_BLOBS, "binary", "varbinary"):
-        value = to_bytes(value, source.charset)
-    return encode(target, value)
-
-
 # -- the value of a column that the physical table lacks
 
 
@@ -380,7 +373,7 @@ def pad(c: Column, commit_us: int) -> bytes | None:
     if kind in ("bits", "hex"):
         digits = text.strip("-")[1:].strip("'") if "'" in text else text[2:]
         number = int(digits or "0", 2 if kind == "bits" else 16)
-        if c.type in _INT_TYPES or c.type == "bit":
+        if c.type in INT_TYPES or c.type == "bit":
             return encode(c, number)
         return encode(c, number.to_bytes((len(digits) + 1) // 2 if kind == "hex" else (len(digits) + 7) // 8))
     return encode(c, _literal(c, text))
@@ -405,7 +398,7 @@ def _literal(c: Column, text: str) -> Value:
 
 
 def _implicit(c: Column) -> bytes:
-    if c.type in _INT_TYPES or c.type in ("decimal", "float", "double", "bit", "year", "time"):
+    if c.type in INT_TYPES or c.type in ("decimal", "float", "double", "bit", "year", "time"):
         return encode(c, 0)
     if c.type in ("date", "datetime", "timestamp"):
         return encode(c, (0, 0, 0, 0, 0, 0, 0))

@@ -41,6 +41,7 @@ class Cluster:
     max_size: int
     anonymous: bool
     basename: str
+    clamp: bool = False
 
     def logical_name(self, name: Name) -> Name | None:
         """Return where a physical table goes; None if it never comes out.
@@ -117,4 +118,5 @@ def load(path: Path) -> Cluster:
         max_size=_size(output.get("max-size", 512 * 2**20)),
         anonymous=output.get("gtid", "on") in ("anonymous", False),
         basename=output.get("basename", "binlog"),
+        clamp=(raw.get("reshape") or {}).get("on-unconvertible") == "clamp",
     )

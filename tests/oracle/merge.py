@@ -185,7 +185,7 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
             version = logical.at(target, branch.key)
             if version is None or version.table is None:
                 raise OracleError(f"{where}: there is no logical table {target}")
-            reshape = Reshape(tmap, physical.at(tmap, branch, where), version.table, unit.commit_us)
+            reshape = Reshape(tmap, physical.at(tmap, branch, where), version.table, unit.commit_us, cluster.clamp)
             unit.reshaped |= not reshape.identity
             reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
             unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))

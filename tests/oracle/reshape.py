@@ -12,7 +12,6 @@ from tests.oracle.cells import (
     META_LENGTH,
     cell_length,
     collation_id,
-    convert,
     map_type,
     max_bytes,
     pad,
@@ -20,6 +19,7 @@ from tests.oracle.cells import (
     to_bytes,
     to_text,
 )
+from tests.oracle.convert import convert, passes
 from tests.oracle.ddl import COLLATION_NAMES, Column, Table
 
 ABSENT = "absent"  # a cell that a partial row image does not carry
@@ -267,12 +267,12 @@ class Change:
 class Reshape:
     """What one table map turns into, and the rows events that follow it."""
 
-    def __init__(self, tmap: TableMap, physical: Table, logical: Table, commit_us: int) -> None:
+    def __init__(self, tmap: TableMap, physical: Table, logical: Table, commit_us: int, clamp: bool = False) -> None:
         self.tmap, self.physical, self.logical, self.commit_us = tmap, physical, logical, commit_us
+        self.clamp = clamp
         self.sources = [physical.index(c.name) for c in logical.columns]
         self.same = [
-            i is not None and physical.columns[i].shape() == c.shape()
-            for i, c in zip(self.sources, logical.columns, strict=True)
+            i is not None and passes(physical.columns[i], c) for i, c in zip(self.sources, logical.columns, strict=True)
         ]
         self.identity = all(self.same) and self.sources == list(range(len(physical.columns)))
 
@@ -426,12 +426,12 @@ class Reshape:
                 image.append(pad(column, self.commit_us))
             else:
                 cell = cells[source]
-                image.append(cell if same or cell is None else self._convert(cell, source, column))
+                image.append(cell if same or cell == ABSENT else self._convert(cell, source, column))
         return tuple(image)
 
-    def _convert(self, cell: Cell, source: int, column: Column) -> bytes:
-        assert isinstance(cell, bytes)
-        return convert(cell, self.physical.columns[source], column)
+    def _convert(self, cell: Cell, source: int, column: Column) -> bytes | None:
+        assert not isinstance(cell, str)
+        return convert(cell, self.physical.columns[source], column, self.clamp)
 
 
 def _smaller_charset_field(columns: list[MapColumn], default: int, each: int) -> int:
