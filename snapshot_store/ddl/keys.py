@@ -67,9 +67,10 @@ def parse_algorithm(cursor: Cursor) -> str | None:
 def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
     """Read the key parts in parentheses and the options after them."""
     cursor.expect_symbol("(")
-    parts = [_part(cursor)]
+    ordered = key.kind not in ("fulltext", "spatial")
+    parts = [_part(cursor, ordered)]
     while cursor.accept_symbol(","):
-        parts.append(_part(cursor))
+        parts.append(_part(cursor, ordered))
     cursor.expect_symbol(")")
     key = replace(key, parts=tuple(parts))
     while (extended := _option(cursor, key)) is not None:
@@ -77,7 +78,7 @@ def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
     return key
 
 
-def _part(cursor: Cursor) -> IndexPart:
+def _part(cursor: Cursor, ordered: bool) -> IndexPart:
     if cursor.at_symbol("("):
         expression = canonical(cursor.parenthesized(), cursor.session)
         return IndexPart(None, None, expression=expression, descending=_descending(cursor))
@@ -85,6 +86,7 @@ def _part(cursor: Cursor) -> IndexPart:
     if cursor.accept_symbol("("):
         length = cursor.integer()
         cursor.expect_symbol(")")
+    cursor.limit(ordered or cursor.word() not in ("ASC", "DESC"), "a fulltext or spatial key has no order")
     return IndexPart(column, length, _descending(cursor))
 
 

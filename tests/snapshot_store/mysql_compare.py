@@ -59,7 +59,7 @@ def server_shape(query: Query, schema: str | None = None) -> Rows:
             )
         ),
         "columns": [
-            _server_column(row)
+            _server_column(row, query)
             for row in query(
                 "SELECT c.table_schema, c.table_name, column_name, ordinal_position, data_type, column_type, "
                 "is_nullable, character_set_name, collation_name, COALESCE(datetime_precision, 0), srs_id, extra, "
@@ -100,9 +100,12 @@ def server_shape(query: Query, schema: str | None = None) -> Rows:
 _EXPRESSION_TYPES = frozenset({"binary", "varbinary"})
 
 
-def _server_column(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _server_column(row: tuple[Any, ...], query: Query) -> tuple[Any, ...]:
     *head, extra, default, generation, comment = row
-    if default is not None:
+    if default is None and "DEFAULT_GENERATED" in extra:
+        # After SET DEFAULT, information_schema keeps that of a BLOB to itself until the table is altered again.
+        default = _shown_default(query, *head[:3])
+    elif default is not None:
         default = unescaped(default) if "DEFAULT_GENERATED" in extra else default
         if head[4] == "binary" and "DEFAULT_GENERATED" not in extra:
             default = re.sub("(00)+$", "", default) if len(default) % 2 == 0 else default
@@ -117,6 +120,12 @@ def _server_column(row: tuple[Any, ...]) -> tuple[Any, ...]:
         unescaped(generation),
         comment,
     )
+
+
+def _shown_default(query: Query, schema: str, table: str, column: str) -> str | None:
+    shown = query(f"SHOW CREATE TABLE `{schema}`.`{table}`")[0][1]
+    found = re.search(rf"^  `{re.escape(column)}` .* DEFAULT \((.*)\)(?: COMMENT '.*')?,?$", shown, re.MULTILINE)
+    return found[1] if found else None
 
 
 def unescaped(text: str) -> str:
@@ -187,7 +196,8 @@ def _default(column: Column) -> str | None:
         data = bytes.fromhex(default.text[2:]) if default.text.startswith("0x") else default.text.encode()
         data = data.rstrip(b"\0") if type.name == "binary" else data
         return f"0x{data.hex().upper()}" if data or type.name == "binary" else ""
-    return default.text
+    # information_schema has no characters beyond the first plane.
+    return re.sub("[\U00010000-\U0010ffff]", "?", default.text)
 
 
 def _indexes(table: Table) -> list[tuple[Any, ...]]:

@@ -29,8 +29,8 @@ TYPES = st.one_of(
     st.builds(
         ColumnType,
         name=st.just("enum"),
-        charset=st.just("latin1"),
-        collation=st.just("latin1_bin"),
+        charset=st.just("utf16"),
+        collation=st.just("utf16_bin"),
         members=st.lists(TEXT.map(lambda s: s.rstrip(" ")), min_size=1, max_size=4, unique=True).map(tuple),
     ),
     st.just(ColumnType("json")),
