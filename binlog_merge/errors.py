@@ -326,6 +326,12 @@ class ClusterTopology(MergeError):
     )
 
 
+class OutsideLog(MergeError):
+    """A question is about a moment or a place that the merged log does not reach."""
+
+    code, exit_code = "outside-log", 45
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -367,6 +373,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     SchemaConflict,
     ServerRefused,
     ClusterTopology,
+    OutsideLog,
     InternalError,
 )
 
