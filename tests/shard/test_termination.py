@@ -1,6 +1,6 @@
 """However the DDL of shards interleaves: if they end alike, nothing waits, and the logical table is like theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -73,22 +73,23 @@ class Story:
     turns: tuple[int, ...]
     cut: int = 0  # of its events, as many are known at first
 
-    def cluster(self) -> Cluster:
-        made = cluster(TABLE, *(f"n{i}.t{i}" for i in range(len(self.shards))))
+    def in_turn(self) -> Iterator[tuple[int, str]]:
+        """Yield what happens, each as (shard, what)."""
         left = [list(texts) for texts in self.shards]
         for turn in self.turns:
             shard = turn % len(left)
-            self._run(made, shard, left[shard][:1])
+            yield from ((shard, text) for text in left[shard][:1])
             del left[shard][:1]
         for shard, texts in enumerate(left):
-            self._run(made, shard, texts)
-        return made
+            yield from ((shard, text) for text in texts)
 
-    def _run(self, made: Cluster, shard: int, texts: Sequence[str]) -> None:
-        for text in texts:
+    def cluster(self) -> Cluster:
+        made = cluster(TABLE, *(f"n{i}.t{i}" for i in range(len(self.shards))))
+        for shard, text in self.in_turn():
             made.run(
                 f"n{shard}", f"INSERT INTO t{shard} VALUES ()" if text == "row" else f"ALTER TABLE t{shard} {text}"
             )
+        return made
 
 
 @st.composite
