@@ -20,6 +20,7 @@ from binlog_merge.config_errors import explain
 from binlog_merge.config_values import Patterns, PlainName, QualifiedName, Size, is_uri, resolve_glob, resolve_path
 from binlog_merge.config_yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
+from binlog_merge.merge.markers import MarkerTables
 
 CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 
@@ -52,6 +53,7 @@ class Node(_Section):
     """A storage node and where its binlog files are."""
 
     source_id: PlainName
+    storage_inst_id: PlainName | None = None
     files: Patterns = Field(min_length=1)
     node_number: NodeNumber | None = None
     server_id: ServerId | None = None
@@ -73,7 +75,9 @@ class RouteRule(_Section):
         return self
 
 
-Carrier = Literal["auto", "commit-table", "original-commit-timestamp", "original-commit-timestamp-us", "gtid"]
+Carrier = Literal[
+    "auto", "commit-table", "original-commit-timestamp", "original-commit-timestamp-us", "gtid", "polardbx"
+]
 
 
 class CommitTso(_Section):
@@ -100,6 +104,10 @@ class Markers(_Section):
     instruction: PlainName = "__cdc_instruction__"
     heartbeat: PlainName = "__cdc_heartbeat__"
 
+    def tables(self) -> MarkerTables:
+        """Return the names as the scan needs them."""
+        return MarkerTables(self.schema_name, self.ddl_record, self.instruction, self.heartbeat)
+
 
 class Base(_Section):
     """The schemas before the first file: SQL dumps without data, or a schema store made earlier."""
@@ -107,6 +115,12 @@ class Base(_Section):
     logical: str | None = None
     physical: dict[str, str] = Field(default_factory=dict)
     store: str | None = None
+
+
+class Schemas(_Section):
+    """What to do where a shape is not known for certain."""
+
+    not_understood: Literal["stop", "opaque"] = "stop"
 
 
 def _time_zone(value: Any) -> Any:
@@ -130,12 +144,6 @@ class Reshape(_Section):
         """Return how many minutes the time zone is ahead of UTC."""
         hours, minutes = self.time_zone[1:].split(":")
         return int(self.time_zone[0] + "1") * (int(hours) * 60 + int(minutes))
-
-
-class Schemas(_Section):
-    """What to do where a shape is not known for certain."""
-
-    not_understood: Literal["stop", "opaque"] = "stop"
 
 
 class Ddl(_Section):
@@ -192,12 +200,13 @@ class MergeConfig(_Section):
     name: PlainName
     nodes: tuple[Node, ...] = Field(min_length=1)
     routes: tuple[RouteRule, ...] = ()
+    topology: Literal["auto", "markers", "routes"] = "auto"
     ignore_schemas: tuple[PlainName, ...] = ()
     commit_tso: CommitTso = Field(default_factory=CommitTso)
     markers: Markers = Field(default_factory=Markers)
     base: Base = Field(default_factory=Base)
-    schemas: Schemas = Field(default_factory=Schemas)
     reshape: Reshape = Field(default_factory=Reshape)
+    schemas: Schemas = Field(default_factory=Schemas)
     ddl: Ddl = Field(default_factory=Ddl)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
@@ -309,6 +318,8 @@ class MergeConfig(_Section):
         values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
         if self.reshape.offset:
             values["reshape.time-zone"] = self.reshape.time_zone
+        if self.topology != "auto":
+            values["topology"] = self.topology
         if self.ddl.private != "query":
             values["ddl.private"] = self.ddl.private
         if self.output.cts != "begin":

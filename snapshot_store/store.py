@@ -181,6 +181,14 @@ class Store:
         """Keep the cluster's routes with its history."""
         write_setting(self._connection, "topology", topology_to_json(topology))
 
+    def note(self, name: str) -> str | None:
+        """Return what was left under a name, None if nothing."""
+        return read_setting(self._connection, f"note {name}")
+
+    def set_note(self, name: str, text: str) -> None:
+        """Leave a text under a name, for whoever works with the store."""
+        write_setting(self._connection, f"note {name}", text)
+
     def beginning(self) -> OrderKey:
         """Return where the binlogs begin, as a key: bases at the origin hold from there; ORIGIN if unknown."""
         text = read_setting(self._connection, "beginning")

@@ -114,8 +114,7 @@ def scan_tasks(
                         carrier=CARRIERS[carrier].code,
                         use_own_tso=use,
                         commit_table=(table_schema, table),
-                        marker_schema=config.markers.schema_name,
-                        marker_table=config.markers.ddl_record,
+                        markers=config.markers.tables(),
                         block=f"{folder}/piece-{number:06d}",
                         seen=_seen(node, index),
                     )
@@ -136,8 +135,11 @@ def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[st
     Raises ConfigError when nodes differ.
     """
     schema, _, table = config.commit_tso.commit_table.partition(".")
-    found = {n.source_id: _detect(Detection((schema, table)), n) for n in inputs}
+    detections = {n.source_id: Detection((schema, table)) for n in inputs}
+    found = {n.source_id: _detect(detections[n.source_id], n) for n in inputs}
     carriers = sorted({c for c in found.values() if c is not None})
+    if not carriers:
+        carriers = sorted({d.likely for d in detections.values() if d.likely is not None})
     if len(carriers) > 1:
         raise ConfigError(
             f"the nodes carry their commit TSOs in different ways: {found}",

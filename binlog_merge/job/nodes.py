@@ -15,7 +15,7 @@ from binlog_merge.job.inputs import NodeInput
 from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.markers import MarkerCopy, SessionVariables, read_marker, transaction_events
+from binlog_merge.merge.markers import MarkerCopy, MarkerTables, SessionVariables, read_marker, transaction_events
 from binlog_merge.merge.render import version_number
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order import Block, EdgeRow
@@ -272,7 +272,7 @@ def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
     return None
 
 
-def sightings(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
+def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
     """Yield the markers that the node shows with floor <= key < limit. Raises MarkerIncomplete for one that is not
     distributed.
     """
@@ -284,16 +284,16 @@ def sightings(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit
     places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
     for key, file_index, start, end in sorted(places):
         if floor <= key < limit:
-            copy = _marker_copy(node, file_index, start, end, schema, table)
+            copy = _marker_copy(node, file_index, start, end, tables)
             if copy is not None:
                 yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
 
 
-def local_markers(node: ScannedNode, schema: str, table: str, floor: OrderKey, limit: OrderKey) -> MergeError | None:
+def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
     """Return the error of the first marker that was not written by a distributed transaction, or None."""
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         for key, start, end, _ in _keys_of(block, piece.local_markers) if piece.local_markers else ():
-            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, schema, table) is not None:
+            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, tables) is not None:
                 return MarkerIncomplete(
                     "a marker was written by a transaction without a commit TSO, so it has no place on the other nodes",
                     node=node.source_id,
@@ -305,12 +305,12 @@ def local_markers(node: ScannedNode, schema: str, table: str, floor: OrderKey, l
 
 
 def _marker_copy(
-    node: ScannedNode, file_index: int, start: int, end: int, schema: str, table: str
+    node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables
 ) -> MarkerCopy | None:
     file = node.input.files[file_index]
     try:
         return read_marker(
-            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), schema, table
+            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), tables
         )
     except BinlogFormatError as error:
         raise ChecksumMismatch(

@@ -18,18 +18,19 @@ from binlog_merge.files.directory import Discovery, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, OutputFile
 from binlog_merge.files.publish import file_name, part_path, recover
+from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
 from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, half_committed, misread
 from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
-from binlog_merge.job.schemas import Coordination, SchemaWork
+from binlog_merge.job.schemas import Coordination, SchemaWork, topology_of
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
-from binlog_merge.merge.assemble import check_without_tso
-from binlog_merge.merge.carriers import DEFAULT
+from binlog_merge.merge.assemble import check_without_tso, split_transactions
+from binlog_merge.merge.carriers import DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
 from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
@@ -80,11 +81,20 @@ def _run(job: Job) -> MergeResult:
     floor = _floor(job, inputs)
     for node in scanned:
         check_late(node, floor)
-    check_without_tso({n.source_id: n.without_tso for n in scanned})
+    without = {n.source_id: n.without_tso for n in scanned}
+    if inputs.carrier == POLARDBX:
+        job.warnings += split_transactions(without)
+    else:
+        check_without_tso(without)
     with job.stage("coordinate"):
         store = SchemaStore(job.config, job.directory, inputs.manifest)
-        work = SchemaWork(job.config, store, scanned, inputs.nodes, _merged_to(inputs))
-        limit, watermarks, errors = _limit(job, scanned)
+        merged_to = _merged_to(inputs)
+        cluster = ClusterWork(
+            job.config, scanned, inputs.nodes, merged_to, inputs.carrier == POLARDBX, topology_of(job.config),
+            job.directory,
+        )  # fmt: skip
+        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster)
+        limit, watermarks, errors = _limit(job, scanned, cluster)
         coordination = work.coordinate(limit, version_number(inputs.header.server_version))
         job.warnings += coordination.notes
         if coordination.stopped is not None and coordination.stopped < limit:
@@ -112,6 +122,7 @@ def _run(job: Job) -> MergeResult:
         last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
         next_floor = max(floor, limit if limit != GREATEST_KEY else key_after(last_key))
         versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
+        cluster.keep(next_floor)
         publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions)
     result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
     if errors and errors[0] is not None:
@@ -217,7 +228,7 @@ def _floor(job: Job, inputs: Inputs) -> OrderKey:
 
 
 def _limit(
-    job: Job, scanned: Sequence[ScannedNode]
+    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork
 ) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
     """Return the key below which everything is final, the nodes' watermarks, and the errors that lower it."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
@@ -226,7 +237,7 @@ def _limit(
     for node in scanned:
         if job.end_of_input and node.error is None:
             continue
-        limit = min(limit, watermarks[node.source_id] or ORIGIN)
+        limit = min(limit, cluster.bound(node, watermarks[node.source_id]) or GREATEST_KEY)
     if job.stop_tso is not None:
         limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
     return limit, watermarks, errors
@@ -251,7 +262,7 @@ def _order(
         OrderTask(
             i, low, high, floor, limit, blocks, edges, coordination.topology,
             frozenset((d.key.commit_tso, d.key.transaction_id) for d in coordination.ddl), seen,
-            str(job.work / f"order-{i:06d}.arrow"),
+            str(job.work / f"order-{i:06d}.arrow"), coordination.places,
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
     ]  # fmt: skip
@@ -311,6 +322,9 @@ def _gather_task(
             coordination.topology,
             job.config.schemas.not_understood == "opaque",
             reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
+            places=coordination.places,
+            row_ids=inputs.carrier == POLARDBX,
         ),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
+        hints=inputs.carrier == POLARDBX,
     )

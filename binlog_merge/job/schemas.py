@@ -5,14 +5,17 @@ from dataclasses import dataclass, field
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.job.cluster import ClusterWork
+from binlog_merge.job.cluster import Line as TouchedLine
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode, local_markers, physical_ddl, sightings
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.touched import touched_lines
-from binlog_merge.merge.coordinate.marker import Sighting, coordinate
+from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.polardbx.places import Places
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
 from snapshot_store.store_settings import Stop
@@ -39,6 +42,7 @@ class Coordination:
     new_schemas: tuple[SchemaVersion, ...] = ()
     notes: tuple[str, ...] = ()
     tables: tuple[tuple[str, str], ...] = ()
+    places: Places | None = None
 
 
 def topology_of(config: MergeConfig) -> Topology:
@@ -48,6 +52,8 @@ def topology_of(config: MergeConfig) -> Topology:
     )
     commit_schema = config.commit_tso.commit_table.partition(".")[0]
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
+    if config.markers.schema_name.startswith("__"):
+        ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
     return Topology(routes, frozenset(ignored))
 
 
@@ -84,6 +90,7 @@ class SchemaWork:
     scanned: Sequence[ScannedNode]
     inputs: Sequence[NodeInput]
     floor: OrderKey
+    cluster: ClusterWork
 
     def coordinate(self, limit: OrderKey, server_version: int) -> Coordination:
         """Turn the nodes' DDL and markers into both histories; `limit` is where this run stops."""
@@ -91,28 +98,30 @@ class SchemaWork:
         last = self.store.manifest.state.last
         done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
         ddls = {n.source_id: list(physical_ddl(n, self.floor, done.get(n.source_id, ORIGIN))) for n in self.scanned}
-        markers = self.config.markers
-        found = [
-            s for n in self.scanned for s in sightings(n, markers.schema_name, markers.ddl_record, self.floor, limit)
-        ]
-        part = self._known(ddls, found, topology)
+        markers = self.config.markers.tables()
+        found = [s for n in self.scanned for s in sightings(n, markers, self.floor, limit)]
+        logical = self.cluster.coordinate(found, server_version)
+        shapes, failed = self.cluster.shapes(server_version)
+        places = self.cluster.places()
+        part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()
-        for node in self.scanned:
-            done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming)
-        bound = limit if coming.stopped is None else min(limit, coming.stopped)
-        logical = coordinate([s for s in found if s.key < bound], [(n.number, n.source_id) for n in self.inputs])
         coming.stop(logical.stopped, logical.error)
+        if failed is not None and failed.order_key is not None:
+            coming.stop(OrderKey.parse(failed.order_key), failed)
         for node in self.scanned:
-            stray = local_markers(node, markers.schema_name, markers.ddl_record, self.floor, bound)
+            done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
+        bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        for node in self.scanned:
+            stray = local_markers(node, markers, self.floor, bound)
             if stray is not None and stray.order_key is not None:
                 coming.stop(OrderKey.parse(stray.order_key), stray)
         wanted = [d for d in logical.ddl if coming.stopped is None or d.key < coming.stopped]
-        coming.add(extend_logical(self._line(part, None), wanted, server_version))
+        self._logical(part, wanted, coming, shapes, server_version)
         return Coordination(
             part.history.continued(
                 [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
             ),
-            topology,
+            self.cluster.topology(),
             tuple(d for d in wanted if coming.stopped is None or d.key < coming.stopped),
             done,
             logical.swallowed,
@@ -123,15 +132,22 @@ class SchemaWork:
             tuple(coming.schemas),
             tuple(coming.notes),
             coming.named,
+            places,
         )
 
-    def _known(self, ddls: Mapping[str, Sequence[PhysicalDdl]], found: Sequence[Sighting], topology: Topology) -> Part:
+    def _known(
+        self,
+        ddls: Mapping[str, Sequence[PhysicalDdl]],
+        logical: Sequence[LogicalDdl],
+        topology: Topology,
+        placed: set[TouchedLine],
+    ) -> Part:
         """Return what is known of the tables that this run touches."""
         last = self.store.manifest.state.last
         joined = [n.source_id for n in self.inputs if last is not None and n.source_id not in last.nodes]
-        logical = {(s.copy.marker.sql, s.copy.marker.schema) for s in found}
+        texts = {(d.sql, d.schema) for d in logical if d.sql}
         return self.store.read(
-            lambda names: touched_lines(names, self.scanned, ddls, logical, topology), self.floor, joined
+            lambda names: placed | touched_lines(names, self.scanned, ddls, texts, topology), self.floor, joined
         )
 
     def _line(self, part: Part, node: str | None) -> Line:
@@ -145,16 +161,55 @@ class SchemaWork:
         return Line(catalog, opaque, Remedies.of(node, part.given_tables, part.given_schemas, policy))
 
     def _physical(
-        self, node: str, part: Part, ddls: Sequence[PhysicalDdl], topology: Topology, coming: _Coming
+        self,
+        node: str,
+        part: Part,
+        ddls: Sequence[PhysicalDdl],
+        topology: Topology,
+        coming: _Coming,
+        shapes: Sequence[Shapes],
     ) -> OrderKey:
         """Extend a node's line; returns up to where its DDL is in the history."""
-        extended = extend_physical(part.history, self._line(part, node), node, ddls, topology)
-        coming.add(extended)
-        if extended.stopped is not None:
-            return extended.stopped.previous()
+        line, left = self._line(part, node), list(ddls)
+        for shape in (*shapes, None):
+            here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
+            left = left[len(here) :]
+            extended = extend_physical(part.history, line, node, here, topology)
+            coming.add(extended)
+            if extended.stopped is not None:
+                return extended.stopped.previous()
+            for version in shape.physical_versions(node, line.catalog) if shape is not None else ():
+                coming.tables.append(version)
+                if version.table is not None:
+                    line.catalog = line.catalog.with_table(version.table)
         last = self.store.manifest.state.last
         before = ORIGIN if last is None else OrderKey.parse(last.state["ddl_done"].get(node, ORIGIN.text()))
         return max([before, *(ddl.key for ddl in ddls[-1:])])
+
+    def _logical(
+        self,
+        part: Part,
+        ddls: Sequence[LogicalDdl],
+        coming: _Coming,
+        shapes: Sequence[Shapes],
+        server_version: int,
+    ) -> None:
+        """Extend the logical line."""
+        line, left = self._line(part, None), list(ddls)
+        for shape in (*shapes, None):
+            here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
+            left = left[len(here) :]
+            extended = extend_logical(line, [ddl for ddl in here if ddl.sql], server_version)
+            coming.add(extended)
+            if extended.stopped is not None or shape is None:
+                return
+            tables, schemas = shape.logical_versions(line.catalog)
+            coming.tables += tables
+            coming.schemas += schemas
+            for schema in schemas:
+                line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)
+            for version in tables:
+                line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
 
     def save(self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None) -> int:
         """Store the versions that this run makes: all physical ones, logical ones below `limit`; and where it stopped.

@@ -14,6 +14,7 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.polardbx.xids import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +40,27 @@ CARRIERS = {
             "original_commit_timestamp in microseconds, in the GTID event of XA COMMIT",
         ),
         Carrier("gtid", k.BY_GTID, True, "the number of the XA COMMIT's own GTID (SET gtid_next = 'uuid:TSO')"),
-        Carrier("sequence", k.BY_SEQUENCE, True, "PolarDB-X: events 80 and 105, QUERY status variable 200"),
+        Carrier(
+            "polardbx", k.BY_SEQUENCE, True,
+            "as PolarDB-X's data nodes write it: events 105 and 80, status variable 200 of XA COMMIT",
+        ),
     )
 }  # fmt: skip
 
 DEFAULT = "commit-table"
+POLARDBX = "polardbx"
 
 
 @dataclass
 class Detection:
     """What the head of a node's log shows; `carrier` is None until a transaction that was committed by XA has been
-    seen.
+    seen. A PolarDB-X data node shows what it is before that.
     """
 
     commit_table: tuple[str, str]
     carrier: str | None = None
     _has_row: bool = False
-    _sequence: bool = False
+    _likely: bool = False
     _original: bool = False
     _original_large: bool = False
 
@@ -66,6 +71,11 @@ class Detection:
             if self.carrier is not None:
                 break
         return self.carrier
+
+    @property
+    def likely(self) -> str | None:
+        """Return what the log looks like although nothing in it carries a TSO."""
+        return POLARDBX if self.carrier is None and self._likely else self.carrier
 
     def _take(self, event: RawEvent) -> None:
         kind = event.header.type_code
@@ -78,18 +88,27 @@ class Detection:
         elif kind == EventType.TABLE_MAP_EVENT:
             table_map = TableMap.parse(event.body)
             self._has_row |= (table_map.schema, table_map.table) == self.commit_table
-        elif kind in (80, 105):
-            self._sequence = True
+        elif kind in (k.SEQUENCE_EVENT, k.GCN_EVENT):
+            self.carrier = POLARDBX
         elif kind == EventType.QUERY_EVENT:
-            query = Query.parse(event.body)
-            if query.text.startswith("XA COMMIT "):
-                self.carrier = self._choose(query)
+            self._query(Query.parse(event.body))
 
-    def _choose(self, query: Query) -> str | None:
+    def _query(self, query: Query) -> None:
+        if not query.text.startswith("XA "):
+            return
+        self._likely |= _DRDS in query.text
+        if any(int(code) in _LIZARD_VARIABLES for code in query.status_vars):
+            self.carrier = POLARDBX
+        elif query.text.startswith("XA COMMIT "):
+            self.carrier = self._choose()
+
+    def _choose(self) -> str | None:
         if self._has_row:
             return "commit-table"
-        if self._sequence or any(int(code) == 200 for code in query.status_vars):
-            return "sequence"
         if self._original:
             return "original-commit-timestamp" if self._original_large else "original-commit-timestamp-us"
         return None
+
+
+_DRDS = f"X'{PREFIX.hex()}"
+_LIZARD_VARIABLES = (200, 201)  # Q_LIZARD_COMMIT_GCN, Q_LIZARD_PREPARE_GCN

@@ -1,13 +1,14 @@
-"""Markers: the transactions by which a cluster tells its binlog readers about DDL.
+"""Markers: the transactions by which a cluster tells its binlog readers about DDL, and about itself.
 
 After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on
 every node, by one distributed transaction. That transaction's place in the global order is the place of the logical DDL
-(PolarDB-X: 打标取标). Columns by position where the table map carries no names (PolarDB-X `CdcTableUtil`):
-ID, JOB_ID, SQL_KIND, SCHEMA_NAME, TABLE_NAME, GMT_CREATED, DDL_SQL, META_INFO, VISIBILITY, EXT.
+(PolarDB-X: 打标取标). PolarDB-X has more such tables: instructions, heartbeats, sync points; there each node has copies
+under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first one counts. Columns are told by
+position where the table map carries no names (PolarDB-X `CdcTableUtil`).
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,40 @@ from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.values import charset_of, decode_cell
 from binlog_merge.errors import MarkerDisagreement
+from binlog_merge.polardbx.names import CDC_SCHEMA, MarkerTable, is_named
 
 COLUMNS = (
     "ID", "JOB_ID", "SQL_KIND", "SCHEMA_NAME", "TABLE_NAME", "GMT_CREATED", "DDL_SQL", "META_INFO", "VISIBILITY", "EXT",
 )  # fmt: skip
 
 PRIVATE, PUBLIC, PROTECTED = 0, 1, 2
+
+INSTRUCTION_TYPES = frozenset({"CdcStart", "StorageInstChange", "MetaSnapshot", "CdcEnvConfigChange", "FlushLogs"})
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerTables:
+    """The logical names of a cluster's marker tables."""
+
+    schema: str = CDC_SCHEMA
+    ddl_record: str = MarkerTable.DDL_RECORD.value
+    instruction: str = MarkerTable.INSTRUCTION.value
+    heartbeat: str = MarkerTable.HEARTBEAT.value
+
+    def kind(self, schema: str, table: str) -> MarkerTable | None:
+        """Return what a physical table is for, None if it holds no messages."""
+        if is_named(table, MarkerTable.SYNC_POINT.value):
+            return MarkerTable.SYNC_POINT
+        if not is_named(schema, self.schema):
+            return None
+        for name, kind in (
+            (self.ddl_record, MarkerTable.DDL_RECORD),
+            (self.instruction, MarkerTable.INSTRUCTION),
+            (self.heartbeat, MarkerTable.HEARTBEAT),
+        ):
+            if is_named(table, name):
+                return kind
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +89,7 @@ class Marker:
     sql: str
     visibility: int
     ext: str
+    meta_info: str = ""
 
     @property
     def extension(self) -> dict[str, Any]:
@@ -72,10 +102,38 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
+class Instruction:
+    """One node's copy of an instruction: what the cluster tells about itself."""
+
+    type: str
+    content: str
+
+    @property
+    def sql(self) -> str:
+        """Return what stands for the statement in messages."""
+        return f"instruction {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPoint:
+    """One node's copy of a sync point: a moment at which the whole cluster can be compared with its copy."""
+
+    id: str
+
+    @property
+    def sql(self) -> str:
+        """Return the statement that stands for it."""
+        return "CALL trigger_sync_point_trx()"
+
+
+Message = Marker | Instruction | SyncPoint
+
+
+@dataclass(frozen=True, slots=True)
 class MarkerCopy:
     """What one node's marker branch holds."""
 
-    marker: Marker
+    marker: Message
     session: SessionVariables
 
 
@@ -88,12 +146,12 @@ def transaction_events(data: bytes, checksum: bool) -> Iterator[RawEvent]:
             yield event
 
 
-def read_marker(events: Iterable[RawEvent], schema: str, table: str) -> MarkerCopy | None:
-    """Return the marker that a branch inserts, or None if it inserts none.
+def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy | None:
+    """Return the message that a branch inserts, or None if it inserts none.
 
-    Several physical copies of the marker table on one node repeat one row; rows that differ are an error.
+    Several physical copies of a marker table on one node repeat one row; rows that differ are an error.
     """
-    session, maps, found = SessionVariables(), dict[int, TableMap](), list[Marker]()
+    session, maps, found = SessionVariables(), dict[int, TableMap](), list[Message]()
     for event in events:
         if event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(event.body)
@@ -105,8 +163,9 @@ def read_marker(events: Iterable[RawEvent], schema: str, table: str) -> MarkerCo
         elif event.type_code in (EventType.WRITE_ROWS_EVENT, EventType.WRITE_ROWS_EVENT_V1):
             rows = RowsEvent.parse(event.type_code, event.body)
             target = maps.get(rows.table_id)
-            if target is not None and (target.schema, target.table) == (schema, table):
-                found += [_marker(target, after) for _, after in split_rows(rows, target) if after is not None]
+            read = None if target is None else _READERS.get(tables.kind(target.schema, target.table))
+            if target is not None and read is not None:
+                found += [read(target, after) for _, after in split_rows(rows, target) if after is not None]
     if not found:
         return None
     if any(marker != found[0] for marker in found[1:]):
@@ -115,9 +174,8 @@ def read_marker(events: Iterable[RawEvent], schema: str, table: str) -> MarkerCo
 
 
 def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:
-    names = table_map.optional.column_names if table_map.optional else None
-    columns = [str(n).upper() for n in names] if names else list(COLUMNS)
-    values = {name: _value(table_map, i, row[i]) for i, name in enumerate(columns) if i < len(row)}
+    names = _names(table_map) or list(COLUMNS)
+    values = {name: _value(table_map, i, row[i]) for i, name in enumerate(names) if i < len(row)}
     job = values.get("JOB_ID")
     return Marker(
         int(job) if job is not None else None,
@@ -127,7 +185,37 @@ def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:
         str(values.get("DDL_SQL") or ""),
         PUBLIC if values.get("VISIBILITY") is None else int(values["VISIBILITY"]),
         str(values.get("EXT") or ""),
+        str(values.get("META_INFO") or ""),
     )
+
+
+def _instruction(table_map: TableMap, row: tuple[Any, ...]) -> Instruction:
+    values = [_value(table_map, i, cell) for i, cell in enumerate(row)]
+    names = _names(table_map)
+    if names is not None and {"INSTRUCTION_TYPE", "INSTRUCTION_CONTENT"} <= set(names):
+        found = dict(zip(names, values, strict=False))
+        return Instruction(str(found["INSTRUCTION_TYPE"] or ""), str(found["INSTRUCTION_CONTENT"] or ""))
+    # Older clusters have a CLUSTER_ID too: the type is told by its value, the content stands behind it.
+    at = next((i for i, value in enumerate(values) if value in INSTRUCTION_TYPES), 1)
+    kind, content = (*values, None, None)[at : at + 2] if at < len(values) else (None, None)
+    return Instruction(str(kind or ""), str(content or ""))
+
+
+def _sync_point(table_map: TableMap, row: tuple[Any, ...]) -> SyncPoint:
+    value = _value(table_map, 0, row[0]) if row else None
+    return SyncPoint("" if value is None else str(value))
+
+
+_READERS: Mapping[MarkerTable | None, Callable[[TableMap, tuple[Any, ...]], Message]] = {
+    MarkerTable.DDL_RECORD: _marker,
+    MarkerTable.INSTRUCTION: _instruction,
+    MarkerTable.SYNC_POINT: _sync_point,
+}
+
+
+def _names(table_map: TableMap) -> list[str] | None:
+    names = table_map.optional.column_names if table_map.optional else None
+    return [str(name).upper() for name in names] if names else None
 
 
 def _value(table_map: TableMap, column: int, cell: Any) -> Any:

@@ -81,6 +81,11 @@ class PlacesBuilder:
         self._open: dict[Physical, tuple[OrderKey, Logical]] = {}
         self._spans: dict[Physical, list[Span]] = {}
         self._schemas: set[tuple[str, str]] = set()
+        self._states: list[tuple[OrderKey, ClusterState]] = []
+
+    def state_before(self, key: OrderKey) -> ClusterState:
+        """Return the state when everything below `key` has happened."""
+        return next((state for when, state in reversed(self._states) if when < key), ClusterState())
 
     def advance(self, key: OrderKey, state: ClusterState) -> None:
         """Take the state that holds behind `key`.
@@ -110,6 +115,7 @@ class PlacesBuilder:
             self._open.setdefault(physical, (key, name))
         self._schemas |= state.schemas(self._nodes)
         self.state = state
+        self._states.append((key, state))
 
     def places(self) -> Places:
         """Return the spans so far; those that are open hold for good."""

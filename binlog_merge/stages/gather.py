@@ -65,6 +65,7 @@ class GatherTask:
     files: Mapping[tuple[int, int], InputFile]
     schemas: Schemas
     ddl: Mapping[tuple[int, int], LogicalDdl]
+    hints: bool = False  # statements have trace hints: see `stages.traces`
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ class Gather:
         self.out = out
         self.plans = PlanTable(task.schemas, task.nodes)
         self.reg = np.zeros(k.REGISTERS, np.int64)
+        self.reg[k.OWN_SERVER_ID] = task.head.server_id
         self.reg[k.SERVER_ID], self.reg[k.SERVER_VERSION] = task.head.server_id, task.head.server_version_number
         self.reg[k.ANONYMOUS], self.reg[k.CTS] = task.head.anonymous, CTS_PLACES[task.head.cts]
         self.reg[k.RANK], self.reg[k.SEQUENCE] = task.rank, task.sequence
@@ -276,7 +278,7 @@ def _write_run(state: Gather, rows: Rows) -> None:
     if not len(rows):
         return
     low, high = rows.key(0), rows.key(len(rows) - 1)
-    edges = [rows.upper(b) for b in state.task.schemas.history.boundaries() if low <= b < high]
+    edges = [rows.upper(b) for b in state.task.schemas.boundaries() if low <= b < high]
     # The rows of a CREATE TABLE ... SELECT see the table it makes: an epoch of their own.
     edges += [edge for row in np.flatnonzero(rows.flags & ks.FLAG_CREATE_SELECT).tolist() for edge in (row, row + 1)]
     start = 0
@@ -306,7 +308,8 @@ def _write_epoch(state: Gather, rows: Rows, start: int, stop: int) -> None:
 def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
     from binlog_merge.stages.giant import write_giant
 
-    segments, keys = window(state, rows, start, stop)
+    read = window(state, rows, start, stop)
+    segments, keys = read.segments, read.keys
     reg, out = state.reg, state.out
     reg[k.SEGMENT], reg[k.IN], reg[k.LENGTH_WIDTH] = 0, -1, 0
     written = start
@@ -315,10 +318,10 @@ def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
             reason = int(
                 render_window(reg, state.plans.arrays, state.input, segments, keys, state.sid, out.buffer, state.inject)
             )
-            row = start + int(reg[k.SEGMENT])
             if reason == k.FINISHED:
                 state.done(rows, written, stop)
                 return
+            row = start + int(read.begins[reg[k.SEGMENT]])
             if reason == k.FULL:
                 if reg[k.OUT] == 0:
                     end = rows.transaction_end(row)
@@ -326,18 +329,20 @@ def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
                     written = row
                     write_giant(state, rows, row, end)
                     written = end
-                    reg[k.SEGMENT], reg[k.IN] = end - start, -1
+                    reg[k.SEGMENT], reg[k.IN] = read.behind(end - start), -1
                 else:
                     state.flush()
             elif reason == k.DDL_NEXT:
                 end = rows.transaction_end(row)
                 _write_ddl(state, rows, row)
-                reg[k.SEGMENT] = end - start
+                reg[k.SEGMENT] = read.behind(end - start)
             else:
+                row = start + int(read.row[reg[k.SEGMENT]])
                 serve(state, reason, int(segments[reg[k.SEGMENT], k.S_CRC]), state.input, rows, row)
     except MergeError:
         # Undo the transaction that is open, keep the whole ones before it.
-        open_row = start + (int(reg[k.TXN_SEGMENT]) if reg[k.IN] >= 0 else int(reg[k.SEGMENT]))
+        open_segment = int(reg[k.TXN_SEGMENT] if reg[k.IN] >= 0 else reg[k.SEGMENT])
+        open_row = start + int(read.begins[open_segment]) if open_segment < len(segments) else stop
         if reg[k.IN] >= 0:
             reg[k.OUT] = reg[k.TXN_OUT]
         state.done(rows, written, max(written, open_row))

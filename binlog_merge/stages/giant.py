@@ -21,6 +21,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
 from binlog_merge.stages.gather import Gather, serve
+from binlog_merge.stages.traces import Part, branch_parts
 from binlog_merge.stages.window import Rows
 
 PIECE = 8 << 20
@@ -64,20 +65,39 @@ def _restore(state: Gather, position: int) -> None:
     )  # fmt: skip
 
 
-def _key(rows: Rows, row: int) -> npt.NDArray[np.int64]:
-    return np.array([*rows.key(row), int(rows.commit_us[row])], np.int64)
+def _key(rows: Rows, row: int, server: int) -> npt.NDArray[np.int64]:
+    archive = int(rows.flags[row] & ks.ARCHIVE != 0)
+    return np.array([*rows.key(row), int(rows.commit_us[row]), server, archive], np.int64)
+
+
+def _parts(state: Gather, rows: Rows, start: int, stop: int) -> tuple[list[Part], int]:
+    """Return the parts of a transaction in the order in which they come out, and its server id: see `traces`."""
+    parts, server, hinted = list[Part](), 0, False
+    for row in range(start, stop):
+        first, last = int(rows.start[row]), int(rows.end[row])
+        if not state.task.hints or rows.flags[row] & ks.COMPRESSED:
+            parts.append(Part(row, first, last, (0, 0)))
+            continue
+        source = state.source(int(rows.node[row]), int(rows.file[row]))
+        found, told, any_hint = branch_parts(source, row, first, last, _crc(state, rows, row))
+        parts += found
+        server, hinted = server or told, hinted or any_hint
+    if hinted and stop - start > 1:
+        return sorted(parts, key=lambda part: part.trace), server
+    return [Part(row, int(rows.start[row]), int(rows.end[row]), (0, 0)) for row in range(start, stop)], server
 
 
 def _write(state: Gather, rows: Rows, start: int, stop: int, width: int) -> int:
     """Write all events of the transaction; returns its length."""
     reg, position = state.reg, state.out.position
-    begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start), width)
-    for row in range(start, stop):
+    parts, server = _parts(state, rows, start, stop)
+    begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start, server), width)
+    for part in parts:
         reg[k.N_MAPS] = reg[k.INJECT] = 0
-        _write_branch(state, rows, row)
+        _write_part(state, rows, part)
     if reg[k.OUT] + k.FRAME > len(state.out.buffer):
         _make_room(state)
-    end_transaction(state.out.buffer, reg, _key(rows, start))
+    end_transaction(state.out.buffer, reg, _key(rows, start, server))
     return state.out.position + int(reg[k.OUT]) - position
 
 
@@ -119,9 +139,10 @@ def _make_room(state: Gather) -> None:
         state.out.buffer = bigger
 
 
-def _write_branch(state: Gather, rows: Rows, row: int) -> None:
+def _write_part(state: Gather, rows: Rows, part: Part) -> None:
+    row = part.row
     compressed = bool(rows.flags[row] & ks.COMPRESSED)
-    pieces = _unpacked_pieces(state, rows, row) if compressed else _pieces(state, rows, row)
+    pieces = _unpacked_pieces(state, rows, row) if compressed else _pieces(state, rows, part)
     crc = 0 if compressed else _crc(state, rows, row)
     for buffer, end in pieces:
         state.reg[k.IN] = 0
@@ -150,10 +171,11 @@ def _render(state: Gather, rows: Rows, row: int, buffer: Buffer, end: int, crc: 
             serve(state, reason, crc, buffer, rows, row)
 
 
-def _pieces(state: Gather, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]:
-    """Yield a branch's bytes in pieces of whole events; a giant rows event that passes unchanged is written here."""
+def _pieces(state: Gather, rows: Rows, part: Part) -> Iterator[tuple[Buffer, int]]:
+    """Yield a part's bytes in pieces of whole events; a giant rows event that passes unchanged is written here."""
+    row = part.row
     source = state.source(int(rows.node[row]), int(rows.file[row]))
-    offset, stop = int(rows.start[row]), int(rows.end[row])
+    offset, stop = part.start, part.stop
     buffer = np.empty(PIECE, np.uint8)
     while offset < stop:
         got = source.read_into(view(buffer)[: min(len(buffer), stop - offset)], offset)

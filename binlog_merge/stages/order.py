@@ -14,9 +14,10 @@ import numpy.typing as npt
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.merge.assemble import Patch, local_keys
+from binlog_merge.polardbx.places import Places, Span
 from binlog_merge.stages.block import Column, read_block, write_block
 from snapshot_store.topology import Topology
-from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
+from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, ORIGIN, OrderKey
 
 # `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
 # transactions begun before it; commit_us is the transaction's.
@@ -61,7 +62,7 @@ class EdgeRow:
 @dataclass(frozen=True, slots=True)
 class OrderTask:
     """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes
-    out.
+    out. Where there are `places` they say which tables come out, else the topology.
     """
 
     number: int
@@ -75,6 +76,7 @@ class OrderTask:
     ddl: frozenset[tuple[int, int]]
     seen: Mapping[int, tuple[int, int]]  # by node: (file, offset) up to which earlier runs had read
     path: str
+    places: Places | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,18 @@ def _late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, i
 
 
 class _Keeper:
-    """Decides which table sets have a logical table, once per set."""
+    """Decides which branches have a logical table: once per table set, where that is the same at all keys."""
 
     def __init__(self, task: OrderTask) -> None:
         self._topology = task.topology
+        self._places = task.places
         self._ddl = np.array(sorted(task.ddl), np.int64).reshape(-1, 2)
         self._known: dict[tuple[str, str, str], bool] = {}
 
-    def tables(self, source_id: str, tables: TableSet) -> bool:
+    def tables(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
+        """Tell whether one of the tables comes out for a transaction with this key."""
+        if self._places is not None:
+            return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
         return any(self._table(source_id, schema, table) for schema, table in tables)
 
     def _table(self, source_id: str, schema: str, table: str) -> bool:
@@ -159,8 +165,37 @@ class _Keeper:
             self._known[key] = self._topology.logical_name(source_id, schema, table) is not None
         return self._known[key]
 
-    def sets(self, block: Block) -> npt.NDArray[np.int64]:
-        return np.array([self.tables(block.source_id, tables) for tables in block.sets], np.int64)
+    def rows(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
+        """Return 1 for each row, given by its set and its key's columns, that has a logical table, else 0."""
+        if not len(sets):
+            return np.empty(0, np.int64)
+        places = self._places
+        if places is None:
+            always = np.array([self.tables(block.source_id, tables, ORIGIN) for tables in block.sets], np.int64)
+            return always[sets]
+        low, high = int(keys[0].min()), int(keys[0].max())
+        always = np.zeros(len(block.sets), np.int64)
+        changing: dict[int, list[Span]] = {}
+        for number, tables in enumerate(block.sets):
+            spans = [places.of(block.source_id, *table) for table in tables]
+            always[number] = any(
+                places.logical_name(block.source_id, *table, ORIGIN) is not None
+                for table, known in zip(tables, spans, strict=True)
+                if known is None
+            ) or any(_covers(span, low, high) for known in spans for span in known or ())
+            if not always[number]:
+                changing[number] = [s for known in spans for s in known or () if _meets(s, low, high)]
+        keep = always[sets]
+        for number, found in changing.items():
+            if found:
+                at = np.flatnonzero(sets == number)
+                part = {name: column[at] for name, column in zip(_KEY, keys, strict=True)}
+                for span in found:
+                    inside = _above(part, span.after)
+                    if span.until is not None:
+                        inside &= ~_above(part, span.until)
+                    keep[at[inside]] = 1
+        return keep
 
     def markers(self, tso: Column, transaction: Column, flags: Column, keep: Column) -> Column:
         """A marker comes out where a logical DDL stands, and nowhere else; its own rows never do."""
@@ -171,17 +206,32 @@ class _Keeper:
         return keep
 
 
+def _covers(span: Span, low: int, high: int) -> bool:
+    """Tell whether a span holds for every key with low <= tso <= high."""
+    return span.after.commit_tso < low and (span.until is None or high < span.until.commit_tso)
+
+
+def _meets(span: Span, low: int, high: int) -> bool:
+    """Tell whether a span may hold for some key with low <= tso <= high."""
+    return span.after.commit_tso <= high and (span.until is None or low <= span.until.commit_tso)
+
+
+def _above(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
+    return _at_least(rows, key._replace(node_seq=key.node_seq + 1))
+
+
 def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     columns = read_block(f"{block.path}.timed.arrow")
     a, b = np.searchsorted(columns["tso"], [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
     own = (columns["flags"] & k.OWN_TSO) != 0
-    keep = keeper.sets(block)[columns["set"]] if b > a else np.empty(0, np.int64)
+    seq, node_seq = np.zeros(b - a, np.int64), np.where(own, block.node, 0).astype(np.int64)
+    keep = keeper.rows(block, columns["set"], (columns["tso"], columns["transaction"], seq, node_seq))
     return {
         "tso": columns["tso"],
         "transaction": columns["transaction"],
-        "seq": np.zeros(b - a, np.int64),
-        "node_seq": np.where(own, block.node, 0).astype(np.int64),
+        "seq": seq,
+        "node_seq": node_seq,
         "node": np.full(b - a, block.node, np.int64),
         "file": np.full(b - a, block.file_index, np.int64),
         "start": columns["start"],
@@ -199,18 +249,21 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     columns = {name: values[a:b] for name, values in columns.items()}
     start, end, flags = columns["start"].copy(), columns["end"].copy(), columns["flags"].copy()
     file = np.full(b - a, block.file_index, np.int64)
-    keep = keeper.sets(block)[columns["set"]] if b > a else np.empty(0, np.int64)
+    node_seq = np.full(b - a, block.node, np.int64)
+    key = (keys.tso[a:b], keys.transaction[a:b], keys.seq[a:b], node_seq)
+    keep = keeper.rows(block, columns["set"], key)
     for branch in block.patch.kept:
         at = branch.local - a
         if 0 <= at < b - a:
             start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
-            keep[at] = keeper.tables(block.source_id, branch.tables)
+            here = OrderKey(*(int(column[at]) for column in key))
+            keep[at] = keeper.tables(block.source_id, branch.tables, here)
     keep = keep * (keys.alive[a:b] & ((flags & (k.DDL | k.MARKER)) == 0))
     return {
         "tso": keys.tso[a:b],
         "transaction": keys.transaction[a:b],
         "seq": keys.seq[a:b],
-        "node_seq": np.full(b - a, block.node, np.int64),
+        "node_seq": node_seq,
         "node": np.full(b - a, block.node, np.int64),
         "file": file,
         "start": start,
@@ -226,7 +279,11 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
     kept = [
         e
         for e in inside
-        if ((e.tso, e.transaction) in task.ddl if e.flags & k.MARKER else keeper.tables(e.source_id, e.tables))
+        if (
+            (e.tso, e.transaction) in task.ddl
+            if e.flags & k.MARKER
+            else keeper.tables(e.source_id, e.tables, OrderKey(e.tso, e.transaction, 0, 0))
+        )
     ]
     column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
     zeros = np.zeros(len(kept), np.int64)

@@ -21,6 +21,8 @@ from binlog_merge.merge.histories import logical_base
 from binlog_merge.merge.opaque import remedy_of, shape_from_table_map
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
 from binlog_merge.merge.witness import check_witness, table_from_table_map
+from binlog_merge.polardbx.places import Places
+from binlog_merge.polardbx.row_id import with_row_id
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.topology import Topology
@@ -31,13 +33,28 @@ from snapshot_store.tso import OrderKey
 class Schemas:
     """What a gather task knows of schemas: both histories and the topology.
 
-    `opaque`: where a table map contradicts the history, the table map is believed.
+    `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
+    what tables belong to, not the topology. `row_ids`: tables without a primary key may have a column that nobody
+    declared (`polardbx.names.ROW_ID`).
     """
 
     history: SchemaHistory
     topology: Topology
     opaque: bool = False
-    reshape: ReshapeOptions = ReshapeOptions()  # noqa: RUF009 (a frozen value)
+    reshape: ReshapeOptions = ReshapeOptions()
+    places: Places | None = None
+    row_ids: bool = False
+
+    def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
+        """Return the logical name of a physical table for a transaction, None if it does not come out."""
+        if self.places is not None:
+            return self.places.logical_name(node, schema, table, key)
+        return self.topology.logical_name(node, schema, table)
+
+    def boundaries(self) -> tuple[OrderKey, ...]:
+        """Return the keys behind which a table may have another shape, or belong elsewhere."""
+        moved = () if self.places is None else self.places.boundaries()
+        return tuple(sorted({*self.history.boundaries(), *moved}))
 
 
 class PlanTable:
@@ -99,7 +116,7 @@ class PlanTable:
     def _plan(self, node: int, body: bytes, key: OrderKey, own: bool) -> int:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
-        name = self._schemas.topology.logical_name(source_id, table_map.schema, table_map.table)
+        name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
         if name is None:
             return self._number((node, body[8:], 0, 0), None)
         history = self._schemas.history
@@ -158,6 +175,8 @@ class PlanTable:
                     "no base schema has it, and its table map carries no column names"
                 )
             table = base.renamed(table_map.schema, table_map.table)
+        if self._schemas.row_ids:
+            table = with_row_id(table, table_map)
         difference = check_witness(table, table_map)
         if difference is not None:
             raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")

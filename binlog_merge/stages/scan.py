@@ -34,12 +34,16 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files.source import Source, open_source
 from binlog_merge.merge.assemble import LateCommit, OpenBranch
+from binlog_merge.merge.markers import MarkerTables
+from binlog_merge.polardbx.names import MarkerTable
 from binlog_merge.stages.block import from_rows, view, write_block
 
 CHUNK = 8 << 20
 FIND_BUFFER = 20 << 20  # more than find_group asks to see of one event
 GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum is taken piece by piece
 QUANTILES = 256
+
+_MESSAGES = (MarkerTable.DDL_RECORD, MarkerTable.INSTRUCTION, MarkerTable.SYNC_POINT)  # rows that must be read
 
 TIMED_COLUMNS = ("tso", "transaction", "start", "end", "commit_us", "set", "flags")
 _TIMED_FROM = (k.T_TSO, k.T_TRANSACTION, k.T_START, k.T_END, k.T_COMMIT_US, k.T_SET, k.T_FLAGS)
@@ -62,8 +66,7 @@ class ScanTask:
     carrier: int
     use_own_tso: bool
     commit_table: tuple[str, str]
-    marker_schema: str
-    marker_table: str
+    markers: MarkerTables
     block: str  # path prefix
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
 
@@ -282,7 +285,7 @@ def _learn_table(walk: _Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
     kind = k.ORDINARY
     if task.carrier == k.BY_COMMIT_TABLE and names == task.commit_table:
         kind = k.COMMIT_TABLE
-    elif names == (task.marker_schema, task.marker_table):
+    elif task.markers.kind(*names) in _MESSAGES:
         kind = k.MARKER_TABLE
     if reg[k.NAMES_END] + len(key) > len(a.names):
         longer = np.zeros(2 * len(a.names) + len(key), np.uint8)

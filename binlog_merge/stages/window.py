@@ -19,6 +19,7 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.stages.block import Column, read_block, view
+from binlog_merge.stages.traces import Window, traced
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def window_end(rows: Rows, start: int, stop: int) -> int:
     return end
 
 
-def window(state: "Gather", rows: Rows, start: int, stop: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Read the bytes of rows[start:stop] into the input buffer; returns the kernel's segments and keys."""
+def window(state: "Gather", rows: Rows, start: int, stop: int) -> Window:
+    """Read the bytes of rows[start:stop] into the input buffer; returns what the kernel is to make of them."""
     n = stop - start
     segments = np.zeros((n, k.S_COLUMNS), np.int64)
     node, file, begin = rows.node[start:stop], rows.file[start:stop], rows.start[start:stop]
@@ -125,11 +126,14 @@ def window(state: "Gather", rows: Rows, start: int, stop: int) -> tuple[npt.NDAr
     # The bytes of a DDL's markers are not read: its text is known.
     for i in np.flatnonzero(((rows.flags[start:stop] & ks.COMPRESSED) != 0) & ~ddl).tolist():
         used = _unpack(state, segments[i], used)
-    keys = np.empty((n, k.K_COLUMNS), np.int64)
+    keys = np.zeros((n, k.K_COLUMNS), np.int64)
     for column, name in ((k.K_TSO, "tso"), (k.K_TRANSACTION, "transaction"), (k.K_SEQ, "seq"), (k.K_NODE, "node_seq")):
         keys[:, column] = rows.columns[name][start:stop]
     keys[:, k.K_COMMIT_US] = rows.commit_us[start:stop]
-    return segments, keys
+    keys[:, k.K_ARCHIVE] = (rows.flags[start:stop] & ks.ARCHIVE) != 0
+    place = np.arange(n)
+    plain = Window(segments, keys, place, np.maximum.accumulate(np.where(first != 0, place, 0)))
+    return traced(state.input, plain) if state.task.hints else plain
 
 
 def _pairs(node: Column, file: Column) -> list[tuple[int, int]]:

@@ -39,7 +39,7 @@ def test_whole_files_and_any_pieces_of_them(config: Path, tmp_path: Path) -> Non
             assert node.error is None
             assert ordered(node) == wanted[source_id].rows
             assert node.watermark(0) == wanted[source_id].watermark
-            assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN)) == wanted[source_id].ddl
+            assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN, ORIGIN)) == wanted[source_id].ddl
 
 
 @pytest.mark.parametrize("chunk", [64, 333, 5000])

@@ -14,7 +14,7 @@ def _text(word: str) -> Any:
     return np.frombuffer(word.encode(), np.uint8).copy()
 
 
-_BEGIN, _CTS = _text("BEGIN"), _text("# CTS::")
+_BEGIN, _CTS, _ARCHIVE = _text("BEGIN"), _text("# CTS::"), _text("::ARCHIVE")
 
 
 @njit(inline="always")
@@ -112,8 +112,8 @@ def _nineteen_digits(out: Any, at: int, value: int) -> None:
 
 @njit(inline="always")
 def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
-    """Write a ROWS_QUERY event, `# CTS::` without its first `skip` characters and the 54 digits of an order key;
-    returns where it ends.
+    """Write a ROWS_QUERY event, `# CTS::` without its first `skip` characters and the 54 digits of an order key, and
+    `::ARCHIVE` where that is so; returns where it ends.
     """
     at = o + 20
     digits = at + len(_CTS) - skip
@@ -123,9 +123,13 @@ def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
     _nineteen_digits(out, digits + 19, key[k.K_TRANSACTION])
     _nineteen_digits(out, digits, key[k.K_TSO])
     copy(out, at, _CTS, skip, len(_CTS) - skip)
-    out[o + 19] = digits + 54 - at
-    write_header(out, o, reg, 29, digits + 54 - o + 4, 0x80)
-    return digits + 54 + 4
+    end = digits + 54
+    if key[k.K_ARCHIVE]:
+        copy(out, end, _ARCHIVE, 0, len(_ARCHIVE))
+        end += len(_ARCHIVE)
+    out[o + 19] = end - at
+    write_header(out, o, reg, 29, end - o + 4, 0x80)
+    return end + 4
 
 
 @njit(cache=True, _nrt=False)
@@ -136,6 +140,7 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
     o = reg[k.OUT]
     reg[k.TXN_OUT], reg[k.LENGTH_WIDTH] = o, width
     reg[k.TIMESTAMP] = key[k.K_COMMIT_US] // 1000000
+    reg[k.SERVER_ID] = key[k.K_SERVER] if key[k.K_SERVER] != 0 else reg[k.OWN_SERVER_ID]
     reg[k.SAVED_EVENTS], reg[k.SAVED_ROW_EVENTS], reg[k.SAVED_RESHAPED] = (
         reg[k.EVENTS],
         reg[k.ROW_EVENTS],

@@ -45,7 +45,8 @@ from typing import Any, NamedTuple
     PLAN,  # of the event that stopped the kernel
     LAST_SLOT,  # of `Plans.index`, found last
     CTS,  # where a transaction's order key stands: CTS_BEGIN, CTS_END, CTS_BOTH
-) = range(26)
+    OWN_SERVER_ID,  # SERVER_ID of transactions that tell no other
+) = range(27)
 CTS_BEGIN, CTS_END, CTS_BOTH = range(3)
 REGISTERS = 32
 
@@ -69,7 +70,9 @@ MAX_MAPS = 65536
 # Columns of a window's segments.
 S_POS, S_END, S_CRC, S_NODE, S_FIRST, S_LAST, S_DDL, S_BYTES, S_COLUMNS = range(9)
 # S_BYTES: input bytes of the whole transaction, on its first segment.
-K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_COLUMNS = range(6)
+# K_SERVER: the server id that the transaction's events carry, 0 for the output's own; K_ARCHIVE: the CTS tells that the
+# transaction deletes what has outlived its time.
+K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_SERVER, K_ARCHIVE, K_COLUMNS = range(8)
 
 
 class Plans(NamedTuple):

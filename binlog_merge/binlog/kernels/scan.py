@@ -479,15 +479,17 @@ def _status_size(b: Any, at: int, end: int) -> int:
     code = b[at]
     if code in (0, 3, 10):
         return 5
-    if code in (1, 9, 17, 200, 201):
+    if code in (1, 9, 14, 17, 129, 200, 201):
         return 9
+    if code == 15:
+        return 17
     if code == 4:
         return 7
     if code in (7, 8, 18):
         return 3
-    if code == 13:
+    if code in (13, 128):
         return 4
-    if code in (16, 19, 20):
+    if code in (16, 19, 20, 21):
         return 2
     if code in (5, 6) and at + 1 < end:
         return 2 + np.int64(b[at + 1])
@@ -646,7 +648,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             result = k.STATEMENT_EVENT
         elif kind == 26:
             result = k.UNSUPPORTED
-        elif kind in (27, 28, 36, 37, 41) or kind == 99 or 101 <= kind <= 104:
+        elif kind in (27, 28, 36, 37, 41) or 101 <= kind <= 104:
             # Heartbeats, and what group replication and PolarDB-X's consensus layer note for themselves: no change.
             reg[k.IGNORED] += 1
         elif u16(b, o + 17) & 0x80:

@@ -1,13 +1,15 @@
 """Coordination by markers: a logical DDL stands where its marker transaction stands, found alike on every node."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from binlog_merge.errors import MarkerDisagreement, MarkerIncomplete, MergeError
+from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, MarkerIncomplete, MergeError
 from binlog_merge.merge.coordinate import Coordinated
-from binlog_merge.merge.markers import PUBLIC, MarkerCopy
+from binlog_merge.merge.coordinate.cluster import Cluster, Said
+from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy, Message
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
+from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.tso import OrderKey
 
 
@@ -23,11 +25,27 @@ class Sighting:
     copy: MarkerCopy
 
 
-def coordinate(sightings: Iterable[Sighting], nodes: Sequence[tuple[int, str]]) -> Coordinated:
-    """Return the logical DDLs of all markers, in order; stops at the first marker that is incomplete or disagrees.
+Required = Callable[[OrderKey], Sequence[tuple[int, str]]]
+"""The nodes, as (number, source-id), that must show a marker at a key."""
 
-    Give only sightings below the watermark: there every node has shown everything it has.
+Convert = Callable[[OrderKey, Said, MarkerCopy], LogicalDdl | None]
+"""Makes a DDL marker the DDL that comes out, None for nothing. Raises DdlNotUnderstood."""
+
+
+def coordinate(
+    sightings: Iterable[Sighting],
+    nodes: Sequence[tuple[int, str]] | Required,
+    cluster: Cluster | None = None,
+    convert: Convert | None = None,
+) -> Coordinated:
+    """Return the logical DDLs of all markers, in order; stops at the first marker that is incomplete, disagrees or says
+    what cannot be.
+
+    Give only sightings below the watermark: there every node has shown everything it has. `cluster` and `convert` are
+    for PolarDB-X: the one takes every message in, the other makes MySQL's DDL of the cluster's.
     """
+    required: Required = nodes if callable(nodes) else lambda key: nodes
+    convert = convert or plain
     by_key: dict[OrderKey, list[Sighting]] = {}
     for sighting in sightings:
         by_key.setdefault(sighting.key, []).append(sighting)
@@ -35,14 +53,54 @@ def coordinate(sightings: Iterable[Sighting], nodes: Sequence[tuple[int, str]]) 
     swallowed = 0
     for key in sorted(by_key):
         copies = sorted(by_key[key], key=lambda s: (s.node, s.file, s.position))
-        error = _fault(copies, nodes)
+        first = copies[0]
+        error = _fault(copies, required(key))
+        made = None
+        if error is None:
+            try:
+                made = convert(key, _said(key, first.copy.marker, cluster), first.copy)
+            except MergeError as raised:
+                error = raised
+            except DdlNotUnderstood as raised:
+                error = DdlNotUnderstoodError(f"logical DDL {first.copy.marker.sql[:300]!r}: {raised}")
         if error is not None:
+            error = error.located(node=first.source_id, file=first.file, position=first.position, order_key=key)
             return Coordinated(tuple(ddl), swallowed=swallowed, stopped=key, error=error)
-        if copies[0].copy.marker.visibility == PUBLIC:
-            ddl.append(_logical(key, copies[0].copy))
-        else:
+        if made is None:
             swallowed += 1
+        else:
+            ddl.append(made)
     return Coordinated(tuple(ddl), swallowed=swallowed)
+
+
+def _said(key: OrderKey, message: Message, cluster: Cluster | None) -> Said:
+    if cluster is not None:
+        return cluster.take(key, message)
+    return Said(message) if isinstance(message, Marker) else Said()
+
+
+def plain(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
+    """Return a public DDL as it stands in its marker; nothing of any other message."""
+    marker = said.marker
+    if marker is None or marker.visibility != PUBLIC or not said.applies:
+        return None
+    return LogicalDdl(
+        key,
+        marker.schema,
+        marker.sql,
+        copy.session.flags2,
+        sql_mode_of(marker.extension.get("sqlMode"), copy),
+        copy.session.server_collation,
+        copy.session.utf8mb4_collation,
+        is_schema_ddl(marker.sql),
+    )
+
+
+def sql_mode_of(mode: object, copy: MarkerCopy) -> int:
+    """Return a marker's sql_mode where it is a number, else that of the session that wrote it."""
+    if isinstance(mode, str) and mode.isdigit():
+        mode = int(mode)
+    return mode if isinstance(mode, int) and not isinstance(mode, bool) else copy.session.sql_mode
 
 
 def _fault(copies: Sequence[Sighting], nodes: Sequence[tuple[int, str]]) -> MergeError | None:
@@ -64,20 +122,3 @@ def _fault(copies: Sequence[Sighting], nodes: Sequence[tuple[int, str]]) -> Merg
                 **place,  # type: ignore[arg-type]
             )
     return None
-
-
-def _logical(key: OrderKey, copy: MarkerCopy) -> LogicalDdl:
-    marker, session = copy.marker, copy.session
-    mode = marker.extension.get("sqlMode")
-    if isinstance(mode, str) and mode.isdigit():
-        mode = int(mode)
-    return LogicalDdl(
-        key,
-        marker.schema,
-        marker.sql,
-        session.flags2,
-        mode if isinstance(mode, int) and not isinstance(mode, bool) else session.sql_mode,
-        session.server_collation,
-        session.utf8mb4_collation,
-        is_schema_ddl(marker.sql),
-    )

@@ -1,0 +1,195 @@
+"""A run's cluster: who is in it when, where tables lie, and what of that the next run must know.
+
+For clusters of which no more is known than their configuration, every node is in them all the time, and routes alone
+say what belongs together.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.errors import MergeError
+from binlog_merge.job.inputs import NodeInput
+from binlog_merge.job.nodes import ScannedNode, sightings
+from binlog_merge.job.stores import STORE_NAME
+from binlog_merge.merge.coordinate import Coordinated
+from binlog_merge.merge.coordinate.cluster import Cluster
+from binlog_merge.merge.coordinate.marker import Sighting, coordinate
+from binlog_merge.merge.coordinate.members import Members, bounds, members_of
+from binlog_merge.merge.coordinate.polardbx import Shapes, converter, shapes_of
+from binlog_merge.merge.markers import Instruction, Marker
+from binlog_merge.polardbx.meta import MetaError, parse_storage_list
+from binlog_merge.polardbx.places import Places, PlacesBuilder
+from binlog_merge.polardbx.topology import ClusterState
+from snapshot_store.topology import Route, Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)
+_NOTE = "cluster"
+
+Line = tuple[str | None, str, str]
+
+
+@dataclass
+class ClusterWork:
+    """What a run makes of its cluster's messages. `kept` is what an earlier run left: see `keep`."""
+
+    config: MergeConfig
+    scanned: Sequence[ScannedNode]
+    inputs: Sequence[NodeInput]
+    floor: OrderKey
+    polardbx: bool
+    routes: Topology
+    directory: Path
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    _found: list[Sighting] = field(default_factory=list)
+    _seen: dict[str, OrderKey] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.polardbx:
+            self.kept = _read_note(self.directory, self.floor)
+            self._found = [s for node in self.scanned for s in self._of_node(node)]
+        storage = {n.storage_inst_id or n.source_id: n.source_id for n in self.config.nodes}
+        self.nodes: Mapping[str, str] = storage
+        self.by_markers = self._by_markers()
+        builder = None
+        if self.by_markers:
+            builder = PlacesBuilder(storage, self.routes)
+            if self.kept.get("topology"):
+                builder.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
+        jobs = dict.fromkeys(((a, b, c) for a, b, c in self.kept.get("jobs", ())), ORIGIN)
+        self.cluster = Cluster(builder, jobs, storage) if self.polardbx else None
+        self.members = self._members()
+
+    def _of_node(self, node: ScannedNode) -> Iterator[Sighting]:
+        """Yield a node's markers up to the first that cannot be read: who needs that one says so."""
+        try:
+            yield from sightings(node, self.config.markers.tables(), self.floor, _LAST)
+        except MergeError:
+            return
+
+    def _by_markers(self) -> bool:
+        if self.config.topology != "auto" or not self.polardbx:
+            return self.config.topology == "markers"
+        if self.kept:
+            return bool(self.kept["by_markers"])
+        told = (s.copy.marker for s in self._found)
+        return any(m.type in ("CdcStart", "MetaSnapshot") if isinstance(m, Instruction) else _places(m) for m in told)
+
+    def _members(self) -> Members:
+        names = [n.source_id for n in self.inputs]
+        changes, shown = dict[OrderKey, frozenset[str]](), dict[str, OrderKey]()
+        for sighting in sorted(self._found, key=lambda s: s.key):
+            shown.setdefault(sighting.source_id, sighting.key)
+            message = sighting.copy.marker
+            if isinstance(message, Instruction) and message.type == "StorageInstChange":
+                try:
+                    listed = parse_storage_list(message.content)
+                except MetaError:
+                    continue  # the coordination says so
+                changes[sighting.key] = frozenset(self.nodes.get(name, name) for name in listed)
+        known = self.kept.get("members")
+        return members_of(names, sorted(changes.items()), None if known is None else frozenset(known), shown)
+
+    def bound(self, node: ScannedNode, watermark: OrderKey | None) -> OrderKey | None:
+        """Return the key below which nothing more comes from a node, None where it holds back nothing."""
+        if not self.polardbx:
+            return watermark or ORIGIN
+        return bounds(self.members, node.source_id, watermark)
+
+    def required(self, key: OrderKey) -> list[tuple[int, str]]:
+        """Return the nodes that must show a marker at a key."""
+        here = self.members.at(key)
+        return [(n.number, n.source_id) for n in self.inputs if n.source_id in here]
+
+    def coordinate(self, found: Sequence[Sighting], server_version: int) -> Coordinated:
+        """Take in the markers found below the limit."""
+        if self.cluster is None:
+            return coordinate(found, [(n.number, n.source_id) for n in self.inputs])
+        convert = converter(self.cluster, self.config.ddl.private, server_version)
+        return coordinate(found, self.required, self.cluster, convert)
+
+    def shapes(self, server_version: int) -> tuple[list[Shapes], MergeError | None]:
+        """Return the shapes in the snapshots taken in, and the error at which that ended."""
+        found: list[Shapes] = []
+        for key, databases in self.cluster.snapshots if self.cluster is not None else ():
+            try:
+                found.append(shapes_of(key, databases, self.nodes, server_version))
+            except MergeError as error:
+                return found, error
+        return found, None
+
+    def places(self) -> Places | None:
+        """Return where tables lie, None where routes decide."""
+        builder = None if self.cluster is None else self.cluster.places
+        return None if builder is None else builder.places()
+
+    def topology(self) -> Topology:
+        """Return the routes that questions go by: at the end of the run every physical table has its own."""
+        places = self.places()
+        if places is None:
+            return self.routes
+        own = tuple(
+            Route(schema, table, *spans[-1].logical, node)
+            for (node, schema, table), spans in places.spans
+            if spans[-1].until is None
+        )
+        return Topology((*own, *self.routes.routes), self.routes.ignored)
+
+    def lines(self, shapes: Sequence[Shapes], places: Places | None) -> set[Line]:
+        """Return the lines of history that placed tables and snapshots need, beside those that are named."""
+        lines: set[Line] = {(None, t.schema, t.name) for s in shapes for t in s.logical}
+        lines |= {(node, t.schema, t.name) for s in shapes for node, t in s.physical}
+        if places is not None:
+            for node in self.scanned:
+                tables = {name for block in node.blocks for names in block.sets for name in names}
+                tables |= {name for edge in node.edges for name in edge.tables}
+                for table in tables:
+                    lines |= {(None, *span.logical) for span in places.of(node.source_id, *table) or ()}
+        return lines
+
+    def keep(self, next_floor: OrderKey) -> None:
+        """Leave what the next run must know of messages below its floor."""
+        cluster = self.cluster
+        if cluster is None:
+            return
+        value: dict[str, Any] = {
+            "by_markers": self.by_markers,
+            "jobs": [list(job) for job in cluster.jobs_before(next_floor)],
+            "members": sorted(self.members.before(next_floor)),
+        }
+        if cluster.places is not None:
+            value["topology"] = cluster.places.state_before(next_floor).to_dict()
+        if value != self.kept:
+            _write_note(self.directory, self.floor, next_floor, value)
+
+
+def _places(message: Any) -> bool:
+    return isinstance(message, Marker) and bool(message.meta_info.strip())
+
+
+def _read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
+    """Return what was left for a run that goes on at `floor`.
+
+    A run that was killed between the store and the manifest has left a later one too.
+    """
+    from snapshot_store.store import Store
+
+    path = directory / STORE_NAME
+    if floor == ORIGIN or not path.exists():
+        return {}
+    with Store.open(path) as store:
+        entries = json.loads(store.note(_NOTE) or "[]")
+    known: Mapping[str, Any] = next((value for since, value in reversed(entries) if since <= floor.text()), {})
+    return known
+
+
+def _write_note(directory: Path, floor: OrderKey, next_floor: OrderKey, value: Mapping[str, Any]) -> None:
+    from snapshot_store.store import Store
+
+    with Store.open(directory / STORE_NAME) as store:
+        entries = [e for e in json.loads(store.note(_NOTE) or "[]") if e[0] <= floor.text()]
+        store.set_note(_NOTE, json.dumps([*entries[-1:], [next_floor.text(), value]]))
