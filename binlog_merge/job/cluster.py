@@ -20,9 +20,11 @@ from binlog_merge.merge.coordinate.cluster import Cluster
 from binlog_merge.merge.coordinate.marker import Sighting, coordinate
 from binlog_merge.merge.coordinate.members import Members, bounds, members_of
 from binlog_merge.merge.coordinate.polardbx import Shapes, converter, shapes_of
+from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.markers import Instruction, Marker
+from binlog_merge.merge.statements import renamed_tables
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
-from binlog_merge.polardbx.places import Places, PlacesBuilder
+from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
 from binlog_merge.polardbx.topology import ClusterState
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -46,7 +48,7 @@ class ClusterWork:
     directory: Path
     kept: Mapping[str, Any] = field(default_factory=dict)
     _found: list[Sighting] = field(default_factory=list)
-    _seen: dict[str, OrderKey] = field(default_factory=dict)
+    _renames: list[Rename] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.polardbx:
@@ -62,6 +64,9 @@ class ClusterWork:
                 builder.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
         jobs = dict.fromkeys(((a, b, c) for a, b, c in self.kept.get("jobs", ())), ORIGIN)
         self.cluster = Cluster(builder, jobs, storage) if self.polardbx else None
+        for text, node, pairs in self.kept.get("renames", ()):
+            named = tuple(((a, b), (c, d)) for (a, b), (c, d) in pairs)
+            self._renames.append(Rename(OrderKey.parse(text), node, named))
         self.members = self._members()
 
     def _of_node(self, node: ScannedNode) -> Iterator[Sighting]:
@@ -122,10 +127,18 @@ class ClusterWork:
                 return found, error
         return found, None
 
+    def follow(self, ddls: Mapping[str, Sequence[PhysicalDdl]]) -> None:
+        """Take in the physical tables that nodes renamed themselves."""
+        for node, statements in ddls.items() if self.by_markers else ():
+            for ddl in statements:
+                pairs = renamed_tables(ddl.sql, ddl.schema)
+                if pairs:
+                    self._renames.append(Rename(ddl.key, node, tuple((_lower(a), _lower(b)) for a, b in pairs)))
+
     def places(self) -> Places | None:
         """Return where tables lie, None where routes decide."""
         builder = None if self.cluster is None else self.cluster.places
-        return None if builder is None else builder.places()
+        return None if builder is None else follow_renames(builder.places(), self._renames)
 
     def topology(self) -> Topology:
         """Return the routes that questions go by: at the end of the run every physical table has its own."""
@@ -151,6 +164,20 @@ class ClusterWork:
                     lines |= {(None, *span.logical) for span in places.of(node.source_id, *table) or ()}
         return lines
 
+    def _still_followed(self, next_floor: OrderKey) -> list[Any]:
+        """Return the renames below a key of which the markers below it have not told yet."""
+        assert self.cluster is not None and self.cluster.places is not None
+        state = self.cluster.places.state_before(next_floor)
+        told = PlacesBuilder(self.nodes, self.routes)
+        told.advance(ORIGIN, state)
+        placed = {physical for physical, _ in told.places().spans}
+        kept = []
+        for rename in self._renames:
+            if rename.key < next_floor and any((rename.node, *old) in placed for old, _ in rename.pairs):
+                kept.append([rename.key.text(), rename.node, rename.pairs])
+                placed |= {(rename.node, *new) for _, new in rename.pairs}
+        return json.loads(json.dumps(kept))
+
     def keep(self, next_floor: OrderKey) -> None:
         """Leave what the next run must know of messages below its floor."""
         cluster = self.cluster
@@ -163,8 +190,13 @@ class ClusterWork:
         }
         if cluster.places is not None:
             value["topology"] = cluster.places.state_before(next_floor).to_dict()
+            value["renames"] = self._still_followed(next_floor)
         if value != self.kept:
             _write_note(self.directory, self.floor, next_floor, value)
+
+
+def _lower(name: tuple[str, str]) -> tuple[str, str]:
+    return name[0].lower(), name[1].lower()
 
 
 def _places(message: Any) -> bool:

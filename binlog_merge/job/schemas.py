@@ -102,6 +102,7 @@ class SchemaWork:
         found = [s for n in self.scanned for s in sightings(n, markers, self.floor, limit)]
         logical = self.cluster.coordinate(found, server_version)
         shapes, failed = self.cluster.shapes(server_version)
+        self.cluster.follow(ddls)
         places = self.cluster.places()
         part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()

@@ -65,6 +65,22 @@ def subject_of(sql: str, schema: str | None, session: DdlSession | None = None) 
     )
 
 
+def renamed_tables(sql: str, schema: str | None, session: DdlSession | None = None) -> tuple[tuple[Name, Name], ...]:
+    """Return the (old, new) names of the tables that a statement renames; nothing for one that cannot be read."""
+    if "RENAME" not in sql.upper():
+        return ()
+    try:
+        statement = parse_statement(sql, session or DdlSession())
+    except SnapshotStoreError:
+        return ()
+    pairs: list[tuple[tuple[str | None, str], tuple[str | None, str]]] = []
+    if isinstance(statement, RenameTables):
+        pairs += statement.pairs
+    elif isinstance(statement, AlterTable):
+        pairs += [(statement.table, action.table) for action in statement.actions if isinstance(action, RenameTo)]
+    return tuple(((a[0] or schema or "", a[1]), (b[0] or schema or "", b[1])) for a, b in pairs)
+
+
 def _renames(statement: Statement) -> bool:
     if isinstance(statement, AlterTable):
         return any(isinstance(action, RenameTo | RenameColumn | ChangeColumn) for action in statement.actions)

@@ -4,8 +4,8 @@ A state takes effect *after* its key, as schema versions do: a transaction with 
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from binlog_merge.polardbx.topology import ClusterState, Logical, Physical, PlacementError, physical_tables
 from snapshot_store.topology import Topology
@@ -69,6 +69,42 @@ class Places:
         """Return the keys behind which some table belongs elsewhere."""
         keys = {key for _, spans in self.spans for s in spans for key in (s.after, s.until) if key is not None}
         return tuple(sorted(keys))
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """A node's own RENAME: physical tables of one statement, as (schema, old name), (schema, new name)."""
+
+    key: OrderKey
+    node: str
+    pairs: tuple[tuple[Logical, Logical], ...]
+
+
+def follow_renames(places: Places, renames: Iterable[Rename]) -> Places:
+    """Return the places with tables followed under their new names, until a marker tells of them.
+
+    A cluster renames physical tables before it tells so. A table whose name another one gets in the same statement
+    stays where it is: that is how a table is exchanged for a copy of it.
+    """
+    spans = {physical: list(known) for physical, known in places.spans}
+    for rename in sorted(renames, key=lambda r: r.key):
+        taken = {new for _, new in rename.pairs}
+        for old, new in rename.pairs:
+            if old not in taken:
+                _follow(spans, rename.key, (rename.node, *old), (rename.node, *new))
+    return Places(tuple((p, tuple(spans[p])) for p in sorted(spans) if spans[p]), places.schemas, places.routes)
+
+
+def _follow(spans: dict[Physical, list[Span]], key: OrderKey, old: Physical, new: Physical) -> None:
+    there = spans.get(new, [])
+    behind = key._replace(node_seq=key.node_seq + 1)
+    here = next((span for span in spans.get(old, ()) if span.holds(behind)), None)
+    if here is None or any(span.holds(behind) for span in there):
+        return
+    place = spans[old].index(here)
+    spans[old][place : place + 1] = [replace(here, until=key)] if here.after < key else []
+    ends = [span.after for span in there if span.after >= key] + ([here.until] if here.until is not None else [])
+    spans[new] = sorted([*there, Span(key, min(ends, default=None), here.logical)], key=lambda span: span.after)
 
 
 class PlacesBuilder:
