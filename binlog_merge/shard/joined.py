@@ -24,6 +24,17 @@ class Change:
 
 
 @lru_cache(maxsize=4096)
+def one(table: Table) -> Table:
+    """Return the same object for equal tables: a thousand shards have few different tables, and hashing one is slow."""
+    return table
+
+
+def distinct(tables: Iterable[Table]) -> list[Table]:
+    """Return each table once; those that went through `one` are not even looked at."""
+    return list({id(table): table for table in tables}.values())
+
+
+@lru_cache(maxsize=4096)
 def order(a: Table, b: Table, fill: bool = False) -> int | None:
     """Return how `a` compares with `b`, None where neither accepts all rows of the other."""
     try:
@@ -44,14 +55,14 @@ def _filled_beside(table: Table, other: Table) -> Table:
 
 def join_all(tables: Iterable[Table]) -> Table | None:
     """Return the least table that accepts the rows of all, or None; the order of the tables makes no difference."""
-    return _join_distinct(frozenset(tables))
+    return _join_distinct(frozenset(distinct(tables)))
 
 
 @lru_cache(maxsize=1024)
 def _join_distinct(tables: frozenset[Table]) -> Table | None:
     ordered = sorted(tables, key=repr)
     try:
-        return reduce(join, _completed(ordered)) if ordered else None
+        return one(reduce(join, _completed(ordered))) if ordered else None
     except Incomparable:
         return None
 
@@ -83,12 +94,18 @@ def _column(table: Table, name: str) -> Column | None:
 def all_smaller(changes: Collection[Change], tables: Collection[Table], fill: bool = False) -> bool:
     """Tell whether no table has any more what the changes take away: the join is not comparable with any before."""
     joined = join_all(tables)
-    return joined is not None and all(order(joined, change.before, fill) is None for change in set(changes))
+    return joined is not None and all(
+        order(joined, change.before, fill) is None for change in _distinct_changes(changes)
+    )
 
 
 def all_larger(changes: Collection[Change], tables: Collection[Table], fill: bool = False) -> bool:
     """Tell whether every table has what the changes bring."""
-    return all(_has(table, change, fill) for change in set(changes) for table in set(tables))
+    return all(_has(table, change, fill) for change in _distinct_changes(changes) for table in distinct(tables))
+
+
+def _distinct_changes(changes: Iterable[Change]) -> list[Change]:
+    return list({(id(c.before), id(c.after)): c for c in changes}.values())
 
 
 def _has(table: Table, change: Change, fill: bool) -> bool:
@@ -107,7 +124,7 @@ def settled(changes: Collection[Change], tables: Collection[Table], fill: bool =
 
 def done_elsewhere(change: Change, others: Collection[Table], fill: bool = False) -> bool:
     """Tell whether another table is already where the change leads to."""
-    for table in set(others):
+    for table in distinct(others):
         joined = join_all((change.after, table))
         if joined is not None and order(joined, change.before, fill) is None and _has(table, change, fill):
             return True

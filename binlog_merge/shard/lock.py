@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from binlog_merge.shard.joined import Change, alike, done_elsewhere, join_all, order, settled
+from binlog_merge.shard.joined import Change, alike, distinct, done_elsewhere, join_all, one, order, settled
 from binlog_merge.shard.values import Shard
 from snapshot_store.model import Table
 
@@ -72,8 +72,9 @@ class Lock:
 
     def ready(self) -> dict[Shard, bool]:
         """Tell for each shard whether its table is what all come to."""
-        joined = join_all(self.final.values())
-        return {shard: joined is not None and alike(joined, table) for shard, table in self.final.items()}
+        final, joined = self.final, join_all(self.final.values())
+        ready = {id(table) for table in distinct(final.values()) if joined is not None and alike(joined, table)}
+        return {shard: id(table) in ready for shard, table in final.items()}
 
     @property
     def settled(self) -> bool:
@@ -84,7 +85,7 @@ class Lock:
     def with_table(self, shard: Shard, table: Table) -> "Lock":
         """Return the lock with a shard that stands at `table` and waits for nothing."""
         waiting = {s: t for s, t in self.waiting.items() if s != shard}
-        return replace(self, normal={**self.normal, shard: table}, waiting=waiting)
+        return replace(self, normal={**self.normal, shard: one(table)}, waiting=waiting)
 
     def without(self, shard: Shard) -> "Lock":
         """Return the lock without a shard."""
@@ -129,7 +130,7 @@ class Lock:
         return lock, Verdict(Stage.ACCEPTED, changes)
 
     def _conflicting_step(self, shard: Shard, after: Table) -> tuple["Lock", Verdict]:
-        lock = replace(self, waiting={**self.waiting, shard: after})
+        lock = replace(self, waiting={**self.waiting, shard: one(after)})
         changes = [Change(lock.normal[s], t) for s, t in lock.waiting.items()]
         if not settled(changes, lock.waiting.values(), self.rules.fill):
             return self, Verdict(Stage.CONFLICT)

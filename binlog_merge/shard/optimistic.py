@@ -18,7 +18,7 @@ from typing import Literal
 
 from binlog_merge.shard.composed import Composed, compose, inverse
 from binlog_merge.shard.doubts import doubts_of
-from binlog_merge.shard.joined import Change, alike, join_all, order, settled
+from binlog_merge.shard.joined import Change, alike, join_all, one, order, settled
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.lock import Lock, Stage
 from binlog_merge.shard.rounds import Answer, Round
@@ -61,7 +61,7 @@ class _Run:
     """Takes events one by one and writes down what they come to."""
 
     def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
-        self.round = Round(Lock(dict(members)))
+        self.round = Round(Lock({shard: one(table) for shard, table in members.items()}))
         self.ledger = Ledger(logical if logical is not None else join_all(members.values()), session)
         self.queues: dict[Shard, list[ShardDdl]] = {}
         self.left = False  # rows of shards that are gone may still be in the logical table
@@ -171,6 +171,8 @@ class _Run:
     def _release_one(self, event: ShardEvent) -> bool:
         """Let go of a shard whose whole queue comes to a change that need not wait."""
         for shard, queue in sorted(self.queues.items()):
+            if len(queue) == 1:
+                continue  # `_retry_heads` has seen to it
             change = compose(queue)
             lock = self.lock.with_table(shard, change.after)
             if not _waits(change) and lock.joined is not None:
@@ -182,11 +184,13 @@ class _Run:
 
     def _meet(self, event: ShardEvent) -> bool:
         """Let go of all, where all queues to their ends come to one change of all shards."""
+        if all(len(queue) == 1 and shard in self.lock.waiting for shard, queue in self.queues.items()):
+            return False  # `_release_heads` has seen to them
         changes = {shard: compose(queue) for shard, queue in self.queues.items()}
         if not self._together(changes):
             return False
         queues = [self.queues[shard] for shard in sorted(self.queues)]
-        final = {**self.lock.normal, **{shard: change.after for shard, change in changes.items()}}
+        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
         self.round = replace(self.round, lock=replace(self.lock, normal=final, waiting={}))
         self.queues.clear()
         self._effect(event, queues)
@@ -194,7 +198,7 @@ class _Run:
 
     def _together(self, changes: Mapping[Shard, Composed]) -> bool:
         """Tell whether these changes, of all that wait, are one that all shards have made."""
-        final = {**self.lock.normal, **{shard: change.after for shard, change in changes.items()}}
+        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
         if any(_moves_values(change) for change in changes.values()):
             # What a swap of columns comes to does not show in the tables: all must have made the same.
             moved = {tuple(sorted(change.renames)) for change in changes.values()}
