@@ -356,8 +356,8 @@ def rename_table(world: World) -> Change | None:
 
 def _rename_table(world: World, table: Logical) -> Change:
     """Rename: the logical table alone, or the physical ones too, while transactions go on writing them."""
-    table.serial += 1
-    new = f"{table.name.split('_')[0]}_{table.serial}"
+    world.serial += 1
+    new = f"{table.name.split('_')[0]}_{world.serial}"
     if world.rng.random() < 0.6:
         for shard in world.rng.sample(table.all_shards, len(table.all_shards)):
             while shard.held:

@@ -431,17 +431,21 @@ class World:
             table.locked.discard(row)
 
     def stranger(self) -> None:
-        """Write what never comes out: a transaction of a recovery task, or one that asks to be ignored."""
+        """Write what never comes out: of a recovery task, of the cluster's own group, or what asks to be ignored."""
         node = self.rng.choice(self.nodes)
         schema = self.cdc[node][0]
         write = Write(schema, f"__cdc_heartbeat___{self.suffix}", HEARTBEAT, None, {
             "id": self.serial + 10**6, "sname": "x", "gmt_modified": (2026, 9, 21, 1, 2, 3, 0)})  # fmt: skip
         self.serial += 1
-        if self.rng.random() < 0.5:
-            gtrid, format_id = b"POLARDB-X-RECOVER-TASK@%x" % self.serial, 2
-        else:
-            gtrid, format_id = self.gtrid(), 4
-        xid = Xid(gtrid, b"X_GROUP", format_id)
+        xid = self.rng.choice(
+            (
+                Xid(b"POLARDB-X-RECOVER-TASK@%x" % self.serial, b"X_GROUP", 2),
+                Xid(self.gtrid(), b"SHOP_000000_GROUP@0000", 4),
+                Xid(self.gtrid(), b"__CDC___SINGLE_GROUP@0001"),
+            )
+        )
+        if xid.format_id == 1:
+            self.stamps[xid.gtrid] = Stamp(self.next_tso())
         self.do(Prepare(node, xid, (write,)))
         self.do(Rollback(node, xid) if self.rng.random() < 0.5 else Commit(node, xid))
 
