@@ -19,7 +19,7 @@ from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster
 from binlog_merge.merge.coordinate.marker import Sighting, coordinate
 from binlog_merge.merge.coordinate.members import Members, bounds, members_of
-from binlog_merge.merge.coordinate.polardbx import Shapes, converter, shapes_of
+from binlog_merge.merge.coordinate.polardbx import Shapes, converter, shapes_of, strange
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.markers import Instruction, Marker
 from binlog_merge.merge.statements import renamed_tables
@@ -113,7 +113,8 @@ class ClusterWork:
     def coordinate(self, found: Sequence[Sighting], server_version: int) -> Coordinated:
         """Take in the markers found below the limit."""
         if self.cluster is None:
-            return coordinate(found, [(n.number, n.source_id) for n in self.inputs])
+            convert = strange(self.config.ddl.private, server_version)
+            return coordinate(found, [(n.number, n.source_id) for n in self.inputs], convert=convert)
         convert = converter(self.cluster, self.config.ddl.private, server_version)
         return coordinate(found, self.required, self.cluster, convert)
 

@@ -64,6 +64,16 @@ def convert(
     return ConvertedDdl(mysql, one_line(source), ddl_id)
 
 
+def has_private_syntax(sql: str, session: DdlSession | None = None) -> bool:
+    """Tell whether a statement has anything that MySQL does not know; one that is not understood has not."""
+    try:
+        source = Source(sql, session or DdlSession(), native=True)
+        read_comments(source)
+        return not _statement(source, Names()) or source.edited
+    except DdlNotUnderstood:
+        return False
+
+
 def origin_of(sql: str, session: DdlSession | None = None) -> ConvertedDdl:
     """Return only what PolarDB-X reads of a statement that MySQL is not shown.
 
@@ -305,11 +315,19 @@ def _at_private_object(cursor: Cursor) -> bool:
     if cursor.word(ahead) == "SEQUENCE":
         return True
     ahead = 2 if cursor.at("OR", "REPLACE") else 0
-    return cursor.word(ahead) in _PRIVATE_OBJECTS or cursor.at("RESOURCE", "GROUP")
+    return cursor.word(ahead) in _PRIVATE_OBJECTS
 
 
 def _is_private_verb(cursor: Cursor) -> bool:
     return cursor.word() in _PRIVATE_VERBS
 
 
-__all__ = ["ConvertedDdl", "DdlNotUnderstood", "ShardKey", "convert", "origin_of", "shard_keys_of"]
+__all__ = [
+    "ConvertedDdl",
+    "DdlNotUnderstood",
+    "ShardKey",
+    "convert",
+    "has_private_syntax",
+    "origin_of",
+    "shard_keys_of",
+]

@@ -64,7 +64,7 @@ def alter_table(source: Source, names: Names) -> bool:
                 source.put(_spans_end(source, spans), _spans_end(source, spans), ",", Target.MYSQL)
         elif cursor.place == first:
             raise cursor.error("expected an action")
-    kept = any(not cut for _, _, cut in spans)
+    kept = any(not cut for _, _, cut in spans) or (source.native and not source.edited and not private)
     if kept:
         cut_from_list(source, spans, Target.MYSQL)
     else:
@@ -83,8 +83,10 @@ def _read_trailers(source: Source) -> bool:
     private = False
     while at_trailer(cursor):
         place = cursor.place
-        private |= _skip_trailer(cursor)
-        source.cut(place, cursor.place)
+        shared = cursor.at("PARTITION", "BY")
+        partitions = _skip_trailer(cursor)
+        private |= partitions and not (shared and source.native)
+        (source.cut_shared if shared else source.cut)(place, cursor.place)
     return private
 
 
@@ -107,8 +109,9 @@ def _action(source: Source, names: Names) -> Verdict:
     if at_trailer(cursor):
         return Verdict.PUBLIC  # the trailers follow at once, with nothing before them
     if _is_private(cursor):
+        shared = cursor.word() in _NATIVE_VERBS and cursor.word(1) in ("PARTITION", "PARTITIONING")
         cursor.skip_rest()
-        return Verdict.PRIVATE
+        return Verdict.PUBLIC if shared and source.native else Verdict.PRIVATE
     reader = _READERS.get(cursor.word())
     if reader is not None:
         return reader(source, names)
@@ -149,6 +152,25 @@ def _is_private(cursor: Cursor) -> bool:
     )
 
 
+# The verbs of acts on partitions that MySQL has too.
+_NATIVE_VERBS = frozenset(
+    {
+        "ADD",
+        "ANALYZE",
+        "CHECK",
+        "COALESCE",
+        "DISCARD",
+        "DROP",
+        "EXCHANGE",
+        "IMPORT",
+        "OPTIMIZE",
+        "REBUILD",
+        "REMOVE",
+        "REORGANIZE",
+        "REPAIR",
+        "TRUNCATE",
+    }
+)
 _PARTITION_VERBS = frozenset(
     {
         "ADD",

@@ -117,7 +117,7 @@ def _missing_keys(source: Source, columns: list[Column], indexes: list[Index], n
     added = [key for key in names.shard_keys if key.name.lower() not in present]
     led = {index.first.lower() for index in indexes if index.first} | {k.first.lower() for k in added if k.first}
     texts = [key.text for key in added]
-    for column in columns:
+    for column in columns if not source.native else ():
         if column.auto_increment and not column.keyed and column.name.lower() not in led:
             texts.append(f"KEY ({quoted(column.name)})")
     return texts
@@ -161,7 +161,8 @@ def _read_table_options(source: Source, names: Names) -> None:
         if cursor.accept_symbol(","):
             continue
         if skip_table_clause(cursor):
-            source.cut(place, cursor.place)
+            shared = source.token(place).text.upper() == "PARTITION"
+            (source.cut_shared if shared else source.cut)(place, cursor.place)
             continue
         if at_query(cursor):
             break

@@ -102,7 +102,10 @@ def read_index_options(source: Source, *, altering: bool = False) -> None:
             cursor.next()
         elif is_online_change(cursor):
             skip_algorithm(cursor)
-        elif cursor.accept("INVISIBLE") or skip_index_clause(cursor):
+        elif cursor.accept("INVISIBLE"):
+            source.cut_shared(place, cursor.place)
+            continue
+        elif skip_index_clause(cursor):
             pass
         elif _at_type(cursor):
             _read_type(source, cut=altering)
@@ -136,8 +139,11 @@ def read_column(source: Source, *, adding: bool = False) -> Column:
             generated = True
             cursor.accept("AS")
             cursor.parenthesized()
-            cursor.accept_one("VIRTUAL", "STORED", "PERSISTENT", "LOGICAL")
-            source.cut(place, cursor.place)
+            if cursor.accept("LOGICAL"):
+                source.cut(place, cursor.place)
+            else:
+                cursor.accept_one("VIRTUAL", "STORED", "PERSISTENT")
+                source.cut_shared(place, cursor.place)
         elif cursor.accept("UNIQUE"):
             cursor.accept("KEY")
             keyed = True
@@ -152,7 +158,7 @@ def read_column(source: Source, *, adding: bool = False) -> Column:
             _skip_one(cursor)
     if generated and adding:
         for first, stop in uniques:
-            source.cut(first, stop)
+            source.cut_shared(first, stop)
     return Column(name, increments, keyed)
 
 
@@ -192,7 +198,7 @@ def _read_type(source: Source, *, cut: bool) -> None:
         cursor.next()
         cursor.next()
         if cut:
-            source.cut(place, cursor.place)
+            source.cut_shared(place, cursor.place)
 
 
 def read_key_parts(source: Source) -> int | None:

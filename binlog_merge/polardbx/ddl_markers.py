@@ -56,14 +56,16 @@ def convert_ddl(
     *,
     session: DdlSession | None = None,
     indexes: frozenset[str] | None = None,
+    lower_names: bool = True,
 ) -> DdlEvent:
     """Return the event for a marker; `private` is the form of statements that hold nothing for MySQL.
 
-    `indexes` are the lower-case names of the table's indexes before the statement. Raises DdlNotUnderstood.
+    `indexes` are the lower-case names of the table's indexes before the statement; `lower_names` writes databases and
+    tables as PolarDB-X names them in rows. Raises DdlNotUnderstood.
     """
     if marker.visibility == PRIVATE or not _is_shown(marker):
         return DdlEvent(None, None)
-    converted = _converted(marker, session, indexes)
+    converted = _converted(marker, session, indexes, lower_names)
     mysql = converted.mysql
     if mysql is None and private == "drop":
         return DdlEvent(None, None)
@@ -91,7 +93,9 @@ def _is_shown(marker: DdlMarker) -> bool:
     return not groups or marker.ext.manually_created_table_group or marker.ext.enable_implicit_table_group
 
 
-def _converted(marker: DdlMarker, session: DdlSession | None, indexes: frozenset[str] | None) -> ConvertedDdl:
+def _converted(
+    marker: DdlMarker, session: DdlSession | None, indexes: frozenset[str] | None, lower_names: bool
+) -> ConvertedDdl:
     ext = marker.ext
     original = ext.original_ddl or marker.sql
     if marker.visibility != PUBLIC or ext.is_gsi or ext.is_cci:
@@ -102,13 +106,13 @@ def _converted(marker: DdlMarker, session: DdlSession | None, indexes: frozenset
     shard_keys = shard_keys_of(marker.sql, session) if source != marker.sql else ()
     mysql = convert(
         source,
-        schema=marker.schema.lower(),
-        table=marker.table.lower() if marker.table else None,
+        schema=marker.schema,
+        table=marker.table or None,
         collation=marker.collation,
         charset=marker.charset,
         indexes=indexes,
         shard_keys=shard_keys,
-        lower_names=True,
+        lower_names=lower_names,
         session=session,
     )
     if mysql.mysql is not None and any("\ud800" <= c <= "\udfff" for c in mysql.mysql):

@@ -55,10 +55,14 @@ _CLOSERS = ",);"
 
 
 class Source:
-    """One statement being read: a cursor over its tokens, and the edits made so far."""
+    """One statement being read: a cursor over its tokens, and the edits made so far.
 
-    def __init__(self, sql: str, session: DdlSession) -> None:
+    `native` leaves alone what PolarDB-X and MySQL share in syntax, if not in meaning: partitions, generated columns.
+    """
+
+    def __init__(self, sql: str, session: DdlSession, native: bool = False) -> None:
         self.sql = sql
+        self.native = native
         # Same length, so that offsets agree.
         plain = _BANG_HINT.sub("/*", sql)
         if leading := _LEADING_BANG.match(plain):
@@ -79,6 +83,16 @@ class Source:
         """Cut the tokens at places [first, stop)."""
         if stop > first:
             self.cut_text(self.token(first).start, self.token(stop - 1).end, target)
+
+    def cut_shared(self, first: int, stop: int) -> None:
+        """Cut the tokens at places [first, stop) from a statement of PolarDB-X; from one of MySQL's they are not."""
+        if not self.native:
+            self.cut(first, stop)
+
+    @property
+    def edited(self) -> bool:
+        """Tell whether MySQL gets anything else than the statement as written."""
+        return any(Target.MYSQL in edit.target for edit in self._edits)
 
     def cut_text(self, start: int, end: int, target: Target = Target.MYSQL) -> None:
         """Cut the characters [start, end)."""

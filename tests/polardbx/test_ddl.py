@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.polardbx.ddl import convert, origin_of, shard_keys_of
+from binlog_merge.polardbx.ddl import convert, has_private_syntax, origin_of, shard_keys_of
 from snapshot_store.ddl.lexer import expand, tokenize
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
@@ -215,6 +215,36 @@ def test_names_in_any_case_become_those_of_the_rows() -> None:
         "CREATE TABLE t (A int, FOREIGN KEY (A) REFERENCES p (Id))"
     )
     assert lower("CREATE DATABASE Shop MODE=auto") == "CREATE DATABASE shop"
+
+
+MYSQLS_OWN = (
+    *PUBLIC,
+    "CREATE TABLE t (a int, b int AS (a) STORED UNIQUE, KEY k (a) USING HASH INVISIBLE) PARTITION BY HASH(a)",
+    "CREATE TABLE t (a int, c int AUTO_INCREMENT, KEY(c)) /*!50100 PARTITION BY HASH(a) */",
+    "ALTER TABLE t ADD INDEX i USING HASH (a), ALGORITHM=INPLACE, LOCK=NONE",
+    "ALTER TABLE t ADD c int, DROP d PARTITION BY KEY(a)",
+    "ALTER TABLE t DROP PARTITION p1",
+    "ALTER TABLE t REMOVE PARTITIONING",
+    "ALTER TABLE t",
+    "DROP TABLE a, b",
+    "CREATE PROCEDURE p() BEGIN END",
+    "GRANT ALL ON *.* TO a",
+    "no statement '",
+)
+
+
+@pytest.mark.parametrize("sql", MYSQLS_OWN)
+def test_what_is_mysqls_own_is_no_private_syntax(sql: str) -> None:
+    assert not has_private_syntax(sql)
+
+
+def test_private_syntax_is_recognised() -> None:
+    shared = re.compile(r"PARTITION|GENERATED|AS \(|USING|DROP (TABLE|INDEX)|TRUNCATE")
+    missed = [c.sql for c in CASES if c.sql != c.mysql and not has_private_syntax(c.sql)]
+    assert not [sql for sql in missed if not shared.search(sql) and "`a``b`" not in sql and "t (a int)" not in sql]
+    assert has_private_syntax("CREATE TABLE t (a int, GLOBAL INDEX g (a)) PARTITION BY KEY(a)")
+    assert has_private_syntax("CREATE TABLEGROUP g")
+    assert has_private_syntax("ALTER TABLE t SPLIT PARTITION p")
 
 
 def test_the_clusters_own_indexes_join_the_users_statement() -> None:

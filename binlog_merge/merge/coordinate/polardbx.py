@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.merge.coordinate.cluster import Cluster, Said, charset_of_database, collation_of
-from binlog_merge.merge.coordinate.marker import Convert
+from binlog_merge.merge.coordinate.marker import Convert, plain
 from binlog_merge.merge.histories import ddl_session
 from binlog_merge.merge.markers import PROTECTED, MarkerCopy, SessionVariables, SyncPoint
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
+from binlog_merge.polardbx.ddl import has_private_syntax
 from binlog_merge.polardbx.ddl_markers import DdlMarker, PrivateForm, convert_create, convert_ddl
 from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import DatabaseMeta, TableMeta, TableType
@@ -60,6 +61,31 @@ def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Co
             server_id=marker.ext.server_id,
             rows_query=event.rows_query,
         )
+
+    return convert
+
+
+def strange(private: PrivateForm, server_version: int) -> Convert:
+    """Return what makes a marker the DDL that comes out of a cluster whose nodes are not PolarDB-X's.
+
+    A statement comes out as it stands, unless it has what only PolarDB-X knows.
+    """
+
+    def convert(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
+        ddl = plain(key, said, copy)
+        if ddl is None or said.marker is None:
+            return None
+        session = ddl_session(replace(copy.session, sql_mode=ddl.sql_mode), server_version)
+        if not has_private_syntax(ddl.sql, session):
+            return ddl
+        marker = said.marker
+        written = DdlMarker(marker.kind, marker.schema, marker.table, marker.sql, marker.visibility, Extension(), key)
+        event = convert_ddl(written, private, session=session, lower_names=False)
+        if event.text is None:
+            return None
+        sql = event.mysql_sql or ""
+        about_schema = bool(sql) and is_schema_ddl(sql, session)
+        return replace(ddl, sql=sql, text=event.text, rows_query=event.rows_query, suppress_use=about_schema)
 
     return convert
 
