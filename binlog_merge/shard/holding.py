@@ -1,0 +1,110 @@
+"""`arrange` for millions of transactions: numbers in, numbers out, a few bytes a branch and no object.
+
+Branches are rows of arrays, in the order of their keys; what a branch touches is a number, that of its set of tables.
+A transaction is the rows of one key. The answer is a number for each row as well: 0 where it stays, else that of the
+place it comes out at, in order; or HELD.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from binlog_merge.shard.values import Effect, Place, Shard
+from snapshot_store.tso import OrderKey
+
+Column = npt.NDArray[np.int64]
+
+HELD = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where each row comes out: `place` is 0, HELD, or 1 + the index among `places`."""
+
+    place: Column
+    places: tuple[Place, ...]
+
+
+def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> Held:
+    """Return where rows come out.
+
+    `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`.
+    """
+    first = _firsts(keys)
+    transaction = np.cumsum(first) - 1
+    shards = sorted({effect.shard for effect in effects} | {shard for found in tables for shard in found})
+    number = {shard: i for i, shard in enumerate(shards)}
+    places = sorted({effect.place for effect in effects if effect.place is not None})
+    rank = {place: i + 1 for i, place in enumerate(places)}
+    ordered = sorted(effects, key=lambda e: (number[e.shard], e.key))
+    begins = keys[:, first.astype(bool)]
+    bounds = np.searchsorted([number[e.shard] for e in ordered], np.arange(len(shards) + 1)).astype(np.int64)
+    place = _hold(
+        transaction,
+        np.ascontiguousarray(sets),
+        *_flat([sorted(number[shard] for shard in found) for found in tables]),
+        bounds,
+        np.array([_above(begins, e.key) for e in ordered], np.int64),
+        np.array([HELD if e.place is None else rank[e.place] for e in ordered], np.int64),
+        np.array([0, *(_above(begins, p.key) for p in places)], np.int64),
+    )
+    return Held(place, tuple(places))
+
+
+def _firsts(keys: Column) -> Column:
+    first = np.ones(keys.shape[1], np.int64)
+    if keys.shape[1] > 1:
+        first[1:] = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
+    return first
+
+
+def _above(keys: Column, key: OrderKey) -> int:
+    """Return how many of the ascending keys are at most `key`."""
+    low, high = 0, keys.shape[1]
+    for part, column in zip(key, keys, strict=True):
+        low, high = (low + int(np.searchsorted(column[low:high], part, side)) for side in ("left", "right"))
+        if low == high:
+            return low
+    return high
+
+
+def _flat(lists: Sequence[Sequence[int]]) -> tuple[Column, Column]:
+    starts = np.cumsum([0, *(len(found) for found in lists)], dtype=np.int64)
+    return starts, np.array([number for found in lists for number in found], np.int64)
+
+
+@njit(cache=True, nogil=True)
+def _hold(
+    transaction: Any, sets: Any, starts: Any, shards: Any, bounds: Any, since: Any, rank: Any, before: Any
+) -> Any:
+    """Walk the transactions; `since` and `before` count the transactions up to an effect, and up to a place."""
+    n = len(transaction)
+    out = np.zeros(n, np.int64)
+    waits = np.zeros(len(bounds) - 1, np.int64)  # by shard: the latest place its effects so far ask for
+    floor = np.zeros(len(bounds) - 1, np.int64)  # by shard: where the last that was moved comes out
+    following = bounds[:-1].copy()
+    row = 0
+    while row < n:
+        end = row
+        latest = 0
+        while end < n and transaction[end] == transaction[row]:
+            for at in range(starts[sets[end]], starts[sets[end] + 1]):
+                shard = shards[at]
+                while following[shard] < bounds[shard + 1] and since[following[shard]] <= transaction[row]:
+                    waits[shard] = max(waits[shard], rank[following[shard]])
+                    following[shard] += 1
+                latest = max(latest, waits[shard], floor[shard])
+            end += 1
+        if latest != HELD and before[latest] <= transaction[row]:
+            latest = 0  # that place lies behind
+        if latest:
+            for i in range(row, end):
+                out[i] = latest
+                for at in range(starts[sets[i]], starts[sets[i] + 1]):
+                    floor[shards[at]] = max(floor[shards[at]], latest)
+        row = end
+    return out
