@@ -60,7 +60,7 @@ def convert(
     mysql = source.text(Target.MYSQL) if public else None
     if mysql is not None:
         # Whatever is left must be a statement that MySQL could run.
-        parse_statement(mysql, session)
+        parse_statement(mysql, source.cursor.session)
     return ConvertedDdl(mysql, one_line(source), ddl_id)
 
 
@@ -135,7 +135,7 @@ def _create(source: Source, names: Names) -> bool:
         create_table(source, names)
     elif cursor.accept_one("DATABASE", "SCHEMA"):
         create_database(source, names)
-    elif at_index(cursor):
+    elif at_index(cursor) and not cursor.at("SPATIAL", "REFERENCE"):
         create_index(source, names)
     else:
         return not _at_private_object(cursor)
@@ -303,7 +303,6 @@ _PRIVATE_VERBS = frozenset(
         "SLOW",
         "TRACE",
         "UNARCHIVE",
-        "UNLOCK",
     }
 )
 

@@ -13,6 +13,7 @@ from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from tests.mysql_server import MySqlServer
 from tests.polardbx.ddl_cases import CASES, PRIVATE, Case
+from tests.snapshot_store import ddl_corpus
 
 SESSION = DdlSession()
 
@@ -236,6 +237,15 @@ MYSQLS_OWN = (
 @pytest.mark.parametrize("sql", MYSQLS_OWN)
 def test_what_is_mysqls_own_is_no_private_syntax(sql: str) -> None:
     assert not has_private_syntax(sql)
+
+
+def test_what_a_mysql_server_takes_is_converted_and_is_no_private_syntax() -> None:
+    for file in ddl_corpus.FILES:
+        for statement in ddl_corpus.statements(file):
+            if statement.refused or statement.not_followed:
+                continue
+            assert not has_private_syntax(statement.sql, statement.session), statement.sql
+            convert(statement.sql, session=statement.session)
 
 
 def test_private_syntax_is_recognised() -> None:
