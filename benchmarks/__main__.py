@@ -16,6 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import schema_store
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -88,6 +89,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", type=int, default=2, help="merges in a new process, per mode")
     parser.add_argument("--large", type=parse_size, help="also measure the cost per GB at this size")
+    parser.add_argument(
+        "--schema-versions", default=schema_store.SIZES, help="sizes of schema stores, with commas; none: not measured"
+    )
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench")
     return parser.parse_args()
@@ -115,6 +119,10 @@ def main() -> None:
                 result["large"] = run_large(replace(workload, size=arguments.large), arguments, spark, native)
         finally:
             spark.stop()
+    sizes = [int(size) for size in arguments.schema_versions.split(",") if size]
+    if sizes:
+        note("schema stores")
+        result["schema_store"] = schema_store.run(sizes, arguments.rounds, Path(arguments.out) / "schema-store")
     text = json.dumps(result, indent=1)
     (Path(arguments.out) / "result.json").write_text(text + "\n")
     print(text)

@@ -4,7 +4,7 @@
 
 A cluster of 10 nodes: every logical table is five physical ones, and every physical table has two versions. Each
 question is asked by a process of its own; CPU and memory are that process's from its first instruction on, the
-interpreter and DuckDB included. Medians of `--rounds`.
+interpreter and DuckDB included. So is a small merge (`benchmarks.schema_merge`). Medians of `--rounds`.
 """
 
 import argparse
@@ -14,14 +14,16 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.schema_merge import MERGE
 from snapshot_store.ddl import parse_dump
 from snapshot_store.migrations import MIGRATIONS
 from snapshot_store.model import Table
@@ -34,6 +36,7 @@ from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 NODES = 10
 SHARDS = 5
 BATCH = 20_000
+SIZES = "10000,100000,1000000"
 FIRST_MILLIS = 1_790_000_000_000
 LIMITS = {"cpu_seconds": 1.0, "rss_mb": 500.0}
 TOPOLOGY = Topology((Route("shop_*", "", "shop", ""),))
@@ -193,6 +196,7 @@ def measure(path: Path, versions: int, rounds: int) -> dict[str, Any]:
             )
             took.append(asked(filled))
         result[name] = {key: round(statistics.median(t[key] for t in took), 3) for key in took[0]}
+    result["merge"] = measure_merge(path, rounds)
     result["broadcast"] = {}
     for count in (10, 100, 1000, 10_000):
         if count <= tables:
@@ -203,27 +207,44 @@ def measure(path: Path, versions: int, rounds: int) -> dict[str, Any]:
                 input=BROADCAST.format(path=str(path), lines=lines), capture_output=True, text=True, check=True,
             )  # fmt: skip
             seconds, found = done.stdout.split()
-            result["broadcast"][str(count)] = {"cpu_seconds": round(float(seconds), 3), "versions": int(found)}
+            result["broadcast"][str(count)] = {
+                "cpu_seconds": round(float(seconds), 3),
+                "cpu_microseconds_per_table": round(float(seconds) / count * 1e6, 1),
+                "versions": int(found),
+            }
     return result
 
 
-def main() -> None:
-    """Run everything and print the result."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.schema_store", description=(__doc__ or "").splitlines()[0]
-    )
-    parser.add_argument("--versions", default="10000,100000,1000000", help="physical versions, several with commas")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("build/bench/schema-store"))
-    arguments = parser.parse_args()
-    result: dict[str, Any] = {"limits": LIMITS, "sizes": {}}
-    for versions in map(int, arguments.versions.split(",")):
-        path = arguments.out / f"{versions}.duckdb"
+def measure_merge(store: Path | None, rounds: int) -> dict[str, Any]:
+    """Return the medians of a small merge's two runs, with a store as base, or without one."""
+    result: dict[str, list[dict[str, float]]] = {"first_run": [], "goes_on": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for n in range(-1, rounds):
+            for name, took in result.items():
+                code = MERGE.format(
+                    store=None if store is None else str(store.absolute()),
+                    out=f"{folder}/{n}",
+                    first=name == "first_run",
+                )
+                measured = asked(code)
+                took += [measured] if n >= 0 else []  # the first of all loads kernels
+            shutil.rmtree(f"{folder}/{n}")
+    return {
+        name: {key: round(statistics.median(t[key] for t in took), 3) for key in took[0]}
+        for name, took in result.items()
+    }
+
+
+def run(sizes: Iterable[int], rounds: int, out: Path) -> dict[str, Any]:
+    """Measure stores of some sizes, each removed again, and return the result."""
+    result: dict[str, Any] = {"limits": LIMITS, "merge_without_store": measure_merge(None, rounds), "sizes": {}}
+    for versions in sizes:
+        path = out / f"{versions}.duckdb"
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             made = make(path, versions)
-            print(f"{versions}: {made}", file=sys.stderr, flush=True)
-            result["sizes"][str(versions)] = {**made, **measure(path, versions, arguments.rounds)}
+            print(f"schema store of {versions} versions: {made}", file=sys.stderr, flush=True)
+            result["sizes"][str(versions)] = {**made, **measure(path, versions, rounds)}
         finally:
             path.unlink(missing_ok=True)
     result["targets"] = {
@@ -232,6 +253,19 @@ def main() -> None:
         for question in ("lookup", "history_of_one", "show_on_the_command_line")
         for what, limit in LIMITS.items()
     }
+    return result
+
+
+def main() -> None:
+    """Run everything and print the result."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.schema_store", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--versions", default=SIZES, help="physical versions, several with commas")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=Path("build/bench/schema-store"))
+    arguments = parser.parse_args()
+    result = run(map(int, arguments.versions.split(",")), arguments.rounds, arguments.out)
     print(json.dumps(result, indent=1))
 
 

@@ -24,7 +24,8 @@ PROBLEMS = ("behind", "lasting", "no-logical-table", "no-physical-table")
 class Finding:
     """A stretch of history in which tables do not fit: `kind`, from `begins` until `ends` (None: not ended).
 
-    `skew` is how the tables stand to each other at the beginning of the stretch, or, where it lasts, at its end.
+    `skew` is how the tables stand to each other at the beginning of the stretch, or, where it lasts, at its end;
+    `stages` are all the ways in which they stand to each other in it, in order.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class Finding:
     begins: OrderKey
     ends: OrderKey | None
     skew: Skew | None = None
+    stages: tuple[Skew, ...] = ()
 
     @property
     def is_problem(self) -> bool:
@@ -94,7 +96,7 @@ def _pair(
     logical: tuple[TableVersion, ...],
 ) -> Iterator[Finding]:
     begun: tuple[OrderKey, str] | None = None
-    at_begin: Skew | None = None
+    stages: list[Skew] = []
     a: TableVersion | None = None
     b: TableVersion | None = None
     for key, cause, version in _steps(physical, logical):
@@ -105,12 +107,16 @@ def _pair(
         apart = _apart(a, b)
         if apart and begun is None:
             begun = (key, "base" if version.origin == "base" or version.folded else cause)
-            at_begin = None if a is None else compare(a, logical_name, b)
+            stages = []
         elif not apart and begun is not None:
-            yield Finding(_kind(begun[1], cause), logical_name, node, name, begun[0], key, at_begin)
+            kind, skew = _kind(begun[1], cause), stages[0] if stages else None
+            yield Finding(kind, logical_name, node, name, begun[0], key, skew, (*stages,))
             begun = None
+        skew = compare(a, logical_name, b) if apart and a is not None else None
+        stages += [] if skew is None else [skew]
     if begun is not None and a is not None:
-        yield Finding("lasting", logical_name, node, name, begun[0], None, compare(a, logical_name, b))
+        skew = stages[-1] if stages else None
+        yield Finding("lasting", logical_name, node, name, begun[0], None, skew, (*stages,))
     elif a is not None and a.table is not None and (b is None or b.table is None):
         yield Finding("no-logical-table", logical_name, node, name, a.key if b is None else b.key, None)
 

@@ -87,12 +87,13 @@ class MergeStore:
         ).fetchall()
         return [(node, schema, name) for (name,) in rows]
 
-    def referencing(self, node: str | None, table: str) -> list[Line]:
-        """Return the lines of tables whose foreign keys may name a table: they follow when it is renamed."""
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
+        """Return the lines of tables whose foreign keys may name one of these: they follow when it is renamed."""
         rows = self._connection.execute(
             """SELECT DISTINCT schema_name, table_name FROM table_versions
-               WHERE node = $1 AND contains(definition, '"foreign_keys":') AND contains(definition, $2)""",
-            [node or "", json.dumps(table)[1:-1]],
+               WHERE node = $1 AND contains(definition, '"foreign_keys":')
+                 AND list_bool_or([contains(definition, name) FOR name IN $2::VARCHAR[]])""",
+            [node or "", [json.dumps(table)[1:-1] for table in tables]],
         ).fetchall()
         return [(node, schema, name) for schema, name in rows]
 

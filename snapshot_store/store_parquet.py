@@ -47,7 +47,13 @@ def import_parquet(connection: Any, folder: Path) -> int:
         raise StoreError(f"the store is not empty, it has {sum(counts)} versions: import into a new one")
     for table in _TABLES[:3]:
         path = _quoted(folder / f"{table}.parquet")
-        connection.execute(f"INSERT OR REPLACE INTO {table} BY NAME SELECT * FROM '{path}'")
+        how = "INSERT OR REPLACE" if table == "settings" else "INSERT"
+        connection.execute(f"{how} INTO {table} BY NAME SELECT * FROM '{path}'")
+    for table, names in (("table_versions", "node, order_key, schema_name, table_name"),
+                         ("schema_versions", "node, order_key, schema_name")):  # fmt: skip
+        twice = connection.execute(f"SELECT {names} FROM {table} GROUP BY ALL HAVING count(*) > 1 LIMIT 1").fetchone()
+        if twice is not None:
+            raise StoreError(f"{folder} has two versions of one table at one key, {' '.join(twice)}: it was changed")
     return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES[:2])
 
 

@@ -44,7 +44,8 @@ _DIFF = """Show what changed between two moments, and the ALTER TABLE that makes
 
 _SKEW = """Show which physical tables differ from their logical table at a moment, and how their rows are reshaped.
 
-With -o sql: the statements that would make them the same. Give TABLE (logical) to look at some tables only.
+With -o sql: the statements that would make them the same. Give TABLE (logical) to look at some tables only. REFUSED
+says why rows cannot be reshaped: a merge stops at them.
 
 \b
   binlog-merge schema skew --store merged/ --at-tso 7507804164986040321"""
@@ -56,7 +57,10 @@ _CHECK = """Check logical against physical tables over the whole history; exit c
   behind             the cluster's DDL came first, the node was late
   lasting            the difference has not ended
   no-logical-table   rows of a physical table that no logical table takes
-  no-physical-table  a logical table that no node has"""
+  no-physical-table  a logical table that no node has
+
+\b
+  REFUSED            rows cannot be reshaped: a merge stops at them, and the line says why"""
 
 _SQL = """Ask in DuckDB's SQL. Nothing can be written, and nothing outside the store be read.
 
@@ -214,20 +218,21 @@ def check(store: Store = DEFAULT_STORE, config: Config = None, output: Format = 
     with opened(store) as one:
         checked = ask(one.load_history(), topology_in(one, config))
     counts = {n: getattr(checked, n) for n in ("logical_tables", "physical_tables", "versions")}
+    problems = [f for f in checked.findings if f.is_problem or schema_values.refused_in(f)]
     lasting = [f for f in checked.problems if f.ends is None and f.skew is not None]
     _print(
         output,
         lambda: schema_text.check_text(checked),
         lambda: {
             **counts,
-            "problems": len(checked.problems),
+            "problems": len(problems),
             "findings": [schema_values.finding_values(finding) for finding in checked.findings],
         },
         lambda: schema_text.statements_sql(
             [(schema_text.finding_text(f), f.skew.statements if f.skew else ()) for f in lasting]
         ),
     )
-    if checked.problems:
+    if problems:
         raise typer.Exit(EXIT_FOUND)
 
 

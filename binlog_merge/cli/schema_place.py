@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 from binlog_merge.cli.schema_store import STORE_NAME, moment_of
 from binlog_merge.errors import ConfigError
-from binlog_merge.job.stores import below_published, published_floor
 
 if TYPE_CHECKING:
     from snapshot_store.store import Store
@@ -19,6 +18,7 @@ def place(store: "Store", at_tso: str | None, node: str | None) -> "tuple[OrderK
     At the TSO or the key of the statement at which the last merge stopped, it stands at that statement; at those of
     rows, right before them. Raises SchemaConflict below what a merge has published.
     """
+    from binlog_merge.job.stores import below_published
     from snapshot_store.tso import ORIGIN, OrderKey
 
     key = ORIGIN if at_tso is None else moment_of("--at-tso", at_tso).first
@@ -38,18 +38,21 @@ def place(store: "Store", at_tso: str | None, node: str | None) -> "tuple[OrderK
 
 def floor_of(path: Path) -> "OrderKey":
     """Return the key below which the output beside a store is published; the origin if there is none."""
+    from binlog_merge.job.stores import published_floor
     from snapshot_store.tso import ORIGIN
 
     return published_floor(path.parent) if path.name == STORE_NAME else ORIGIN
 
 
 def free_place(store: "Store", key: "OrderKey", node: str | None, schema: str, table: str) -> "OrderKey":
-    """Return the key, or where a version of the table stands there already, the next: what is said now wins."""
+    """Return the key, or where a DDL or a snapshot has made a version of the table there, the next: what is said wins.
+
+    What somebody said there before is not passed over.
+    """
     from snapshot_store.history import OPAQUE
-    from snapshot_store.tso import ORIGIN
 
     version = store.history_of([(node, schema, table)]).at(schema, table, key._replace(node_seq=key.node_seq + 1), node)
-    if version is None or version.key != key or version.origin == OPAQUE or key == ORIGIN:
+    if version is None or version.key != key or version.origin == OPAQUE or version.origin == "operator":
         return key
     if key.node_seq == 999_999:
         raise ConfigError(f"there is no place left behind order key {key.text()}", remedy="give the next TSO")

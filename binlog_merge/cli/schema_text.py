@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from binlog_merge.cli.schema_values import pad_text
+from binlog_merge.cli.schema_values import pad_text, refused, refused_in
 from snapshot_store.diff import (
     ColumnAdded,
     ColumnChanged,
@@ -164,7 +164,9 @@ def _plain(value: Any) -> str:
 def skew_text(answer: SkewAt) -> Iterator[str]:
     """Yield which physical tables differ from their logical table, and how their rows are reshaped."""
     differ = f"{len(answer.skews)} of them differ{'s' if len(answer.skews) == 1 else ''}"
-    yield f"{counted(answer.compared, 'physical table')} at {answer.moment.text}, {differ} from the logical table"
+    stops = sum(1 for skew in answer.skews if refused(skew))
+    more = f", a merge stops at rows of {stops}" if stops else ""
+    yield f"{counted(answer.compared, 'physical table')} at {answer.moment.text}, {differ} from the logical table{more}"
     for logical, group in groupby(sorted(answer.skews, key=_skew_place), key=lambda skew: skew.logical_name):
         skews = list(group)
         versions = {s.logical.version_id for s in skews if s.logical is not None}
@@ -187,17 +189,20 @@ def reshape_text(skew: Skew) -> str:
     parts += [f"pads {c.name} {type_sql(c.type)} with {pad_text(c)}" for c in skew.padded]
     parts += [f"converts {b.name} {type_sql(a.type)} -> {type_sql(b.type)}" for a, b in skew.converted]
     parts += ["reorders columns"] if skew.reordered else []
+    if skew.physical.opaque or (skew.logical is not None and skew.logical.opaque):
+        return "its DDL was not understood: table maps say how rows are reshaped"
     if not skew.reshaped:
         parts = ["rows pass as they are; " + ", ".join(change_text(change) for change in skew.changes)]
-    return "; ".join(parts)
+    return "; ".join([*parts, *(f"REFUSED, {reason}" for reason in refused(skew))])
 
 
 def check_text(checked: Checked) -> Iterator[str]:
     """Yield where logical and physical tables did not fit."""
+    problems = [f for f in checked.findings if f.is_problem or refused_in(f)]
     yield (
         f"{counted(checked.logical_tables, 'logical table')}, {counted(checked.physical_tables, 'physical table')}, "
         f"{counted(checked.versions, 'version')}: {counted(len(checked.findings), 'finding')}, "
-        f"{len(checked.problems)} to look into"
+        f"{len(problems)} to look into"
     )
     for logical, group in groupby(checked.findings, key=lambda finding: finding.logical):
         yield f"  {'.'.join(logical)}"
@@ -209,7 +214,7 @@ def _alike(findings: list[Finding]) -> Iterator[list[Finding]]:
     """Yield findings of which one line can speak: tables ahead of one DDL in one way. Those to look into stay alone."""
     groups: dict[Any, list[Finding]] = {}
     for number, finding in enumerate(findings):
-        alone = finding.is_problem or finding.skew is None
+        alone = finding.is_problem or finding.skew is None or bool(refused_in(finding))
         how = number if alone or finding.skew is None else (finding.kind, finding.ends, reshape_text(finding.skew))
         groups.setdefault(how, []).append(finding)
     yield from groups.values()
@@ -233,7 +238,8 @@ def finding_text(finding: Finding) -> str:
         return f"{finding.kind}: {place}: the logical history has no table for it"
     ends = "" if finding.ends is None else f" until {since(finding.ends)}"
     how = "" if finding.skew is None else f": {reshape_text(finding.skew)}"
-    return f"{finding.kind}: {place}, from {since(finding.begins)}{ends}{how}"
+    later = [f"; REFUSED at some time, {reason}" for reason in refused_in(finding) if reason not in how]
+    return f"{finding.kind}: {place}, from {since(finding.begins)}{ends}{how}{''.join(later)}"
 
 
 def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:

@@ -94,6 +94,8 @@ def skew_values(skew: Skew) -> dict[str, Any]:
             for before, after in skew.converted
         ],
         "reordered": skew.reordered,
+        "opaque": skew.physical.opaque or (skew.logical is not None and skew.logical.opaque),
+        "refused": list(refused(skew)),
         "changes": [change_values(one) for one in skew.changes],
         "alter": list(skew.statements),
     }
@@ -104,7 +106,8 @@ def finding_values(finding: Finding) -> dict[str, Any]:
     schema, table = finding.physical or (None, None)
     return {
         "kind": finding.kind,
-        "problem": finding.is_problem,
+        "problem": finding.is_problem or bool(refused_in(finding)),
+        "refused": list(refused_in(finding)),
         "logical": {"schema": finding.logical[0], "table": finding.logical[1]},
         "node": finding.node,
         "schema": schema,
@@ -113,6 +116,22 @@ def finding_values(finding: Finding) -> dict[str, Any]:
         "ends": None if finding.ends is None else when(finding.ends),
         "skew": None if finding.skew is None else skew_values(finding.skew),
     }
+
+
+def refused(skew: Skew) -> tuple[str, ...]:
+    """Return why a merge stops at rows of a physical table, nothing if it does not."""
+    from binlog_merge.merge.refusals import refusals
+
+    physical = skew.physical.table
+    logical = None if skew.logical is None else skew.logical.table
+    if physical is None or logical is None or skew.physical.opaque or (skew.logical and skew.logical.opaque):
+        return ()
+    return refusals(physical, logical)
+
+
+def refused_in(finding: Finding) -> tuple[str, ...]:
+    """Return why a merge stops at rows that were written in a stretch of history, nothing if it does not."""
+    return tuple(dict.fromkeys(reason for stage in finding.stages for reason in refused(stage)))
 
 
 def pad_text(column: Column) -> str:

@@ -66,7 +66,8 @@ class SchemaStore:
 
         first = self.manifest.state.last is None
         base = self.config.base
-        if first and base.store is not None and not self.path.exists():
+        copied = first and base.store is not None and not self.path.exists()
+        if copied and base.store is not None:
             with told(Path(base.store)):
                 _copy(Path(base.store), self.path)
         sources = [(node, base.physical.get(node)) for node in joined]
@@ -77,7 +78,7 @@ class SchemaStore:
                 merging.forget_derived()
             for tables, schemas in dumps:
                 store.append_versions(tables, schemas)
-            if base.store is not None:
+            if base.store is not None and not copied:
                 self._take_given(Path(base.store), store, floor)
             self._check(merging.last_number(floor.previous()))
             return merging.part(lines(merging), floor)

@@ -22,8 +22,8 @@ class Names(Protocol):
     def names_in(self, node: str | None, schema: str) -> list[Line]:
         """Return the lines of all tables that a database ever had."""
 
-    def referencing(self, node: str | None, table: str) -> list[Line]:
-        """Return the lines of tables whose foreign keys may name a table."""
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
+        """Return the lines of tables whose foreign keys may name one of these."""
 
 
 def touched_lines(
@@ -39,12 +39,12 @@ def touched_lines(
         tables = {name for block in node.blocks for names in block.sets for name in names}
         tables |= {name for edge in node.edges for name in edge.tables}
         lines |= {(node.source_id, schema, name) for schema, name in tables}
-        for ddl in ddls.get(node.source_id, ()):
-            lines.update(_named(store, node.source_id, subject_of(ddl.sql, ddl.schema)))
+        about = [subject_of(ddl.sql, ddl.schema) for ddl in ddls.get(node.source_id, ())]
+        lines.update(_named(store, node.source_id, about))
     lines |= {(None, *name) for line in lines for name in _logical(topology, *line)}
-    for sql, database in logical:
-        lines.update(_named(store, None, subject_of(sql, database)))
-        lines.add((None, database or "", ""))
+    texts = list(logical)
+    lines |= {(None, database or "", "") for _, database in texts}
+    lines.update(_named(store, None, [subject_of(sql, database) for sql, database in texts]))
     return lines
 
 
@@ -55,12 +55,14 @@ def _logical(topology: Topology, node: str | None, schema: str, name: str) -> It
             yield logical
 
 
-def _named(store: Names, node: str | None, subject: Subject) -> Iterator[Line]:
-    for schema, name in subject.tables:
-        yield node, schema, name
-    for schema in subject.schemas:
-        yield node, schema, ""
-    for _, name in subject.renamed:
-        yield from store.referencing(node, name)
-    if subject.dropped is not None:
-        yield from store.names_in(node, subject.dropped)
+def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Iterator[Line]:
+    for subject in subjects:
+        for schema, name in subject.tables:
+            yield node, schema, name
+        for schema in subject.schemas:
+            yield node, schema, ""
+        if subject.dropped is not None:
+            yield from store.names_in(node, subject.dropped)
+    renamed = sorted({name for subject in subjects for _, name in subject.renamed})
+    if renamed:
+        yield from store.referencing(node, renamed)

@@ -83,7 +83,11 @@ def renamed_tables(sql: str, schema: str | None, session: DdlSession | None = No
 
 def _renames(statement: Statement) -> bool:
     if isinstance(statement, AlterTable):
-        return any(isinstance(action, RenameTo | RenameColumn | ChangeColumn) for action in statement.actions)
+        return any(
+            isinstance(action, RenameTo | RenameColumn)
+            or (isinstance(action, ChangeColumn) and action.old != action.column.name)
+            for action in statement.actions
+        )
     return isinstance(statement, RenameTables)
 
 

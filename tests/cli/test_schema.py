@@ -12,7 +12,7 @@ import yaml
 
 from binlog_merge.cli import main
 from snapshot_store.ddl import apply_ddl, parse_dump
-from snapshot_store.history import SchemaHistory
+from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Catalog, Schema
 from snapshot_store.store import Store
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -307,3 +307,38 @@ def test_asking_loads_nothing_heavy(store: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_merge_stops_at_is_said_before_it_does(tmp_path: Path, capsys: Captured) -> None:
+    """TIME has no date in it: rows cannot be reshaped from the one MODIFY to the other."""
+    path = tmp_path / "schema.duckdb"
+    texts = {5: "c TIME", 6: "c TIME, more INT", 7: "c DATE, more INT"}
+    create = "CREATE TABLE t (id INT PRIMARY KEY, {})"
+    shapes = {n: parse_dump(create.format(text), "d").tables["d", "t"] for n, text in texts.items()}
+    steps = [(ORIGIN, shapes[7], None), (ORIGIN, shapes[7], "n1")]
+    steps += [(OrderKey(n, 0, 0, 1), shapes[n], "n1") for n in texts]
+    with Store.open(path) as one:
+        one.append_versions(TableVersion(key, 0, "d", "t", table, node=node) for key, table, node in steps)
+    reason = "column c: time cannot be converted to date"
+    text = run(capsys, "skew", "--store", path, "--at-tso", 5)
+    assert (
+        "1 of them differs from the logical table, a merge stops at rows of 1" in text and f"REFUSED, {reason}" in text
+    )
+    (skew,) = answer(capsys, "skew", "--store", path, "--at-tso", 6)["skews"]
+    assert len(skew["refused"]) == 1 and skew["refused"][0].startswith(reason)
+    checked = run(capsys, "check", "--store", path, code=1)
+    assert "1 finding, 1 to look into" in checked and reason in checked
+    document = answer(capsys, "check", "--store", path, code=1)
+    assert document["problems"] == 1 and document["findings"][0]["refused"][0].startswith(reason)
+    assert "REFUSED" not in run(capsys, "skew", "--store", path, "--at-tso", 7)
+
+
+def test_what_is_said_wins_over_a_ddl_at_its_place(store: Path, tmp_path: Path, capsys: Captured) -> None:
+    sql = tmp_path / "fix.sql"
+    sql.write_text("ALTER TABLE orders ADD COLUMN fixed INT")
+    (there,) = answer(capsys, "show", "shop.orders", "--store", store)["tables"]
+    for _ in range(2):
+        text = run(capsys, "set", "shop.orders", "--sql", sql, "--at-tso", there["order_key"], "--store", store)
+    following = OrderKey.parse(there["order_key"])
+    assert following._replace(node_seq=following.node_seq + 1).text() in text
+    assert "`fixed` int" in run(capsys, "show", "shop.orders", "--store", store, "--at-tso", there["commit_tso"])

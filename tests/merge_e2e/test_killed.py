@@ -24,6 +24,7 @@ PLACES = [
     *(f"after-{stage}:kill" for stage in STAGES),
     *(f"{name}:kill" for name in FAILPOINTS),
     "publish-after-rename:kill:3",
+    "store-after-commit:kill",
     *(f"manifest-torn:kill:{visit}" for visit in (2, 3, 4)),
 ]
 ROOT = Path(__file__).resolve().parents[2]
