@@ -326,6 +326,20 @@ class ClusterTopology(MergeError):
     )
 
 
+class ReplayStopped(MergeError):
+    """The target of a replay refuses a transaction, or is not as it should be."""
+
+    code, exit_code = "replay", 50
+    default_remedy = "correct the target and run the replay again; it goes on behind what is applied"
+
+
+class TargetBusy(MergeError):
+    """Another replay is writing to this target."""
+
+    code, exit_code = "target-busy", 51
+    default_remedy = "wait for it to end; two replays of one cluster would apply everything twice"
+
+
 class OutsideLog(MergeError):
     """A question is about a moment or a place that the merged log does not reach."""
 
@@ -374,6 +388,8 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ServerRefused,
     ClusterTopology,
     OutsideLog,
+    ReplayStopped,
+    TargetBusy,
     InternalError,
 )
 

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, filter, inspect, merge, position, schema
+from binlog_merge.cli import demo, filter, inspect, merge, position, replay, schema
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -23,6 +23,8 @@ Start here:
   binlog-merge merge --config cluster.yaml --out merged/    merge your own
   binlog-merge inspect merged/binlog.000001                 look into any binlog file
   binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
+  binlog-merge filter test --filter F --table shop.orders   what a filter would let through
+  binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
 
 Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
@@ -41,6 +43,7 @@ app = typer.Typer(
 )
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
+app.command("replay", help=replay.HELP)(replay.replay)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)
 app.command("tso-of", help=position.TSO_HELP)(position.tso_of)

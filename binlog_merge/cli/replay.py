@@ -1,0 +1,183 @@
+"""`binlog-merge replay`: a merged binlog applied to a server, exactly once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.errors import ConfigError, IoError, MergeError
+
+if TYPE_CHECKING:
+    from binlog_merge.filters.filter import Filter
+    from binlog_merge.replay.mysql import MysqlTarget
+    from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.replay.run import ReplayResult
+
+HELP = """Apply a merged binlog to a MySQL server, exactly once.
+
+How far the server is stands in the server, in the schema binlog_merge, and is committed together with the rows: a
+replay that was killed anywhere goes on where it was, nothing lost or doubled. Rows are applied as a replica applies
+them, DDL in the session it ran in. The server must have the tables as they were where the replay begins. The user needs
+BINLOG_ADMIN, or SUPER; the password is that of --password-file, or MYSQL_PWD.
+
+\b
+  binlog-merge replay --from merged/ --dry-run
+  binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306
+  binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306 --filter changefeed.toml --stop-tso 75078…"""
+
+_START = "Begin here; only for a server that has no position yet."
+
+
+def replay(
+    source: Annotated[Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR")],
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", metavar="URL"),
+    ] = None,
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
+    ssl_ca: Annotated[
+        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+    ] = None,
+    start_gtid: Annotated[str | None, typer.Option("--start-gtid", help=_START, metavar="GTID")] = None,
+    stop_gtid: Annotated[
+        str | None, typer.Option("--stop-gtid", help="The last transaction to apply.", metavar="GTID")
+    ] = None,
+    start_tso: Annotated[
+        int | None,
+        typer.Option("--start-tso", min=0, help="Leave out what committed before this TSO; like --start-gtid."),
+    ] = None,
+    stop_tso: Annotated[int | None, typer.Option("--stop-tso", min=0, help="Stop before this commit TSO.")] = None,
+    filter_file: Annotated[
+        Path | None, typer.Option("--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE")
+    ] = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit.")] = 100,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", help="Leave this transaction out, and record it in the server.", metavar="GTID"),
+    ] = None,
+    retry_seconds: Annotated[
+        float, typer.Option("--retry-seconds", min=0, help="How long to try again when the connection is lost.")
+    ] = 60.0,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Read everything, apply the filter, say what would be done.")
+    ] = False,
+    output: Annotated[
+        OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
+    ] = OutputFormat.text,
+) -> None:
+    """Apply a merged binlog to a MySQL server."""
+    from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.replay.run import ReplayOptions, dry_run
+    from binlog_merge.replay.run import replay as run
+
+    if dry == (to is not None):
+        raise ConfigError("give --to URL, or --dry-run")
+    binlog = MergedBinlog(source)
+    first, last = _range(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
+    skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
+    options = ReplayOptions(first, last, _filter(filter_file), batch, skipped, retry_seconds)
+    if dry:
+        _print(dry_run(binlog, options), f"{source} would be applied", output)
+        return
+    target = _target(binlog, to or "", password_file, ssl_ca)
+    try:
+        result = run(binlog, target, options)
+    except MergeError as error:
+        if error.result is not None and output is OutputFormat.text:
+            _print(error.result, f"{source} applied to {target.address}", output)
+        raise
+    _print(result, f"{source} applied to {target.address}", output)
+
+
+def _filter(path: Path | None) -> "Filter | None":
+    from binlog_merge.filters.config import load_filter
+    from binlog_merge.filters.filter import verify
+
+    if path is None:
+        return None
+    settings = load_filter(path)
+    if settings.ignore_start_ts:
+        raise ConfigError(
+            "ignore-txn-start-ts: a merged binlog does not say when a transaction began",
+            file=str(path),
+            remedy="name commit TSOs in ignore-commit-tso",
+        )
+    if settings.column_selectors:
+        raise ConfigError(
+            "column-selectors: a MySQL server gets whole rows",
+            file=str(path),
+            remedy="leave the selectors out; `filter test` shows what the others do",
+        )
+    return verify(settings)
+
+
+def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
+    from binlog_merge.replay.ranges import rank_of
+
+    return rank_of(binlog, option, text)
+
+
+def _range(
+    binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
+) -> tuple[int | None, int | None]:
+    """Return the first and the last rank; None where none is given."""
+    from binlog_merge.replay.ranges import first_rank_at
+
+    first: int | None = None
+    last: int | None = None
+    for option, (gtid, tso) in (("start", start), ("stop", stop)):
+        if gtid is not None and tso is not None:
+            raise ConfigError(f"--{option}-gtid and --{option}-tso say the same", remedy="give one of them")
+    if start[0] is not None or start[1] is not None:
+        first = (
+            _rank(binlog, "--start-gtid", start[0]) if start[0] is not None else first_rank_at(binlog, start[1] or 0)
+        )
+    if stop[0] is not None or stop[1] is not None:
+        last = _rank(binlog, "--stop-gtid", stop[0]) if stop[0] is not None else first_rank_at(binlog, stop[1] or 0) - 1
+    if first is not None and last is not None and first > last:
+        raise ConfigError(f"the range ends with transaction {last}, before it begins with {first}")
+    return first, last
+
+
+def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
+    from binlog_merge.replay.mysql import MysqlTarget
+    from snapshot_store.introspect import ServerAddress
+
+    password = None
+    if password_file is not None:
+        try:
+            password = password_file.read_text("utf-8").rstrip("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise IoError(f"cannot be read: {error}", file=str(password_file)) from None
+    try:
+        address = ServerAddress.parse(url, password)
+    except ValueError as error:
+        raise ConfigError(f"--to: {error}") from None
+    return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))
+
+
+def _print(result: "ReplayResult", title: str, output: OutputFormat) -> None:
+    if output is OutputFormat.json:
+        print_json(document_of(result=result))
+    else:
+        print("\n".join(printable(line) for line in _lines(result, title)), flush=True)
+
+
+def _lines(result: "ReplayResult", title: str) -> list[str]:
+    through = f", {result.first_rank} to {result.last_rank}" if result.transactions else ""
+    lines = [f"{result.transactions} transactions{through}: {title}"]
+    values: dict[str, Any] = result.to_dict()
+    for key, name in (("rows", "rows"), ("rows_left_out", "left out")):
+        counted = [f"{table}  {_counts(kinds)}" for table, kinds in values[key].items()]
+        lines += _rows(name, counted)
+    lines += _rows("DDL", result.statements) + _rows("left out", result.left_out) + _rows("skipped", result.skipped)
+    return lines
+
+
+def _counts(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+
+
+def _rows(title: str, values: list[str]) -> list[str]:
+    return [f"  {title if i == 0 else '':<10} {value}" for i, value in enumerate(values)]

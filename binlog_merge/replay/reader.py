@@ -1,0 +1,241 @@
+"""A merged binlog as a stream of what is to be applied, one event at a time: memory stays that of the largest event.
+
+    Begin  OrderedBy?  Rows*  End            a transaction of rows
+    Begin  Statement  End                    a DDL
+
+Only what the manifest says is published is read. The rank of a transaction is its GTID's number, or, in an output with
+anonymous GTIDs, its place.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventFlag, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.events import (
+    FormatDescription,
+    Gtid,
+    Query,
+    RowsEvent,
+    RowsQuery,
+    TableMap,
+    parse_event,
+)
+from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
+from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
+from binlog_merge.files.source import io_error
+from snapshot_store.tso import OrderKey
+
+_CTS = re.compile(rb"# CTS::(\d{54})(?:\n|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transaction begins; `rank` counts transactions from 1, `commit_us` is its commit time since 1970."""
+
+    rank: int
+    gtid: str
+    commit_us: int
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedBy:
+    """The transaction's order key, where the output says it behind BEGIN."""
+
+    key: OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one table; the raw events are what a server takes."""
+
+    table: TableMap
+    event: RowsEvent
+    raw_table: RawEvent
+    raw: RawEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement; `suppress_use`: it must not run with its schema as the default database."""
+
+    query: Query
+    suppress_use: bool
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A transaction ends; `position` is behind its last event."""
+
+    rank: int
+    file: str
+    position: int
+
+
+Item = Begin | OrderedBy | Rows | Statement | End
+
+
+class MergedBinlog:
+    """A directory that a merge has written. Raises ManifestError if it is none."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.state: ManifestState = Manifest.load(directory).state
+        if self.state.header is None:
+            raise ManifestError(
+                "no merge has written here", file=str(directory), remedy="give a merge's --out directory"
+            )
+
+    @property
+    def cluster_uuid(self) -> str:
+        """Return the UUID of the cluster's GTIDs."""
+        return "" if self.state.header is None else self.state.header.cluster_uuid
+
+    @property
+    def last_rank(self) -> int:
+        """Return the rank of the last published transaction, 0 if there is none."""
+        return self.state.rank
+
+    def format_description(self) -> RawEvent | None:
+        """Return the first file's format description, None where nothing is published."""
+        for file in self.state.files:
+            with _opened(self.directory / file.name) as source:
+                return next(_events(source, str(self.directory / file.name), file.size))
+        return None
+
+    def items(self, first_rank: int = 1) -> Iterator[Item]:
+        """Yield what is to be applied from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
+        for file in self.state.files:
+            if file.last_rank >= first_rank:
+                yield from self._file(file, first_rank)
+
+    def _file(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
+        path = self.directory / file.name
+        walker = _Walker(str(path), file.first_rank)
+        try:
+            with _opened(path) as source:
+                for event in _events(source, str(path), file.size):
+                    for item in walker.take(event):
+                        if walker.rank >= first_rank:
+                            yield item
+        except BinlogFormatError as error:
+            position = error.offset if error.offset >= 0 else None
+            raise ChecksumMismatch(error.reason, file=str(path), position=position, remedy=_DAMAGED) from None
+        if walker.rank != file.last_rank or walker.open:
+            raise ManifestError(
+                f"{file.name} ends with transaction {walker.rank}, the manifest says {file.last_rank}",
+                file=str(path),
+                remedy=_DAMAGED,
+            )
+
+
+_DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb", buffering=1 << 20)
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+
+
+def _events(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
+    """Yield the events of the first `size` bytes of a file."""
+    check_magic(source.read(len(BINLOG_MAGIC)), name)
+    position, checksum = len(BINLOG_MAGIC), False
+    while position < size:
+        head = source.read(EVENT_HEADER_LEN)
+        length = EventHeader.parse(head).event_size if len(head) == EVENT_HEADER_LEN else 0
+        if not EVENT_HEADER_LEN <= length <= size - position:
+            raise BinlogFormatError(f"event of {length} bytes, {size - position} are published", name, position)
+        data = memoryview(head + source.read(length - EVENT_HEADER_LEN))
+        event = frame(data, 0, file=name, offset=position, checksum=checksum)
+        if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
+            checksum = FormatDescription.parse(event.body).checksum
+        yield event
+        position += length
+
+
+class _Walker:
+    """Turns the events of one file into items."""
+
+    def __init__(self, name: str, first_rank: int) -> None:
+        self.name = name
+        self.rank = first_rank - 1
+        self.open = False
+        self._in_rows = False
+        self._commented = False
+        self._tables: dict[int, tuple[TableMap, RawEvent]] = {}
+
+    def take(self, event: RawEvent) -> Iterator[Item]:
+        """Yield what an event brings."""
+        value = parse_event(event)
+        if isinstance(value, Gtid):
+            yield self._begin(event, value)
+        elif isinstance(value, RowsQuery):
+            yield from self._comment(value)
+        elif isinstance(value, TableMap):
+            self._tables[value.table_id] = (value, event)
+        elif isinstance(value, RowsEvent):
+            if value.table_id not in self._tables:
+                raise BinlogFormatError(
+                    f"rows of table id {value.table_id} without a table map", self.name, event.offset
+                )
+            table, raw = self._tables[value.table_id]
+            yield Rows(table, value, raw, event)
+        elif isinstance(value, Query):
+            yield from self._query(event, value)
+        elif event.type_code == EventType.XID_EVENT:
+            yield self._end(event)
+        elif event.type_code not in _INERT:
+            raise UnsupportedInput(
+                f"event type {event.type_code} in a merged binlog", file=self.name, position=event.offset
+            )
+
+    def _begin(self, event: RawEvent, value: Gtid) -> Begin:
+        self.rank += 1
+        if self.open or (value.gno and value.gno != self.rank):
+            raise BinlogFormatError(f"{value.text} is out of order: transaction {self.rank}", self.name, event.offset)
+        self.open, self._in_rows, self._commented = True, False, False
+        self._tables.clear()
+        return Begin(self.rank, value.text, value.immediate_commit_timestamp or 0, self.name, event.offset)
+
+    def _comment(self, value: RowsQuery) -> Iterator[Item]:
+        # Only the first may be ours; what users write is theirs.
+        found = None if self._commented else _CTS.match(value.query)
+        self._commented = True
+        if self.open and found is not None:
+            yield OrderedBy(OrderKey.parse(found[1].decode()))
+
+    def _query(self, event: RawEvent, value: Query) -> Iterator[Item]:
+        if value.query == b"BEGIN":
+            self._in_rows = True
+            return
+        if value.query == b"COMMIT":
+            yield self._end(event)
+            return
+        use = bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
+        yield Statement(value, use, event.header.timestamp)
+        if not self._in_rows:
+            yield self._end(event)
+
+    def _end(self, event: RawEvent) -> End:
+        self.open = False
+        return End(self.rank, self.name, event.end)
+
+
+_INERT = frozenset(
+    {
+        EventType.FORMAT_DESCRIPTION_EVENT,
+        EventType.PREVIOUS_GTIDS_LOG_EVENT,
+        EventType.ROTATE_EVENT,
+        EventType.STOP_EVENT,
+    }
+)

@@ -1,0 +1,88 @@
+"""Which rows of an event are applied: a filter's word on tables, kinds, values and transactions."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from binlog_merge.binlog.columns import column_names
+from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
+from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.values import rows_to_batch
+from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
+from binlog_merge.filters.expressions import Op
+from binlog_merge.filters.filter import Filter
+from binlog_merge.replay.reader import Rows
+from snapshot_store.history import SchemaHistory
+from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
+
+
+def op_of(type_code: int) -> Op:
+    """Return what a rows event does."""
+    return "insert" if type_code in WRITE_TYPES else "delete" if type_code in DELETE_TYPES else "update"
+
+
+@dataclass
+class RowSelector:
+    """Applies a filter to rows events and counts: `applied` and `filtered` by (schema, table, kind).
+
+    Expressions need the tables' shapes: `history` is that of the merged binlog, None where there is none.
+    """
+
+    filter: Filter | None
+    history: SchemaHistory | None = None
+    applied: Counter[tuple[str, str, Op]] = field(default_factory=Counter)
+    filtered: Counter[tuple[str, str, Op]] = field(default_factory=Counter)
+
+    def select(self, rows: Rows, key: OrderKey | None) -> RowsEvent | None:
+        """Return the event with the rows that pass: itself if all do, None if none does."""
+        schema, table, op = rows.table.schema, rows.table.table, op_of(rows.event.type_code)
+        cut = list(iter_rows(rows.event, rows.table))
+        name = (schema, table, op)
+        if self.filter is None:
+            self.applied[name] += len(cut)
+            return rows.event
+        decision = self.filter.rows(schema, table, op)
+        if decision.action == "Error":
+            raise ReplayStopped(f"{op} of {schema}.{table} is an error by {decision.rule}")
+        if decision.ignored or (key is not None and self.filter.transaction(commit_tso=key.commit_tso).ignored):
+            self.filtered[name] += len(cut)
+            return None
+        if not self.filter.expressions.concerns(schema, table):
+            self.applied[name] += len(cut)
+            return rows.event
+        mask = self._mask(rows, cut, op, self._shape(schema, table, key))
+        kept = [row for row, ignored in zip(cut, mask, strict=True) if not ignored]
+        self.applied[name] += len(kept)
+        self.filtered[name] += len(cut) - len(kept)
+        if len(kept) == len(cut):
+            return rows.event
+        return join_rows(rows.event, kept, rows.table, row_padding(rows.event)) if kept else None
+
+    def _mask(self, rows: Rows, cut: list[Any], op: Op, table: Table) -> list[bool]:
+        own = column_names(rows.table)
+        names = [c.name for c in table.columns] if own[:1] == ("@1",) else own
+        if len(names) != len(rows.table.types):
+            raise ReplayStopped(
+                f"rows of {table.schema}.{table.name} have {len(rows.table.types)} columns, its history {len(names)}"
+            )
+        batches = [
+            None
+            if cut[0][side] is None
+            else rows_to_batch([row[side] for row in cut], rows.table, names, temporal_text=True)
+            for side in (0, 1)
+        ]
+        assert self.filter is not None
+        return list(self.filter.ignored_rows(table, op, *batches).to_pylist())
+
+    def _shape(self, schema: str, table: str, key: OrderKey | None) -> Table:
+        if self.history is None or key is None:
+            what = "its schema.duckdb" if self.history is None else "the order keys behind BEGIN (output.cts)"
+            raise ConfigError(
+                f"expressions on rows of {schema}.{table} need {what}, which the merged binlog does not have",
+                remedy="merge again, or leave the expressions out of the filter",
+            )
+        version = self.history.at(schema, table, key)
+        if version is None or version.table is None:
+            raise UnknownTableSchema(f"the shape of {schema}.{table} is not in the history", order_key=key)
+        return version.table

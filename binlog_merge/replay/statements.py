@@ -1,0 +1,177 @@
+"""DDL on a MySQL target, restartable: MySQL commits by itself around it, so position and effect cannot be one.
+
+    record the intent, and what the tables are now ── carry out ── record that it is done
+
+Killed in between, the next run finds the intent. DDL is atomic in MySQL 8.0 and later: if the tables are no longer what
+they were, it is done; if they are, it is carried out (perhaps again, where it changes nothing that can be seen: no row
+came in between). Tables are told apart by definition and by InnoDB's id, which a rename keeps and TRUNCATE does not.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from binlog_merge.binlog.query import StatusVar
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.filters.ddl import DdlEvent, QualifiedName, ddl_events
+from binlog_merge.filters.filter import Filter
+from binlog_merge.replay.mysql import MysqlTarget, TargetPosition, passes
+from binlog_merge.replay.reader import Statement
+from snapshot_store.ddl import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+
+_ABSENT: Final = frozenset({1049, 1109, 1146})
+_DENIED: Final = frozenset({1044, 1142, 1227})
+_NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
+_RELAXED_UNIQUE_CHECKS: Final = 1 << 27
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement to be carried out, as bytes, and the tables by which its effect is told."""
+
+    sql: bytes
+    tables: tuple[QualifiedName, ...]
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is left of a statement after the filter; `left_out` says what is not, and why."""
+
+    steps: tuple[Step, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
+    """Return the steps of a statement. Raises ReplayStopped where the filter makes it an error, or cannot tell."""
+    query = statement.query
+    schema = query.schema_text
+    session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+    try:
+        events: tuple[DdlEvent, ...] = ddl_events(query.text, schema, session)
+    except DdlNotUnderstood as error:
+        if chosen is not None:
+            raise ReplayStopped(f"the filter cannot tell what a statement is about: {error.reason}") from None
+        return Plan((Step(query.query, ((schema, ""),), schema),))
+    tables = tuple(dict.fromkeys(table for event in events for table in event.tables))
+    whole = Step(query.query, tables or ((schema, ""),), schema)
+    if chosen is None:
+        return Plan((whole,))
+    if not events:
+        return Plan((), (f"{query.text}: changes no table",))
+    steps: list[Step] = []
+    left_out: list[str] = []
+    for event in events:
+        decision = chosen.ddl(event, commit_tso=commit_tso)
+        if decision.outcome == "error":
+            raise ReplayStopped(f"{event.text}: {decision.rule}", remedy="correct the filter, or the target by hand")
+        if decision.outcome == "apply":
+            steps.append(Step(event.text.encode("utf-8", "surrogateescape"), event.tables, schema))
+        else:
+            left_out.append(f"{event.text}: {decision.rule}")
+    return Plan((whole,), ()) if not left_out else Plan(tuple(steps), tuple(left_out))
+
+
+def carry_out(target: MysqlTarget, statement: Statement, steps: Sequence[Step], found: TargetPosition | None) -> None:
+    """Carry out what is not carried out yet; `found` is the position as an earlier run left it, if it stood here."""
+    import pymysql
+
+    done = 0 if found is None else found.step
+    for number, step in enumerate(steps):
+        if number < done:
+            continue
+        before = fingerprint(target, step.tables)
+        text = step.sql.decode("utf-8", "backslashreplace")
+        begun = found is not None and number == done and found.intent == text
+        if not (begun and found is not None and found.before != before):
+            if not begun:
+                target.intend(number, text, before)
+            failpoint("replay-intended")
+            try:
+                _run(target, statement, step)
+            except pymysql.MySQLError as error:
+                if not passes(error):
+                    # Refused, so without effect. What is corrected at the target is not to be taken for its effect.
+                    target.did(number)
+                raise
+            failpoint("replay-ddl-done")
+        target.did(number + 1)
+        failpoint("replay-step-done")
+
+
+def _run(target: MysqlTarget, statement: Statement, step: Step) -> None:
+    for setting in _settings(statement):
+        target.run(setting)
+    if step.schema and not statement.suppress_use and _there(target, step.schema):
+        target.use(step.schema)
+    target.send(step.sql)
+    target.run("SET NAMES utf8mb4")
+    target.run("SET SESSION sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT")
+
+
+def _settings(statement: Statement) -> list[str]:
+    """Return the session that a statement ran in, as mysqlbinlog writes it."""
+    found = statement.query.status_vars
+    flags = found.get(StatusVar.Q_FLAGS2_CODE, 0)
+    values: dict[str, Any] = {
+        "timestamp": statement.timestamp,
+        "sql_mode": found.get(StatusVar.Q_SQL_MODE_CODE, 0),
+        "foreign_key_checks": 0 if flags & _NO_FOREIGN_KEY_CHECKS else 1,
+        "unique_checks": 0 if flags & _RELAXED_UNIQUE_CHECKS else 1,
+    }
+    if (charsets := found.get(StatusVar.Q_CHARSET_CODE)) is not None:
+        names = ("character_set_client", "collation_connection", "collation_server")
+        values |= dict(zip(names, charsets, strict=True))
+    if (collation := found.get(StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4)) is not None:
+        values["default_collation_for_utf8mb4"] = collation
+    if (explicit := found.get(StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP)) is not None:
+        values["explicit_defaults_for_timestamp"] = explicit
+    return ["SET SESSION " + ", ".join(f"{name} = {value}" for name, value in values.items())]
+
+
+def _there(target: MysqlTarget, schema: str) -> bool:
+    return bool(target.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
+
+
+def fingerprint(target: MysqlTarget, tables: Sequence[QualifiedName]) -> str:
+    """Return a hash of what some tables and databases are now."""
+    told = hashlib.sha256()
+    for schema, table in tables:
+        for fact in _facts(target, schema, table):
+            told.update(repr(fact).encode())
+    return told.hexdigest()
+
+
+def _facts(target: MysqlTarget, schema: str, table: str) -> list[Any]:
+    if not table:
+        names = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 1"
+        return [_shown(target, f"SHOW CREATE DATABASE {_name(schema)}"), target.ask(names, (schema,))]
+    return [_shown(target, f"SHOW CREATE TABLE {_name(schema)}.{_name(table)}"), _innodb_id(target, schema, table)]
+
+
+def _shown(target: MysqlTarget, sql: str) -> Any:
+    return _unless(target, sql, (), _ABSENT)
+
+
+def _innodb_id(target: MysqlTarget, schema: str, table: str) -> Any:
+    sql = "SELECT table_id FROM information_schema.innodb_tables WHERE name = %s"
+    return _unless(target, sql, (f"{schema}/{table}",), _DENIED)
+
+
+def _unless(target: MysqlTarget, sql: str, arguments: Sequence[Any], errors: frozenset[int]) -> Any:
+    """Return a query's rows, or None where the server gives one of these errors."""
+    import pymysql
+
+    try:
+        return target.ask(sql, arguments or None)
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in errors:
+            return None
+        raise
+
+
+def _name(text: str) -> str:
+    return "`" + text.replace("`", "``") + "`"
