@@ -273,8 +273,8 @@ def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
 
 
 def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
-    """Yield the markers that the node shows with floor <= key < limit. Raises MarkerIncomplete for one that is not
-    distributed.
+    """Yield the markers that the node shows with floor <= key < limit, in order. Raises MergeError, with the key, at
+    the first that cannot be read.
     """
     places = [
         (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
@@ -284,9 +284,31 @@ def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: O
     places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
     for key, file_index, start, end in sorted(places):
         if floor <= key < limit:
-            copy = _marker_copy(node, file_index, start, end, tables)
+            try:
+                copy = _marker_copy(node, file_index, start, end, tables)
+            except MergeError as error:
+                raise error.located(order_key=key) from None
             if copy is not None:
                 yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
+
+
+def all_sightings(
+    nodes: Sequence[ScannedNode], tables: MarkerTables, floor: OrderKey, limit: OrderKey
+) -> tuple[list[Sighting], MergeError | None]:
+    """Return the markers of all nodes before the first that cannot be read, and the error of that one."""
+    found: list[Sighting] = []
+    first: MergeError | None = None
+    for node in nodes:
+        try:
+            for sighting in sightings(node, tables, floor, limit):
+                found.append(sighting)
+        except MergeError as error:
+            if first is None or (error.order_key or "") < (first.order_key or ""):
+                first = error
+    if first is not None and first.order_key is not None:
+        bound = OrderKey.parse(first.order_key)
+        found = [sighting for sighting in found if sighting.key < bound]
+    return found, first
 
 
 def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
@@ -304,9 +326,7 @@ def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limi
     return None
 
 
-def _marker_copy(
-    node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables
-) -> MarkerCopy | None:
+def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables) -> MarkerCopy | None:
     file = node.input.files[file_index]
     try:
         return read_marker(

@@ -8,7 +8,7 @@ from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatc
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
 from binlog_merge.job.inputs import NodeInput
-from binlog_merge.job.nodes import ScannedNode, local_markers, physical_ddl, sightings
+from binlog_merge.job.nodes import ScannedNode, all_sightings, local_markers, physical_ddl
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.touched import touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
@@ -99,7 +99,7 @@ class SchemaWork:
         done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
         ddls = {n.source_id: list(physical_ddl(n, self.floor, done.get(n.source_id, ORIGIN))) for n in self.scanned}
         markers = self.config.markers.tables()
-        found = [s for n in self.scanned for s in sightings(n, markers, self.floor, limit)]
+        found, unread = all_sightings(self.scanned, markers, self.floor, limit)
         logical = self.cluster.coordinate(found, server_version)
         shapes, failed = self.cluster.shapes(server_version)
         self.cluster.follow(ddls)
@@ -107,8 +107,9 @@ class SchemaWork:
         part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()
         coming.stop(logical.stopped, logical.error)
-        if failed is not None and failed.order_key is not None:
-            coming.stop(OrderKey.parse(failed.order_key), failed)
+        for error in (unread, failed):
+            if error is not None and error.order_key is not None:
+                coming.stop(OrderKey.parse(error.order_key), error)
         for node in self.scanned:
             done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
         bound = limit if coming.stopped is None else min(limit, coming.stopped)
