@@ -1,19 +1,18 @@
 """`binlog-merge filter`: what a filter file would do, before it does it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
-from binlog_merge.filters.config import load_filter
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
-from binlog_merge.filters.expressions import Op
-from binlog_merge.filters.filter import DdlDecision, Filter, verify
-from snapshot_store.ddl import parse_dump
-from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
-from snapshot_store.model import Table
+
+if TYPE_CHECKING:
+    from binlog_merge.filters.ddl import DdlEvent
+    from binlog_merge.filters.expressions import Op
+    from binlog_merge.filters.filter import DdlDecision, Filter
+    from snapshot_store.model import Table
 
 HELP = """Filters: which tables, rows and statements pass, in the words of TiCDC (TOML) or of DM (YAML)."""
 
@@ -25,7 +24,7 @@ The whole file is checked first; with --schema-file its expressions are too, on 
   binlog-merge filter test --filter changefeed.toml --table shop.orders
   binlog-merge filter test --filter task.yaml --table shop.orders --ddl 'ALTER TABLE orders DROP COLUMN note'"""
 
-_OPS: tuple[Op, ...] = ("insert", "update", "delete")
+_OPS: "tuple[Op, ...]" = ("insert", "update", "delete")
 _OUTCOMES = {
     "apply": "carried out",
     "ignore": "ignored: not carried out, but the table changes shape for the rows that follow",
@@ -56,6 +55,9 @@ def test(
     ] = OutputFormat.text,
 ) -> None:
     """Say what a filter would do with tables and statements."""
+    from binlog_merge.filters.config import load_filter
+    from binlog_merge.filters.filter import verify
+
     if not table and not ddl:
         raise ConfigError("nothing to test; give --table, --ddl or both")
     made = verify(load_filter(filter_file), _tables(schema_file))
@@ -71,7 +73,10 @@ def test(
         print("\n".join(printable(line) for line in lines))
 
 
-def _tables(path: Path | None) -> list[Table]:
+def _tables(path: Path | None) -> "list[Table]":
+    from snapshot_store.ddl import parse_dump
+    from snapshot_store.errors import SnapshotStoreError
+
     if path is None:
         return []
     try:
@@ -89,7 +94,7 @@ def _qualified(text: str) -> tuple[str, str]:
     return schema, name
 
 
-def _of_table(made: Filter, schema: str, table: str) -> dict[str, Any]:
+def _of_table(made: "Filter", schema: str, table: str) -> dict[str, Any]:
     chosen = made.table(schema, table)
     rows = {op: made.rows(schema, table, op) for op in _OPS}
     columns = made.columns(schema, table)
@@ -109,7 +114,10 @@ def _of_table(made: Filter, schema: str, table: str) -> dict[str, Any]:
     }
 
 
-def _of_statement(made: Filter, sql: str, schema: str) -> dict[str, Any]:
+def _of_statement(made: "Filter", sql: str, schema: str) -> dict[str, Any]:
+    from binlog_merge.filters.ddl import ddl_events
+    from snapshot_store.errors import DdlNotUnderstood
+
     try:
         events = ddl_events(sql, schema)
     except DdlNotUnderstood as error:
@@ -117,7 +125,7 @@ def _of_statement(made: Filter, sql: str, schema: str) -> dict[str, Any]:
     return {"statement": sql, "parts": [_of_part(event, made.ddl(event)) for event in events]}
 
 
-def _of_part(event: DdlEvent, decision: DdlDecision) -> dict[str, Any]:
+def _of_part(event: "DdlEvent", decision: "DdlDecision") -> dict[str, Any]:
     named = f"{event.schema}.{event.table}" if event.table else event.schema
     return {"kind": event.kind, "table": named, "outcome": decision.outcome, "rule": decision.rule}
 
