@@ -53,7 +53,9 @@ from snapshot_store.ddl.resolve import (
 )
 from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import Constraint, KeySpec
+from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.ddl.validate_alter import check_actions
+from snapshot_store.ddl.validate_columns import column_bytes
 from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
@@ -113,6 +115,9 @@ def _with_partitions(context: Context, table: Table, actions: Sequence[Action]) 
     if context.session.validate:
         check_partitioned(context, table)
     return table
+
+
+_WITHOUT_DEFAULT = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
 
 
 @dataclass(slots=True)
@@ -215,6 +220,8 @@ def _adjusted(work: _Work, column: Column, name: str) -> Column:
         if isinstance(action, SetDefault) and work.known(action.name) == name:
             default = resolve_default(work.context, action.default, column.type, column.name)
             null = default is not None and default.kind == "null"
+            lob = column.type.name in _WITHOUT_DEFAULT
+            work.context.limit(not (null and lob), f"column {column.name} of its type takes no default")
             work.context.limit(column.nullable or not null, f"column {column.name} is NOT NULL, with the default NULL")
             column = replace(column, default=default)
         if isinstance(action, SetVisible) and action.what == "column" and work.known(action.name) == name:
@@ -314,7 +321,20 @@ def _carried_parts(work: _Work, parts: Sequence[IndexPart], columns: Mapping[str
     for part in parts:
         if part.column is None:
             carried.append(part)
+        elif part.column.lower() in work.dropped and part.column.lower() in columns:
+            carried.append(_inherited_part(work, part, columns[part.column.lower()]))
         elif part.column.lower() not in work.dropped:
             name = work.new_names.get(part.column.lower(), part.column)
             carried.append(fit_part(replace(part, column=name), columns[name.lower()]))
     return tuple(carried)
+
+
+def _inherited_part(work: _Work, part: IndexPart, new: Column) -> IndexPart:
+    """Return a part of a key whose column was dropped and added again: the key stays, as long as it was."""
+    place = work.table.index_of(part.column or "")
+    old = work.table.columns[place or 0]
+    sized = old.type.length if old.type.charset or old.type.name.endswith("binary") else column_bytes(old.type)
+    length = part.length or sized
+    whole = new.type.charset or new.type.name in BLOBS or new.type.name.endswith("binary")
+    work.context.limit(bool(whole) or length == column_bytes(new.type), f"the key of {new.name} is of another length")
+    return fit_part(replace(part, length=length), new)

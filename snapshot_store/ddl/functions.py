@@ -63,6 +63,10 @@ _CHANGING_NAMES = (
 CHANGING = frozenset(_CHANGING_NAMES.split())
 """Give another result each time: allowed in a default only."""
 
+_UNSAFE_NAMES = "current_user rand random_bytes sysdate user uuid uuid_short"
+UNSAFE = frozenset(_UNSAFE_NAMES.split())
+"""May give another result on a replica: refused in the default of a column that ALTER TABLE adds."""
+
 _BOOLEAN_NAMES = (
     "isnull json_contains json_contains_path json_overlaps json_schema_valid json_valid regexp_like st_contains "
     "st_crosses st_disjoint st_equals st_intersects st_overlaps st_touches st_within mbrcontains mbrcoveredby "

@@ -6,7 +6,7 @@ with a real server in tests/snapshot_store/test_ddl_mysql.py.
 
 from dataclasses import dataclass, replace
 
-from snapshot_store.ddl.characters import codec_of, decoded, fits, squeezed
+from snapshot_store.ddl.characters import codec_of, decoded, fits, mistaken, squeezed
 from snapshot_store.ddl.charsets import (
     binary_collation,
     canonical_charset,
@@ -120,8 +120,7 @@ def converted(type: ColumnType, charset: Charset) -> ColumnType:
         size = limit // max_bytes(type.charset or "binary") * max_bytes(charset[0])
         name = max(type.name, lob_name(TEXTS, size), key=TEXTS.index)
         type = replace(type, name=name)
-    codec = codec_of(type.charset)
-    type = replace(type, members=tuple(squeezed(member, charset[0], codec) for member in type.members))
+    type = replace(type, members=tuple(mistaken(member, type.charset, charset[0]) for member in type.members))
     return with_charset(type, charset)
 
 
@@ -130,6 +129,8 @@ def converted_column(context: Context, column: Column, charset: Charset) -> Colu
     type = converted(column.type, charset)
     if column.default is not None and column.default.kind == "literal" and type.charset is not None:
         context.limit(fits(column.default.text, type.charset), f"the default of {column.name} is not in {charset[0]}")
+        kept = column.type.members == type.members or column.default.text.isascii()
+        context.limit(kept, f"the default of {column.name} is no member any more")
     return replace(column, type=type)
 
 

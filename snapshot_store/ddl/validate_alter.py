@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from snapshot_store.ddl.actions import (
     Action,
+    AddColumn,
     AddConstraint,
     ChangeColumn,
     DropColumn,
@@ -17,12 +18,13 @@ from snapshot_store.ddl.actions import (
     SetDefault,
     SetVisible,
 )
+from snapshot_store.ddl.functions import UNSAFE
 from snapshot_store.ddl.partitions import Partitioning
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.ddl.validate_columns import expression_of
 from snapshot_store.ddl.validate_keys import row_key
-from snapshot_store.model import Column, Table
+from snapshot_store.model import Column, Default, Table
 
 
 def check_actions(context: Context, table: Table, actions: Sequence[Action]) -> None:
@@ -37,18 +39,21 @@ def check_actions(context: Context, table: Table, actions: Sequence[Action]) -> 
             seen = key is None or key.name.lower() != action.name.lower()
             context.limit(seen, f"index {action.name} is the primary key, or serves as one")
     _check_partition_columns(context, table, actions)
+    _check_new_defaults(context, actions)
     _check_foreign_keys(context, actions)
     gone = {a.name.lower() for a in actions if isinstance(a, DropColumn)}
     changed = {a.old.lower(): a for a in actions if isinstance(a, ChangeColumn)}
-    renamed = {a.old.lower() for a in actions if isinstance(a, RenameColumn) and a.old != a.new}
+    renamed = {a.old.lower() for a in actions if isinstance(a, RenameColumn)}
     renamed |= {old for old, a in changed.items() if a.old.lower() != a.column.name.lower()}
     for column in table.columns:
         if change := changed.get(column.name.lower()):
             _check_stored(context, column, change)
     for what, name, columns in _dependents(context, table, actions, gone, set(changed)):
         kept = not columns & renamed and not (columns & gone)
-        if what == "check" and len(columns) == 1 and columns <= gone:
-            kept = True
+        if what == "check":
+            same = {a.old.lower() for a in actions if isinstance(a, RenameColumn) and a.old == a.new}
+            alone = len(columns) == 1 and columns <= gone
+            kept = alone or not columns & ((renamed - same) | gone)
         context.limit(kept, f"{what} {name} depends on a column that is dropped or renamed")
 
 
@@ -81,6 +86,15 @@ def _check_partition_columns(context: Context, table: Table, actions: Sequence[A
         if isinstance(action, RenameColumn):
             known = action.old.lower() in (name.lower() for name in apart)
             context.limit(not known, f"column {action.old} tells partitions apart: it keeps its name")
+
+
+def _check_new_defaults(context: Context, actions: Sequence[Action]) -> None:
+    """Rows that are there get the default of a new column: it must be the same on a replica."""
+    for action in actions:
+        default = action.column.default if isinstance(action, AddColumn) else None
+        if isinstance(action, AddColumn) and isinstance(default, Default) and default.kind == "expression":
+            unsafe = expression_of(context, default.text).functions & UNSAFE
+            context.limit(not unsafe, f"the default of the new column {action.column.name} calls {sorted(unsafe)}")
 
 
 def _check_foreign_keys(context: Context, actions: Sequence[Action]) -> None:

@@ -153,7 +153,9 @@ def _check_expressions(context: Context, table: Table) -> None:
     for place, what, text, column in _expressions(table):
         found = expression_of(context, text)
         check_functions(context, found, what, changing=column.generated is None)
-        check_geometries(context, found.node, {c.name.lower(): c for c in table.columns}, what)
+        by_name = {c.name.lower(): c for c in table.columns}
+        check_geometries(context, found.node, by_name, what)
+        check_json_values(context, found.node, by_name, what)
         for name in found.columns:
             known = places.get(name)
             context.limit(known is not None, f"{what} refers to {name}, which is no column")
@@ -196,3 +198,13 @@ def check_geometries(context: Context, node: Node, columns: Mapping[str, Column]
             wrong = ordered or node.kind in ("binary", "prefix", "between", "interval")
             context.limit(not wrong, f"{what} computes with the geometry {column.name}")
         check_geometries(context, arg, columns, what)
+
+
+def check_json_values(context: Context, node: Node, columns: Mapping[str, Column], what: str) -> None:
+    """Raise DdlRejected for JSON_VALUE of a column that holds neither JSON nor text."""
+    for arg in node.args:
+        column = columns.get(arg.text.lower()) if arg.kind == "column" else None
+        if column is not None and node.kind == "json_value":
+            known = column.type.name == "json" or column.type.charset is not None
+            context.limit(known, f"{what} reads JSON in {column.name}, which is neither JSON nor text")
+        check_json_values(context, arg, columns, what)

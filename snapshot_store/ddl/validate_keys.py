@@ -14,6 +14,7 @@ from snapshot_store.ddl.validate_columns import (
     bytes_of,
     check_functions,
     check_geometries,
+    check_json_values,
     column_bytes,
     expression_of,
 )
@@ -84,6 +85,7 @@ def _check_functional(context: Context, spec: KeySpec, part: IndexPart, columns:
     context.limit(found.node.kind != "column", f"{what} is only a column")
     context.limit(bool(found.columns), f"{what} refers to no column")
     check_functions(context, found, what, key=True)
+    check_json_values(context, found.node, columns, what)
     check_geometries(context, found.node, columns, what)
     for name in found.columns:
         known = columns.get(name)
@@ -125,6 +127,12 @@ def _check_kept(context: Context, index: Index, columns: dict[str, Column]) -> N
     """A key must suit its columns as they are now, not only as they were when it was made."""
     kind = "primary" if index.name == "PRIMARY" else "unique" if index.unique else "index"
     spec = KeySpec(index.kind if index.kind in ("fulltext", "spatial") else kind, index.name, index.parts)
+    for part in index.parts:
+        if part.expression is not None:
+            for name in expression_of(context, part.expression).columns:
+                referred = columns.get(name)
+                counts = referred is not None and referred.auto_increment
+                context.limit(not counts, f"the functional key {index.name} refers to an AUTO_INCREMENT column")
     kept = [column for part in index.parts if (column := columns.get((part.column or "").lower())) is not None]
     if len(kept) == len(index.parts):
         for part, column in zip(index.parts, kept, strict=True):

@@ -12,6 +12,7 @@ from snapshot_store.ddl.partitions import Partitioning, bound_of, partitioning_o
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
+from snapshot_store.ddl.validate_keys import row_key
 from snapshot_store.model import Table
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
@@ -21,7 +22,7 @@ _NO_KEY = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
 
 def partitioned(context: Context, table: Table, spec: PartitionSpec) -> Table:
     """Return the table with its rows kept apart as the clause says."""
-    key = table.primary_key or next((i for i in table.indexes if i.unique), None)
+    key = row_key(table)
     columns = tuple(part.column or "" for part in key.parts) if key else ()
     found = partitioning_of(spec, columns)
     if context.session.validate:
@@ -144,6 +145,8 @@ def check_partitioned(context: Context, table: Table) -> None:
     """Raise DdlRejected if a unique key lacks a column that tells partitions apart, or such a column is gone."""
     if not table.partitioning:
         return
+    for column in table.columns:
+        context.limit(column.type.name not in SPATIAL_TYPES, f"a partitioned table has no geometry {column.name}")
     wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
     for name in wanted:
         context.limit(table.index_of(name) is not None, f"column {name} tells partitions apart: it must stay")

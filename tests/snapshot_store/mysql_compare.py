@@ -61,7 +61,9 @@ def server_shape(query: Query, schema: str | None = None) -> Rows:
         "columns": [
             _server_column(row, query)
             for row in query(
-                "SELECT c.table_schema, c.table_name, column_name, ordinal_position, data_type, column_type, "
+                # Behind hidden columns of functional keys, ordinal_position has gaps.
+                "SELECT c.table_schema, c.table_name, column_name, CAST(ROW_NUMBER() OVER (PARTITION BY "
+                "c.table_schema, c.table_name ORDER BY ordinal_position) AS SIGNED), data_type, column_type, "
                 "is_nullable, character_set_name, collation_name, COALESCE(datetime_precision, 0), srs_id, extra, "
                 "column_default, generation_expression, column_comment "
                 "FROM information_schema.columns c JOIN information_schema.tables t "

@@ -1,11 +1,16 @@
 """Every statement of fixtures/ddl into a real MySQL and into `apply_ddl`: both hold the same, and refuse the same."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pymysql
 import pytest
 
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.events import parse_event
+from binlog_merge.binlog.header import walk
+from binlog_merge.merge.query_session import session_of, text_of
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog
@@ -51,6 +56,7 @@ def step(catalog: Catalog, statement: CorpusStatement, refused: str) -> tuple[Ca
 def test_server_and_catalog_agree_after_every_statement(mysql_server: MySqlServer, name: str) -> None:
     session, watcher = connect(mysql_server), connect(mysql_server)
     catalog = Catalog()
+    history = [catalog]
     for statement in statements(name):
         refused = refusal(session, statement.sql)
         catalog, fault = step(catalog, statement, refused)
@@ -59,10 +65,36 @@ def test_server_and_catalog_agree_after_every_statement(mysql_server: MySqlServe
         if not (fault or refused or hidden or statement.is_session_setting):
             fault = differences(server_shape(partial(query, watcher)), our_shape(catalog))
         assert not fault, f"{name}.sql:{statement.line}: {statement.sql}\n{fault}"
+        history = with_state(history, catalog)
+    check_binlog(mysql_server, history)
     query(session, "SET foreign_key_checks = 0, sql_mode = '', autocommit = 1")
     check_texts(session, watcher, catalog)
     session.close()
     watcher.close()
+
+
+def with_state(history: list[Catalog], catalog: Catalog) -> list[Catalog]:
+    """Return a history with one more state; equal ones in a row are one, the last of them."""
+    return [*(history[:-1] if catalog == history[-1] else history), catalog]
+
+
+def check_binlog(server: MySqlServer, history: list[Catalog]) -> None:
+    """The server's own binlog, followed without any check, takes the catalog through the same states."""
+    found = [Catalog()]
+    for file in server.binlog_files():
+        for event in walk(file.read_bytes(), str(file)):
+            if event.type_code == EventType.QUERY_EVENT:
+                written = parse_event(event)
+                text, session = text_of(written), session_of(written)
+                # No event says which engine is the default, nor that the server lacks the one that is named.
+                engine = "MyISAM" if "engine_default" in text else "InnoDB"
+                session = replace(session, validate="Nonsense" in text, default_storage_engine=engine)
+                after = apply_ddl(found[-1], text, written.schema_text or None, session).catalog
+                found = with_state(found, after)
+    for ours, theirs in zip(history, found, strict=False):
+        assert not differences(our_shape(ours), our_shape(theirs))
+        assert ours == theirs
+    assert len(history) == len(found)
 
 
 def check_texts(session: Any, watcher: Any, ours: Catalog) -> None:
