@@ -141,6 +141,8 @@ def pad_text(column: Column) -> str:
 
     if pads_now(column):
         return "the commit time"
+    if column.generated is not None:
+        return f"the value of ({column.generated.expression}), where it can be computed"
     try:
         if pad_cell(column) is None:
             return "NULL"

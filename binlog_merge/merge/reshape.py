@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.merge.convert import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
+from binlog_merge.merge.evaluate import Computed
 from binlog_merge.merge.reshape_metadata import from_definition, from_source, logical_metadata
-from binlog_merge.merge.reshape_pads import encode_now, pad_cell, pads_now
+from binlog_merge.merge.reshape_pads import constant_pad, encode_now, pad_cell, pads_now
 from binlog_merge.merge.reshape_plan import ReshapePlan
 from binlog_merge.merge.reshape_rows import reshape_rows, rewrite_rows
 from snapshot_store.diff import column_map
@@ -41,6 +42,10 @@ def make_plan(
     out = table_map if identity else _reshaped(table_map, logical, kept, source)
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
     pad_now = tuple(i for i, s in enumerate(source) if s < 0 and pads_now(logical.columns[i]))
+    pads = {
+        i: pad_cell(logical.columns[i], logical.columns) for i, s in enumerate(source) if s < 0 and i not in pad_now
+    }
+    computed = tuple((i, pad) for i, pad in pads.items() if isinstance(pad, Computed))
     convert = tuple(
         None if at < 0 or kept[i] else _converter(table_map, physical.columns[at], at, logical.columns[i], options)
         for i, at in enumerate(source)
@@ -50,18 +55,19 @@ def make_plan(
         table=table_map.table,
         table_id=table_id,
         identity=identity,
-        needs_slow_path=bool(pad_now) or any(convert),
+        needs_slow_path=bool(pad_now or computed) or any(convert),
         out_table_map_body=out.pack(),
         column_types=table_map.types,
         column_metas=table_map.metas,
         out_types=out.types,
         out_metas=out.metas,
         source=source,
-        pads=tuple(pad_cell(logical.columns[i]) if s < 0 and i not in pad_now else None for i, s in enumerate(source)),
+        pads=tuple(pad if isinstance(pad := pads.get(i), bytes) else None for i in range(len(source))),
         pad_now=pad_now,
         convert=convert,
         logical=logical.columns,
         offset=options.offset,
+        computed=computed,
     )
 
 
@@ -69,9 +75,7 @@ def _converter(
     table_map: TableMap, physical: Column, at: int, logical: Column, options: ReshapeOptions
 ) -> Converter | None:
     actual = (table_map.types[at], table_map.metas[at])
-    default = None
-    if options.policy == "default":
-        default = pad_cell(replace(logical, default=None) if pads_now(logical) else logical)
+    default = constant_pad(logical) if options.policy == "default" else None
     return make_converter(physical, logical, actual, options, default)
 
 

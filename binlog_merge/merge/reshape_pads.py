@@ -3,11 +3,12 @@
 The logical DEFAULT; without one NULL, or MySQL's implicit default where the column is NOT NULL (0, '', the zero date,
 the first member of an ENUM, no member of a SET, JSON null). CURRENT_TIMESTAMP is the commit time, so its cell is made
 per transaction; for DATETIME it is in the time zone of the configuration, since a binlog does not tell the session's.
-An expression default is computed where it is a constant; a generated column is padded as if it had no DEFAULT.
+An expression default, and a generated column, is computed where `evaluate` can.
 """
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -16,6 +17,7 @@ from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.convert import coerce, implicit_default
 from binlog_merge.merge.convert_time import moment_of, shifted
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES, ConversionError, Lost, Value, encode_cell
+from binlog_merge.merge.evaluate import Computed, NotComputableError, Row, computed, value_for
 from snapshot_store.model import Column, ColumnType
 
 _NOW: Final = re.compile(
@@ -56,14 +58,39 @@ def encode_now(column: Column, commit_us: int, offset: int = 0) -> bytes:
     return _encoded(column, ColumnType("datetime", fsp=column.type.fsp), moment)
 
 
-def pad_cell(column: Column) -> bytes | None:
-    """Return the pad's cell, None for NULL; raises UnsupportedInput where none can be known."""
+def pad_cell(column: Column, columns: Sequence[Column] = ()) -> bytes | Computed | None:
+    """Return the pad's cell, None for NULL, or what computes it for each row from the other `columns`.
+
+    Raises UnsupportedInput where no value can be known.
+    """
     default = column.default
-    if column.generated is not None or default is None or default.kind == "null":
+    if column.generated is not None:
+        return _computed(column, column.generated.expression, columns)
+    if default is None or default.kind == "null":
         return None if column.nullable else _implicit(column)
     if default.kind == "expression":
-        return _expression(column, default.text)
+        return _expression(column, default.text, columns)
     return _literal(column, default.text)
+
+
+def constant_pad(column: Column) -> bytes | None:
+    """Return the pad's cell, or the column's implicit one where it is the commit time or another for each row."""
+    cell = _implicit(column) if pads_now(column) and not column.nullable else None
+    return cell if pads_now(column) or isinstance(found := pad_cell(column), Computed) else found
+
+
+def compute_pad(column: Column, expression: Computed, row: Row) -> bytes | None:
+    """Return the cell of a pad that is computed; raises ConversionError where the row has no value for it."""
+    try:
+        value = value_for(expression, column, row)
+    except KeyError as error:
+        raise ConversionError(
+            f"column {column.name} is computed from {error.args[0]}, which the row image lacks; "
+            "set binlog_row_image=FULL on the nodes while such a column exists"
+        ) from None
+    if value is None and not column.nullable:
+        raise ConversionError(f"column {column.name} is NOT NULL, and ({expression.source}) is NULL")
+    return None if value is None else encode_cell(column.type, value)
 
 
 def _implicit(column: Column) -> bytes:
@@ -95,7 +122,7 @@ def _literal(column: Column, text: str) -> bytes:
     return _encoded(column, _LITERAL_NUMBER, number)
 
 
-def _expression(column: Column, source: str) -> bytes | None:
+def _expression(column: Column, source: str, columns: Sequence[Column]) -> bytes | Computed | None:
     text = source.strip()
     while text.startswith("(") and text.endswith(")"):
         text = text[1:-1].strip()
@@ -112,10 +139,22 @@ def _expression(column: Column, source: str) -> bytes | None:
         return _literal(column, text)
     elif (quoted := _STRING.fullmatch(text)) is not None:
         return _encoded(column, _LITERAL, _unescaped(quoted[1]))
-    raise UnsupportedInput(
-        f"column {column.name} is missing in a physical table, and its default ({source}) cannot be computed here",
-        remedy="let the DDL finish on every node first, or give the column a literal default",
-    )
+    return _computed(column, source, columns)
+
+
+def _computed(column: Column, source: str, columns: Sequence[Column]) -> bytes | Computed | None:
+    what = "default" if column.generated is None else "expression"
+    try:
+        expression = computed(source, {other.name.lower(): other for other in columns})
+        if expression.columns or expression.at_commit:
+            return expression
+        return compute_pad(column, expression, Row({}, 0, 0))
+    except (NotComputableError, ConversionError) as error:
+        raise UnsupportedInput(
+            f"column {column.name} is missing in a physical table, and its {what} ({source}) cannot be computed here: "
+            f"{error}",
+            remedy="let the DDL finish on every node first, or give the column a literal default",
+        ) from None
 
 
 def _unescaped(text: str) -> str:

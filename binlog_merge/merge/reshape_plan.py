@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from binlog_merge.merge.convert import Converter
+from binlog_merge.merge.evaluate import Computed
 from snapshot_store.model import Column
 
 
@@ -14,7 +15,8 @@ class ReshapePlan:
     physical column its cell comes from or -1 for a pad, `pads` is the pad's cell (None = NULL; None too where there is
     a source), `convert` changes the cell on its way. `pad_now` are the padded columns whose value is the commit time:
     their pad is `encode_now(logical[i], commit_us, offset)`, `offset` being the time zone's in minutes.
-    `needs_slow_path`: some cell depends on more than its own bytes.
+    `computed` are the padded columns whose value an expression gives, row by row. `needs_slow_path`: some cell depends
+    on more than its own bytes.
 
     `schema` and `table` are the physical names; `column_types` and `column_metas` are the physical table map's,
     `out_types` and `out_metas` the logical one's.
@@ -36,3 +38,4 @@ class ReshapePlan:
     convert: tuple[Converter | None, ...]
     logical: tuple[Column, ...]
     offset: int = 0
+    computed: tuple[tuple[int, Computed], ...] = ()

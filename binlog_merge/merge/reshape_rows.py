@@ -14,9 +14,12 @@ from binlog_merge.binlog.constants import WRITE_TYPES
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, RowImage, RowsEvent, iter_rows, join_rows
 from binlog_merge.binlog.rows import present_columns as bits_of
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.temporal import Civil
 from binlog_merge.binlog.wire import pack_uint
-from binlog_merge.merge.convert_values import ConversionError
-from binlog_merge.merge.reshape_pads import encode_now
+from binlog_merge.merge.convert_time import shifted
+from binlog_merge.merge.convert_values import ConversionError, Value, decode_cell
+from binlog_merge.merge.evaluate import Row
+from binlog_merge.merge.reshape_pads import compute_pad, encode_now
 from binlog_merge.merge.reshape_plan import ReshapePlan
 
 
@@ -49,7 +52,10 @@ def reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int)
     )
     _check_rows_remain(plan, event, out)
     rows = [
-        (_image(plan, row[0], out.present_before, pads), _image(plan, row[1], out.present_after, pads))
+        (
+            _image(plan, row[0], out.present_before, pads, commit_us),
+            _image(plan, row[1], out.present_after, pads, commit_us),
+        )
         for row in iter_rows(event, _table_map(plan, plan.column_types, plan.column_metas))
     ]
     return join_rows(out, rows, _table_map(plan, plan.out_types, plan.out_metas)).pack(), len(rows)
@@ -90,7 +96,7 @@ def _check_rows_remain(plan: ReshapePlan, event: RowsEvent, out: RowsEvent) -> N
 
 
 def _image(
-    plan: ReshapePlan, image: RowImage | None, present: bytes | None, pads: Sequence[bytes | None]
+    plan: ReshapePlan, image: RowImage | None, present: bytes | None, pads: Sequence[bytes | None], commit_us: int
 ) -> RowImage | None:
     if image is None or present is None:
         return None
@@ -98,7 +104,23 @@ def _image(
     for i in bits_of(present, len(plan.source)):
         source = plan.source[i]
         cells[i] = pads[i] if source < 0 else _cell(plan, i, image[source])
+    for i, expression in plan.computed:
+        if cells[i] is not ABSENT:
+            row = Row(_values(plan, cells, expression.columns), commit_us, plan.offset)
+            cells[i] = compute_pad(plan.logical[i], expression, row)
     return tuple(cells)
+
+
+def _values(plan: ReshapePlan, cells: Sequence[Cell], names: frozenset[str]) -> dict[str, Value | None]:
+    """Return the values of the named columns that the image has."""
+    found: dict[str, Value | None] = {}
+    for column, cell in zip(plan.logical, cells, strict=True):
+        if column.name.lower() in names and isinstance(cell, bytes | bytearray | memoryview | None):
+            value = None if cell is None else decode_cell(column.type, bytes(cell))
+            if column.type.name == "timestamp" and isinstance(value, Civil):
+                value = shifted(value, plan.offset)
+            found[column.name.lower()] = value
+    return found
 
 
 def _cell(plan: ReshapePlan, i: int, cell: Cell) -> Cell:

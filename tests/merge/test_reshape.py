@@ -17,7 +17,7 @@ from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.convert_values import ConversionError
 from binlog_merge.merge.reshape import ReshapePlan, encode_now, make_plan, rewrite_rows
 from binlog_merge.merge.reshape_metadata import from_definition, logical_metadata
-from snapshot_store.model import Column, ColumnType, Default, Generated, Table
+from snapshot_store.model import Column, ColumnType, Default, Table
 
 INT = ColumnType("int")
 VARCHAR = ColumnType("varchar", 10, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
@@ -250,8 +250,8 @@ class TestPads:
             (Column("c", JSON, default=Default("expression", "json_array()")), b"\5\0\0\0\2\0\0\4\0"),
             (Column("c", VARCHAR, default=Default("expression", "(_utf8mb4'it\\'s')")), b"\x04it's"),
             (Column("c", INT, default=Default("expression", "(42)")), int_cell(42)),
-            (Column("c", INT, nullable=False, generated=Generated("id + 1", True)), int_cell(0)),
-            (Column("c", INT, generated=Generated("id + 1", False)), None),
+            (Column("c", INT, default=Default("expression", "(1 + 2 * 3)")), int_cell(7)),
+            (Column("c", VARCHAR, default=Default("expression", "concat(_utf8mb4'a',_latin1'b',1)")), b"\x03ab1"),
         ],
     )
     def test_pad(self, column: Column, cell: bytes | None) -> None:

@@ -1,0 +1,143 @@
+"""The functions that `evaluate` computes: what they take, what they give, how.
+
+Letters change their case only in ASCII, where every collation agrees. Source: refman, "Built-In Function and Operator
+Reference".
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from binlog_merge.merge.convert_values import ConversionError, Json, Value
+
+CHANGING: Final = frozenset(
+    (
+        *("uuid", "uuid_short", "rand", "random_bytes", "connection_id", "sysdate", "user", "current_user"),
+        *("current_role", "database", "session_user", "last_insert_id", "statement_digest", "version"),
+    )
+)
+"""Give another value each time, or on each server or session."""
+
+_MAX_LENGTH: Final = 1 << 24
+_TEXTS: Final = ("text", "int", "decimal")
+_DATES: Final = ("date", "datetime")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function: its value, how many arguments of which kinds it takes, and what kind it gives ("" is theirs).
+
+    With `nulls` it is asked about NULL too; else NULL gives NULL.
+    """
+
+    run: Callable[..., Value | None]
+    takes: tuple[str, ...]
+    gives: str
+    least: int = 1
+    most: int = 1
+    nulls: bool = False
+
+
+def _text(value: Value) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def _ascii(change: Callable[[str], str]) -> Callable[[Value], str]:
+    def run(value: Value) -> str:
+        text = _text(value)
+        if not text.isascii():
+            raise ConversionError(f"{text[:40]!r}: the case of letters beyond ASCII depends on the collation")
+        return change(text)
+
+    return run
+
+
+def _substr(value: Value, start: int, count: int | None = None) -> str:
+    text = _text(value)
+    if start == 0 or -start > len(text) or (count is not None and count < 1):
+        return ""
+    rest = text[start - 1 :] if start > 0 else text[start:]
+    return rest if count is None else rest[:count]
+
+
+def _padded(left: bool) -> Callable[[Value, int, Value], str | None]:
+    def run(value: Value, length: int, filler: Value) -> str | None:
+        text, fill = _text(value), _text(filler)
+        if length < 0 or length > _MAX_LENGTH:
+            return None
+        if len(text) < length and not fill:
+            return ""
+        more = (fill * length)[: max(0, length - len(text))]
+        return (more + text if left else text + more)[:length]
+
+    return run
+
+
+def _repeat(value: Value, count: int) -> str:
+    text = _text(value)
+    if len(text) * count > _MAX_LENGTH:
+        raise ConversionError(f"REPEAT of {count} times {len(text)} characters is too long")
+    return text * max(0, count)
+
+
+def _concat_ws(separator: Value | None, *parts: Value | None) -> str | None:
+    return None if separator is None else _text(separator).join(_text(part) for part in parts if part is not None)
+
+
+def _round(value: Value, digits: int = 0) -> Value:
+    if isinstance(value, int):
+        unit = 10 ** max(0, -digits)
+        return (abs(value) + unit // 2) // unit * unit * (-1 if value < 0 else 1)
+    assert isinstance(value, Decimal)
+    scale = min(max(0, -int(value.as_tuple().exponent)), max(0, digits))
+    return value.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP).quantize(Decimal(1).scaleb(-scale))
+
+
+def _document(value: Value | None) -> Any:
+    return value.document if isinstance(value, Json) else value
+
+
+def _object(*pairs: Value | None) -> Json:
+    if len(pairs) % 2 or None in pairs[::2]:
+        raise ConversionError("JSON_OBJECT takes pairs of names, which are not NULL, and values")
+    named = zip(pairs[::2], pairs[1::2], strict=True)
+    return Json({_text(name): _document(value) for name, value in named if name is not None})
+
+
+CALLS: Final[dict[str, Function]] = {
+    "concat": Function(lambda *parts: "".join(map(_text, parts)), _TEXTS, "text", 1, 99),
+    "concat_ws": Function(_concat_ws, _TEXTS, "text", 2, 99, nulls=True),
+    "upper": Function(_ascii(str.upper), _TEXTS, "text"),
+    "lower": Function(_ascii(str.lower), _TEXTS, "text"),
+    "char_length": Function(lambda value: len(_text(value)), _TEXTS, "int"),
+    "left": Function(lambda value, n: _text(value)[: max(0, n)], _TEXTS, "text", 2, 2),
+    "right": Function(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, "text", 2, 2),
+    "substr": Function(_substr, _TEXTS, "text", 2, 3),
+    "trim": Function(lambda value: _text(value).strip(" "), _TEXTS, "text"),
+    "ltrim": Function(lambda value: _text(value).lstrip(" "), _TEXTS, "text"),
+    "rtrim": Function(lambda value: _text(value).rstrip(" "), _TEXTS, "text"),
+    "reverse": Function(lambda value: _text(value)[::-1], _TEXTS, "text"),
+    "repeat": Function(_repeat, _TEXTS, "text", 2, 2),
+    "lpad": Function(_padded(True), _TEXTS, "text", 3, 3),
+    "rpad": Function(_padded(False), _TEXTS, "text", 3, 3),
+    "hex": Function(lambda value: f"{value & (1 << 64) - 1:X}", ("int",), "text"),
+    "abs": Function(abs, ("int", "decimal", "double"), ""),
+    "sign": Function(lambda value: (value > 0) - (value < 0), ("int", "decimal", "double"), "int"),
+    "floor": Function(math.floor, ("int", "decimal"), "int"),
+    "ceiling": Function(math.ceil, ("int", "decimal"), "int"),
+    "round": Function(_round, ("int", "decimal"), "", 1, 2),
+    "greatest": Function(max, ("int",), "int", 2, 99),
+    "least": Function(min, ("int",), "int", 2, 99),
+    "year": Function(lambda value: value.year, _DATES, "int"),
+    "month": Function(lambda value: value.month, _DATES, "int"),
+    "dayofmonth": Function(lambda value: value.day, _DATES, "int"),
+    "hour": Function(lambda value: value.hour, ("datetime",), "int"),
+    "minute": Function(lambda value: value.minute, ("datetime",), "int"),
+    "second": Function(lambda value: value.second, ("datetime",), "int"),
+    "json_array": Function(
+        lambda *items: Json([_document(item) for item in items]), ("text", "int", "double", "json"), "json", 0, 99, True
+    ),
+    "json_object": Function(_object, ("text", "int", "double", "json"), "json", 0, 99, True),
+}
