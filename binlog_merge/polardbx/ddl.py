@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from binlog_merge.polardbx.ddl_alter import alter_table, drops_unknown_shard_key
 from binlog_merge.polardbx.ddl_create import at_create_table, create_database, create_index, create_table
 from binlog_merge.polardbx.ddl_items import SHARD_KEY_PREFIX, at_index, is_online_change, read_index, skip_algorithm
-from binlog_merge.polardbx.ddl_names import Names, ShardKey
-from binlog_merge.polardbx.ddl_origin import cut_placement, one_line, read_comments
+from binlog_merge.polardbx.ddl_names import Names, ShardKey, quote_new_words
+from binlog_merge.polardbx.ddl_origin import cut_placement, has_body, one_line, read_comments
 from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.parse import parse_statement
@@ -124,8 +124,9 @@ def _statement(source: Source, names: Names) -> bool:
         return not _is_private_verb(cursor)
     cursor.next()
     public = reader(source, names)
-    if public:
-        cursor.skip_all()
+    about_table = any(t.text.upper() in ("TABLE", "TABLES", "INDEX", "TRUNCATE") for t in source.tokens()[:6])
+    if public and about_table and not source.native and not has_body(cursor):
+        quote_new_words(source)
     return public
 
 

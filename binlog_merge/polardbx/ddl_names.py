@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.lexer import Token
+from snapshot_store.ddl.reserved import is_reserved
+from snapshot_store.ddl.session import DdlSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,24 @@ class Names:
 
 def _replace(source: Source, token: Token, name: str, target: Target) -> None:
     """Write another name in a token's place, quoted if the old one was or the new one must be."""
-    plain = token.kind == "word" and name.replace("_", "").isalnum() and name.isascii() and not name.isdigit()
+    ordinary = name.replace("_", "").isalnum() and name.isascii() and not name.isdigit()
+    plain = token.kind == "word" and ordinary and not is_newly_reserved(name)
     source.put(token.start, token.end, name if plain else quoted(name), target)
+
+
+def quote_new_words(source: Source) -> None:
+    """Quote the names that MySQL reserves since 8.0 and PolarDB-X does not: a column `rank`, a table `groups`."""
+    tokens = source.tokens()
+    if any(t.kind == "word" and t.text.upper() == "SELECT" for t in tokens):
+        return  # there they may be what they are reserved for
+    for token in tokens:
+        if token.kind == "word" and is_newly_reserved(token.text):
+            source.put(token.start, token.end, quoted(token.text), Target.MYSQL)
+
+
+def is_newly_reserved(word: str) -> bool:
+    """Tell whether a word is reserved in MySQL 9 and was not in 5.7."""
+    return is_reserved(word, DdlSession()) and not is_reserved(word, DdlSession(server_version=50700))
 
 
 def quoted(name: str) -> str:

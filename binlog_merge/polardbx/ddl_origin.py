@@ -58,14 +58,12 @@ def _without_job_hints(text: str) -> str:
 
 def cut_placement(source: Source) -> None:
     """Cut LOCALITY wherever it stands, but for statements that set nothing else."""
-    place = 0
     setting = False
-    while (token := source.token(place)).kind != "end":
+    for place, token in enumerate(source.tokens()):
         setting = _word(token) == "SET" or (setting and token.text != ",")
         value = place + (2 if source.token(place + 1).text == "=" else 1)
         if _word(token) == "LOCALITY" and source.token(value).kind == "string" and not setting:
             source.cut(place, value + 1, Target.ORIGIN)
-        place += 1
 
 
 def one_line(source: Source) -> str:
@@ -83,12 +81,8 @@ def has_body(cursor: Cursor) -> bool:
 
 
 def _quoted_line_end(source: Source) -> bool:
-    place = 0
-    while (token := source.token(place)).kind != "end":
-        if token.kind in ("string", "name") and any(c in source.sql[token.start : token.end] for c in "\r\n"):
-            return True
-        place += 1
-    return False
+    texts = (source.sql[t.start : t.end] for t in source.tokens() if t.kind in ("string", "name"))
+    return any("\n" in text or "\r" in text for text in texts)
 
 
 def _word(token: Token) -> str:

@@ -81,6 +81,13 @@ class Source:
         """Return the token at a place; past the last one, a token of kind "end"."""
         return self.cursor.peek(place - self.cursor.place)
 
+    def tokens(self) -> list[Token]:
+        """Return all tokens of the statement."""
+        found: list[Token] = []
+        while (token := self.token(len(found))).kind != "end":
+            found.append(token)
+        return found
+
     def cut(self, first: int, stop: int, target: Target = Target.MYSQL) -> None:
         """Cut the tokens at places [first, stop)."""
         if stop > first:

@@ -191,6 +191,11 @@ COLUMNS = [
         "PRIMARY KEY (`_drds_implicit_id_`))",
         "CREATE TABLE t (a int, b int, KEY (b))",
     ),
+    # Reserved in MySQL since 8.0.
+    Case(
+        "CREATE TABLE groups (rank int, row int DEFAULT 0, `system` int, KEY lead (rank, row)) single",
+        "CREATE TABLE `groups` (`rank` int, `row` int DEFAULT 0, `system` int, KEY `lead` (`rank`, `row`))",
+    ),
     # Words that are PolarDB-X's elsewhere are names of columns here.
     Case(
         "CREATE TABLE t (local int, global int, clustered int, single int, broadcast int, ttl int, locality int, "
@@ -326,6 +331,7 @@ ALTERS = [
     _alter("ADD COLUMN e int PARTITION BY KEY(a) PARTITIONS 3", "ADD COLUMN e int"),
     _alter("RENAME INDEX k TO l, RENAME COLUMN c TO e", "RENAME INDEX k TO l, RENAME COLUMN c TO e"),
     _alter("RENAME TO u", "RENAME TO u"),
+    _alter("RENAME TO groups, ADD rank int AFTER a", "RENAME TO `groups`, ADD `rank` int AFTER a"),
     _alter("RENAME AS u", "RENAME AS u"),
     _alter("ALTER COLUMN b SET DEFAULT 3, ALTER c DROP DEFAULT", "ALTER COLUMN b SET DEFAULT 3, ALTER c DROP DEFAULT"),
     _alter("ORDER BY a, b", "ORDER BY a, b", T),

@@ -215,6 +215,7 @@ def test_names_in_any_case_become_those_of_the_rows() -> None:
     assert lower("CREATE TABLE t (A int, FOREIGN KEY (A) REFERENCES P (Id))") == (
         "CREATE TABLE t (A int, FOREIGN KEY (A) REFERENCES p (Id))"
     )
+    assert lower("RENAME TABLE Groups TO Old") == "RENAME TABLE `groups` TO old"
     assert lower("CREATE DATABASE Shop MODE=auto") == "CREATE DATABASE shop"
 
 
@@ -249,7 +250,7 @@ def test_what_a_mysql_server_takes_is_converted_and_is_no_private_syntax() -> No
 
 
 def test_private_syntax_is_recognised() -> None:
-    shared = re.compile(r"PARTITION|GENERATED|AS \(|USING|DROP (TABLE|INDEX)|TRUNCATE")
+    shared = re.compile(r"PARTITION|GENERATED|AS \(|USING|DROP (TABLE|INDEX)|TRUNCATE|groups")
     missed = [c.sql for c in CASES if c.sql != c.mysql and not has_private_syntax(c.sql)]
     assert not [sql for sql in missed if not shared.search(sql) and "`a``b`" not in sql and "t (a int)" not in sql]
     assert has_private_syntax("CREATE TABLE t (a int, GLOBAL INDEX g (a)) PARTITION BY KEY(a)")
