@@ -22,10 +22,11 @@ from binlog_merge.polardbx.comments import split_comment
 from snapshot_store.tso import OrderKey
 
 _GTIDS = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
-# ROWS_QUERY with CTS:: and 54 digits: header, length byte, text, checksum.
-_CTS_SIZE = EVENT_HEADER_LEN + 1 + 5 + 54 + 4
 _CTS = ("# CTS::", "CTS::")
 _KEY_DIGITS = 54
+# ROWS_QUERY with CTS:: and 54 digits, and ::ARCHIVE behind them or not: header, length byte, text, checksum.
+_CTS_SIZE = EVENT_HEADER_LEN + 1 + len("CTS::") + _KEY_DIGITS + 4
+_CTS_SIZES = (_CTS_SIZE, _CTS_SIZE + len("::ARCHIVE"))
 
 Read = TypeVar("Read")
 
@@ -149,8 +150,7 @@ def _told(file: BinaryIO, first: int, end: int, path: Path) -> tuple[OrderKey | 
     """Return the order key and the DDL that a transaction's first events and its last one tell."""
     event = event_at(file, first, path)
     query = Query.parse(event.body)
-    last = event_at(file, end - _CTS_SIZE, path) if _ends_with_cts(file, end, first, path) else None
-    key = _key_of(last) if last is not None else None
+    key = next((_key_of(event_at(file, at, path)) for at in _ends_with_cts(file, end, first)), None)
     if query.text != "BEGIN":
         comment, statement = _comment(query.text, path, first)
         return key or comment, statement
@@ -168,17 +168,18 @@ def _comment(text: str, path: Path, position: int) -> tuple[OrderKey | None, str
     return (comment.key if comment is not None else None), statement
 
 
-def _ends_with_cts(file: BinaryIO, end: int, first: int, path: Path) -> bool:
-    if end - _CTS_SIZE <= first:
-        return False
-    file.seek(end - _CTS_SIZE)
-    head = file.read(EVENT_HEADER_LEN)
-    return (
-        len(head) == EVENT_HEADER_LEN
-        and head[4] == EventType.ROWS_QUERY_LOG_EVENT
-        and int.from_bytes(head[9:13], "little") == _CTS_SIZE
-        and int.from_bytes(head[13:17], "little") == end & 0xFFFFFFFF
-    )
+def _ends_with_cts(file: BinaryIO, end: int, first: int) -> Iterator[int]:
+    """Yield where the CTS text at the end of a transaction begins, if there is one."""
+    for size in _CTS_SIZES:
+        file.seek(max(first, end - size))
+        head = file.read(EVENT_HEADER_LEN)
+        if (
+            end - size > first
+            and head[4] == EventType.ROWS_QUERY_LOG_EVENT
+            and int.from_bytes(head[9:13], "little") == size
+            and int.from_bytes(head[13:17], "little") == end & 0xFFFFFFFF
+        ):
+            yield end - size
 
 
 def _key_of(event: RawEvent) -> OrderKey | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,14 @@ import pytest
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import walk
+from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.cli import main
 from binlog_merge.cli.position import find_position, find_transaction
-from binlog_merge.cli.position_log import MergedLog
+from binlog_merge.cli.position_log import MergedLog, read_transactions
 from binlog_merge.errors import ConfigError, MergeError, OutsideLog
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case, max_size, oracle
+from tests.merge_e2e.editing import Log
 from tests.merge_e2e.local import merge, written
 
 Captured = pytest.CaptureFixture[str]
@@ -115,6 +117,27 @@ def test_a_position_inside_an_event_is_refused(merged: Merged) -> None:
     for file, position in merged.events[5:60:7]:
         with pytest.raises(ConfigError, match=f"inside an event, which begins at {position}"):
             find_transaction(log, file, position + 3)
+
+
+def test_archive_transactions_have_a_longer_text(merged: Merged, tmp_path: Path) -> None:
+    name = "binlog.000001"
+    log = Log.load(merged.out / name)
+    first, stop = next(log.groups())
+    gtid = Gtid.parse(log.events[first].body)
+    log = log.changed(first, replace(log.events[first], body=replace(gtid, transaction_length=_longer(gtid, 9)).pack()))
+    marks = [i for i in range(first, stop) if log.events[i].type == EventType.ROWS_QUERY_LOG_EVENT]
+    mark = log.events[marks[-1]]
+    log.changed(marks[-1], replace(mark, body=bytes([mark.body[0] + 9]) + mark.body[1:] + b"::ARCHIVE")).save(
+        tmp_path / name
+    )
+    found = next(read_transactions(tmp_path / name, 1 << 30))
+    _, start, end, key = merged.transactions[0]
+    assert (found.start, found.end, found.key) == (start, end + 9, key)
+
+
+def _longer(gtid: Gtid, by: int) -> int:
+    assert gtid.transaction_length is not None
+    return gtid.transaction_length + by
 
 
 def run(capsys: Captured, *arguments: str) -> tuple[int, str, str]:
