@@ -7,13 +7,13 @@ from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.joined import order
 from binlog_merge.shard.values import (
     Effect,
+    Event,
     Fault,
     Finding,
     Logical,
     Place,
     Shard,
     ShardDdl,
-    ShardEvent,
     Stop,
 )
 from binlog_merge.shard.writing import Renames, write, writing_session
@@ -25,7 +25,7 @@ from snapshot_store.model import Table
 class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
     """Coordination cannot go on behind an event."""
 
-    def __init__(self, fault: Fault, event: ShardEvent, detail: str) -> None:
+    def __init__(self, fault: Fault, event: Event, detail: str) -> None:
         super().__init__(detail)
         self.stop = Stop(fault, event, detail)
 
@@ -39,7 +39,7 @@ class Ledger:
         self.logical: list[Logical] = []
         self.effects: list[Effect] = []
         self.findings: list[Finding] = []
-        self.swallowed: list[ShardEvent] = []
+        self.swallowed: list[Event] = []
         self._rank = 0
         self._inert: dict[str, dict[Shard, int]] = {}
 
@@ -47,11 +47,11 @@ class Ledger:
         """Go on to another event."""
         self._rank = 0
 
-    def here(self, event: ShardEvent) -> Place:
+    def here(self, event: Event) -> Place:
         """Return the place behind what has been written at this event so far."""
         return Place(event.key, self._rank)
 
-    def append(self, event: ShardEvent, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
+    def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
         """Write statements that make the logical table what it is now; return their place."""
         place = self.here(event)
         self._rank += 1
@@ -60,7 +60,7 @@ class Ledger:
         return place
 
     def become(
-        self, event: ShardEvent, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table
+        self, event: Event, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table
     ) -> tuple[Place, tuple[str, ...]]:
         """Make the logical table what accepts the same as `joined`; return the place, and the columns that are gone.
 
@@ -78,7 +78,7 @@ class Ledger:
         """Note that statements took effect."""
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
-    def _inert_place(self, event: ShardEvent) -> Place:
+    def _inert_place(self, event: Event) -> Place:
         """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
 
         One that the logical table does not take (its partitions are its own) is swallowed.

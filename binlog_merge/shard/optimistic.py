@@ -12,36 +12,36 @@ What a waiting shard runs meanwhile queues up behind. The queue is looked at sta
 Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
 
-from binlog_merge.shard.composed import Composed, compose, inverse
-from binlog_merge.shard.doubts import doubts_of
-from binlog_merge.shard.joined import Change, alike, join_all, one, order, settled
-from binlog_merge.shard.ledger import Ledger, Stopped
-from binlog_merge.shard.lock import Lock, Stage
-from binlog_merge.shard.rounds import Answer, Round
+from binlog_merge.shard.clauses import applied, steps_of
+from binlog_merge.shard.composed import compose, inverse
+from binlog_merge.shard.ledger import Stopped
+from binlog_merge.shard.same import same_ddl
 from binlog_merge.shard.values import (
+    LAST,
+    Decided,
     Effect,
     Empties,
+    Event,
     Fault,
     Joins,
     Leaves,
     Moves,
-    Open,
     Outcome,
-    Place,
     Shard,
     ShardDdl,
-    ShardEvent,
+    open_id,
 )
+from binlog_merge.shard.waiting import Queues
 from snapshot_store.ddl.session import DdlSession
+from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 
 
 def coordinate(
-    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[ShardEvent], session: DdlSession
+    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[Event], session: DdlSession
 ) -> Outcome:
     """Return what the events of one logical table's shards come to.
 
@@ -57,22 +57,15 @@ def coordinate(
     return run.outcome()
 
 
-class _Run:
-    """Takes events one by one and writes down what they come to."""
+class _Run(Queues):
+    """Takes events one by one."""
 
-    def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
-        self.round = Round(Lock({shard: one(table) for shard, table in members.items()}))
-        self.ledger = Ledger(logical if logical is not None else join_all(members.values()), session)
-        self.queues: dict[Shard, list[ShardDdl]] = {}
-        self.left = False  # rows of shards that are gone may still be in the logical table
-        self.uneven: list[ShardDdl] = []  # what has taken effect since all shards were alike
-
-    @property
-    def lock(self) -> Lock:
-        return self.round.lock
-
-    def take(self, event: ShardEvent) -> None:
+    def take(self, event: Event) -> None:
         self.ledger.begin()
+        if isinstance(event, Decided):
+            self._decide(event)
+            self._settle(event)
+            return
         if not isinstance(event, Joins) and event.shard not in self.lock.normal:
             raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
         if self.lock.normal and self.ledger.table is None:
@@ -93,10 +86,86 @@ class _Run:
         self._settle(event)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
-        if ddl.shard in self.queues:
+        debt = self.owed.paid(ddl)
+        if debt is not None:
+            if debt.place is None:
+                queue = self.queues[ddl.shard]
+                queue[next(i for i, queued in enumerate(queue) if queued is debt.ddl)] = ddl
+            self.ledger.effects += debt.effects(ddl)
+        elif ddl.shard in self.queues:
             self.queues[ddl.shard].append(ddl)
         elif not self._attempt(ddl, ddl):
             self.queues[ddl.shard] = [ddl]
+
+    def _decide(self, event: Decided) -> None:
+        """Do what was decided about the first DDL of a queue; about any other it is too late, or too soon."""
+        head = next((queue[0] for queue in self.queues.values() if open_id(queue[0]) == event.id), None)
+        if head is None:
+            self.ledger.swallowed.append(event)
+        elif event.action == "as-if-done":
+            self._pretend(event, head)
+        else:
+            self._let_through(event, head)
+
+    def _pretend(self, event: Decided, head: ShardDdl) -> None:
+        """Take a DDL as if another shard had run it too."""
+        shard = event.shard
+        if shard is None or shard not in self.lock.normal or shard == head.shard:
+            raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {head.sql!r}")
+        before = self.queues[shard][-1].after if shard in self.queues else self.lock.normal[shard]
+        try:
+            steps = steps_of(head.sql, before, self.ledger.session)
+        except SnapshotStoreError as error:
+            raise Stopped(Fault.DECISION, event, f"{shard} could not have run {head.sql!r}: {error}") from None
+        pretended = ShardDdl(event.key, shard, head.sql, before, steps)
+        self.pretended.append(pretended)
+        self.owed.owe(shard, pretended)
+        if shard in self.queues:
+            self.queues[shard].append(pretended)
+        elif not self._attempt(pretended, event):
+            self.queues[shard] = [pretended]
+
+    def _let_through(self, event: Decided, head: ShardDdl) -> None:
+        """Let a DDL take effect, with other statements in its place or with none, for all that wait with it.
+
+        The others count as having run it.
+        """
+        assert self.ledger.table is not None
+        place, skips = self.ledger.here(event), event.action == "skip"
+        if not skips:
+            try:
+                table = applied(self.ledger.table, event.sql, self.ledger.session)
+            except SnapshotStoreError as error:
+                raise Stopped(Fault.DECISION, event, str(error)) from None
+            place = self.ledger.append(event, (event.sql,), table)
+        heads = [queue[0] for _, queue in sorted(self.queues.items()) if same_ddl(queue[0], head)]
+        others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
+        for ddl in heads:
+            self._take_table(ddl.shard, ddl.before if skips else ddl.after, ddl.before)
+            self._drop_heads([ddl.shard])
+            if skips and ddl.renames:
+                # The logical table keeps the old names.
+                self.ledger.effects.append(Effect(ddl.shard, LAST, place, inverse(ddl.renames)))
+        for shard in others:
+            self.owed.owe(shard, head)
+            if not skips and shard not in self.queues:
+                self._take_table(shard, self._as_if(head, shard), self.lock.normal[shard])
+        self.owed.settle(head, place, not skips)
+        self._took_effect(heads, place)
+
+    def _as_if(self, ddl: ShardDdl, shard: Shard) -> Table:
+        """Return a shard's table as if it had run another's DDL; as it is, if it could not."""
+        try:
+            return steps_of(ddl.sql, self.lock.normal[shard], self.ledger.session)[-1].after
+        except SnapshotStoreError:
+            return self.lock.normal[shard]
+
+    def _take_table(self, shard: Shard, table: Table, otherwise: Table) -> None:
+        """Let a shard stand at a table, if all can be joined then."""
+        lock = self.lock.with_table(shard, table)
+        self.round = replace(
+            self.round, lock=lock if lock.joined is not None else self.lock.with_table(shard, otherwise)
+        )
 
     def _take_joins(self, event: Joins) -> None:
         if event.shard in self.lock.normal:
@@ -119,7 +188,7 @@ class _Run:
             place = self._write(event, (), (), next(iter(self.lock.normal.values())))
         else:
             place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
-        self.ledger.took_effect(queue, place)
+        self._took_effect(queue, place)
         if queue:
             # What it was waiting for never happened: its rows go where the columns still have their old names.
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(queue).renames)))
@@ -138,175 +207,3 @@ class _Run:
             self.ledger.append(event, (event.sql,), self.ledger.table)
         else:
             self.ledger.swallowed.append(event)
-
-    # What waits.
-
-    def _settle(self, event: ShardEvent) -> None:
-        """Let go of whatever no longer needs to wait, until nothing changes."""
-        while self.queues and (
-            self._release_heads(event) or self._retry_heads(event) or self._release_one(event) or self._meet(event)
-        ):
-            pass
-
-    def _release_heads(self, event: ShardEvent) -> bool:
-        if not self.lock.settled:
-            return False
-        released = tuple(self.lock.waiting)
-        self.round = replace(self.round, lock=self.lock.released())
-        self._effect(event, [[self.queues[shard][0]] for shard in released])
-        self._drop_heads(released)
-        return True
-
-    def _retry_heads(self, event: ShardEvent) -> bool:
-        """Try the first of each queue that is not among those that wait, in the order they were run."""
-        heads = [queue[0] for shard, queue in self.queues.items() if shard not in self.lock.waiting]
-        for head in sorted(heads, key=lambda ddl: (ddl.key, ddl.shard)):
-            if self._attempt(head, event):
-                self._drop_heads([head.shard])
-                return True
-            if head.shard in self.lock.waiting:
-                return True
-        return False
-
-    def _release_one(self, event: ShardEvent) -> bool:
-        """Let go of a shard whose whole queue comes to a change that need not wait."""
-        for shard, queue in sorted(self.queues.items()):
-            if len(queue) == 1:
-                continue  # `_retry_heads` has seen to it
-            change = compose(queue)
-            lock = self.lock.with_table(shard, change.after)
-            if not _waits(change) and lock.joined is not None:
-                self.round = replace(self.round, lock=lock)
-                del self.queues[shard]
-                self._effect(event, [queue])
-                return True
-        return False
-
-    def _meet(self, event: ShardEvent) -> bool:
-        """Let go of all, where all queues to their ends come to one change of all shards."""
-        if all(len(queue) == 1 and shard in self.lock.waiting for shard, queue in self.queues.items()):
-            return False  # `_release_heads` has seen to them
-        changes = {shard: compose(queue) for shard, queue in self.queues.items()}
-        if not self._together(changes):
-            return False
-        queues = [self.queues[shard] for shard in sorted(self.queues)]
-        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
-        self.round = replace(self.round, lock=replace(self.lock, normal=final, waiting={}))
-        self.queues.clear()
-        self._effect(event, queues)
-        return True
-
-    def _together(self, changes: Mapping[Shard, Composed]) -> bool:
-        """Tell whether these changes, of all that wait, are one that all shards have made."""
-        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
-        if any(_moves_values(change) for change in changes.values()):
-            # What a swap of columns comes to does not show in the tables: all must have made the same.
-            moved = {tuple(sorted(change.renames)) for change in changes.values()}
-            return len(moved) == 1 and changes.keys() == final.keys() and join_all(final.values()) is not None
-        waiting = [Change(c.before, c.after) for c in changes.values() if _waits(c)]
-        return settled(waiting, final.values(), True) if waiting else join_all(final.values()) is not None
-
-    def _drop_heads(self, shards: Iterable[Shard]) -> None:
-        for shard in shards:
-            self.queues[shard].pop(0)
-            if not self.queues[shard]:
-                del self.queues[shard]
-
-    # What takes effect.
-
-    def _attempt(self, ddl: ShardDdl, event: ShardEvent) -> bool:
-        """Take a DDL clause by clause, or else whole; return whether it took effect."""
-        if _moves_values(compose([ddl])):
-            return False
-        round, answer = self.round.try_sync(ddl.shard, ddl.before, ddl.steps)
-        if answer.stage is not Stage.ACCEPTED:
-            lock, verdict = self.lock.step(ddl.shard, ddl.before, ddl.after)
-            round, answer = replace(self.round, lock=lock), Answer(verdict.stage, released=verdict.released)
-        self.round = round
-        if answer.stage is not Stage.ACCEPTED:
-            return False
-        released = [shard for shard in answer.released if shard in self.queues]
-        self._effect(event, [*([self.queues[shard][0]] for shard in released), [ddl]], answer)
-        self._drop_heads(released)
-        return True
-
-    def _effect(self, event: ShardEvent, queues: Sequence[Sequence[ShardDdl]], answer: Answer | None = None) -> None:
-        """Write what these statements, a run of them for each shard, come to together, and note that they took effect.
-
-        Those of the last shard are the likeliest to say it.
-        """
-        ddls = [ddl for queue in queues for ddl in queue]
-        changes = [compose(queue) for queue in queues]
-        if self.ledger.table is not None:
-            for queue, change in zip(queues, changes, strict=True):
-                # What a run of statements renames is said once.
-                parts = [replace(change, renames=()) for _ in queue[1:]] + [change]
-                for ddl, part in zip(queue, parts, strict=True):
-                    self.ledger.findings += doubts_of(ddl, part, self.ledger.table, self.round.dropping)
-        own: list[tuple[str, ...]] = [(ddl.sql,) for ddl in reversed(ddls)]
-        if answer is not None:
-            own.append(tuple(step.sql for step in answer.written))
-        renames = tuple(pair for change in changes for pair in change.renames)
-        place = self._write(event, own, renames, ddls[-1].after)
-        self.ledger.took_effect(ddls, place)
-        self.uneven = [] if all(self.lock.ready().values()) else [*self.uneven, *ddls]
-
-    def _write(
-        self, event: ShardEvent, own: Sequence[tuple[str, ...]], renames: Sequence[tuple[str, str]], origin: Table
-    ) -> Place:
-        """Make the logical table the join; return the place behind which rows may rely on it."""
-        joined = self.lock.joined
-        if joined is None:
-            return self.ledger.here(event)
-        place, gone = self.ledger.become(event, joined, own, renames, origin)
-        self.round = replace(self.round, dropping=self.round.dropping.gone(gone))
-        return place
-
-    # What is left.
-
-    def outcome(self) -> Outcome:
-        held = [Effect(d.shard, d.key, None, d.renames) for queue in self.queues.values() for d in queue]
-        return Outcome(
-            tuple(self.ledger.logical),
-            (*self.ledger.effects, *sorted(held, key=lambda e: (e.key, e.shard))),
-            tuple(self.ledger.findings),
-            tuple(self._open()),
-            tuple(self.ledger.swallowed),
-            self.lock.final,
-            self.ledger.table,
-        )
-
-    def _open(self) -> Iterator[Open]:
-        ready = self.lock.ready()
-        behind = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.queues))
-        for shard, queue in sorted(self.queues.items()):
-            for number, ddl in enumerate(queue):
-                done = tuple(sorted(s for s, q in self.queues.items() if _same_change(q[0], ddl)))
-                awaited = tuple(sorted(set(self.lock.normal) - set(done)))
-                yield Open(_id(ddl), ddl, self._stage(shard, number), done, awaited)
-        for ddl in self.uneven:
-            done = tuple(sorted({d.shard for d in self.uneven if _same_change(d, ddl)}))
-            yield Open(_id(ddl), ddl, "waiting", done, behind)
-
-    def _stage(self, shard: Shard, number: int) -> Literal["waiting", "conflict", "queued"]:
-        if number:
-            return "queued"
-        return "waiting" if shard in self.lock.waiting else "conflict"
-
-
-def _waits(change: Composed) -> bool:
-    """Tell whether a change makes a table neither larger nor smaller, or moves values from column to column."""
-    return bool(change.renames) or order(change.before, change.after, True) is None
-
-
-def _moves_values(change: Composed) -> bool:
-    """Tell whether a change renames columns in such a way that the tables do not show it, as a swap of two."""
-    return bool(change.renames) and order(change.before, change.after, True) is not None
-
-
-def _same_change(a: ShardDdl, b: ShardDdl) -> bool:
-    return alike(a.before, b.before) and alike(a.after, b.after)
-
-
-def _id(ddl: ShardDdl) -> str:
-    return f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"

@@ -14,12 +14,17 @@ from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import doubts_of
 from binlog_merge.shard.joined import order
-from binlog_merge.shard.ledger import Ledger, Stopped, plain
+from binlog_merge.shard.ledger import Ledger, Stopped
+from binlog_merge.shard.owed import Owed
 from binlog_merge.shard.rounds import Dropping
+from binlog_merge.shard.same import same_ddl
 from binlog_merge.shard.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.shard.values import (
+    LAST,
+    Decided,
     Effect,
     Empties,
+    Event,
     Fault,
     Joins,
     Leaves,
@@ -29,10 +34,10 @@ from binlog_merge.shard.values import (
     Place,
     Shard,
     ShardDdl,
-    ShardEvent,
+    open_id,
 )
 from snapshot_store.ddl.session import DdlSession
-from snapshot_store.diff import diff_tables, equivalent
+from snapshot_store.diff import equivalent
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
@@ -41,7 +46,7 @@ Ran = Item[OrderKey, ShardDdl]
 
 
 def coordinate(
-    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[ShardEvent], session: DdlSession
+    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[Event], session: DdlSession
 ) -> Outcome:
     """Return what the events of one logical table's shards come to.
 
@@ -57,26 +62,6 @@ def coordinate(
     return run.outcome()
 
 
-def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
-    """Tell whether two statements are one DDL: the same text, the same clauses, or the same change of the schema."""
-    if plain(a.sql) == plain(b.sql):
-        return True
-    clauses = [frozenset(plain(step.sql) for step in ddl.steps) for ddl in (a, b)]
-    if clauses[0] == clauses[1] and len(a.steps) == len(b.steps):
-        return True
-    changes = [diff_tables(ddl.before, ddl.after) for ddl in (a, b)]
-    if not changes[0] or _plain_renames(a) != _plain_renames(b):
-        return False
-    if changes[0] == changes[1]:
-        return True
-    # Comments may differ, where more than the comments changes.
-    return equivalent(a.before, b.before) and equivalent(a.after, b.after) and not equivalent(a.before, a.after)
-
-
-def _plain_renames(ddl: ShardDdl) -> list[tuple[str, str]]:
-    return sorted((old.lower(), new.lower()) for old, new in ddl.renames)
-
-
 class _Run:
     """Takes events one by one and writes down what they come to."""
 
@@ -86,9 +71,14 @@ class _Run:
         self.ledger = Ledger(logical if logical is not None else next(iter(members.values()), None), session)
         self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
         self.left = False
+        self.owed = Owed()
+        self.decision: Decided | None = None
 
-    def take(self, event: ShardEvent) -> None:
+    def take(self, event: Event) -> None:
         self.ledger.begin()
+        if isinstance(event, Decided):
+            self._decide(event)
+            return
         if not isinstance(event, Joins) and event.shard not in self.members:
             raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
         match event:
@@ -105,6 +95,12 @@ class _Run:
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         self.members[ddl.shard] = ddl.after
+        debt = self.owed.paid(ddl)
+        if debt is not None:
+            if debt.place is None:
+                self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
+            self.ledger.effects += debt.effects(ddl)
+            return
         try:
             self.sequence = self.sequence.add(Item(ddl.shard, ddl.key, ddl), same_ddl)
         except OutOfSequence as error:
@@ -113,6 +109,22 @@ class _Run:
             detail = f"{ddl.shard} runs {ddl.sql!r} where {expected.shard} has run {expected.sql!r}"
             raise Stopped(Fault.DIFFERENT_DDL, ddl, detail) from None
         self._resolve(ddl)
+
+    def _decide(self, event: Decided) -> None:
+        """Do what was decided about the DDL that shards are awaited for; about another it is too late, or too soon."""
+        under_way = self.sequence.order[self.sequence.active :]
+        if not under_way or open_id(under_way[0].ddl) != event.id:
+            self.ledger.swallowed.append(event)
+            return
+        awaited = self.sequence.awaited
+        if event.action == "as-if-done":
+            awaited &= {shard for shard in (event.shard,) if shard is not None}
+        else:
+            self.decision = event
+        for shard in awaited:
+            self.owed.owe(shard, under_way[0].ddl)
+        self.sequence = self.sequence.as_if_done(awaited)
+        self._resolve(event)
 
     def _take_joins(self, event: Joins) -> None:
         if event.shard in self.members:
@@ -173,7 +185,7 @@ class _Run:
         else:
             self.ledger.swallowed.append(event)
 
-    def _resolve(self, event: ShardEvent) -> None:
+    def _resolve(self, event: Event) -> None:
         """Write every DDL that all shards have run by now."""
         while self.sequence.complete:
             active = self.sequence.active
@@ -183,7 +195,7 @@ class _Run:
             self._write(event, ran)
             self.sequence = self.sequence.resolve()
 
-    def _write(self, event: ShardEvent, ran: list[Ran]) -> None:
+    def _write(self, event: Event, ran: list[Ran]) -> None:
         real = sorted((item.ddl for item in ran if _ran(item)), key=lambda ddl: (ddl.key, ddl.shard))
         if not real or self.ledger.table is None:
             return
@@ -191,15 +203,29 @@ class _Run:
         for ddl in real:
             change = replace(compose([ddl]), renames=(), replaced=())  # the logical table goes through the same
             self.ledger.findings += doubts_of(ddl, change, last.after if ddl != last else last.before, Dropping())
+        decision, self.decision = self.decision, None
+        first = self.sequence.order[self.sequence.active].ddl
+        place = self._carry_out(event, last, last.sql if decision is None else decision.sql)
+        self._release(ran, place)
+        skipped = decision is not None and decision.action == "skip"
+        if skipped:
+            # The logical table keeps the old names.
+            self.ledger.effects += [Effect(ddl.shard, LAST, place, inverse(ddl.renames)) for ddl in real if ddl.renames]
+        self.owed.settle(first, place, not skipped)
+
+    def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
+        assert self.ledger.table is not None
+        if not sql:
+            return self.ledger.here(event)
         try:
-            table = applied(self.ledger.table, last.sql, self.ledger.session)
+            return self.ledger.append(event, (sql,), applied(self.ledger.table, sql, self.ledger.session))
         except SnapshotStoreError as error:
-            if order(last.before, last.after) != 0:
+            if isinstance(event, Decided):
+                raise Stopped(Fault.DECISION, event, str(error)) from None
+            if order(ddl.before, ddl.after) != 0:
                 raise Stopped(Fault.NOT_WRITABLE, event, str(error)) from None
-            self.ledger.swallowed.append(last)
-            self._release(ran, self.ledger.here(event))
-            return
-        self._release(ran, self.ledger.append(event, (last.sql,), table))
+            self.ledger.swallowed.append(ddl)
+            return self.ledger.here(event)
 
     def _release(self, ran: Iterable[Ran], place: Place) -> None:
         self.ledger.effects += [effect for item in ran for effect in _effects(item, place)]
@@ -209,7 +235,7 @@ class _Run:
         held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
         return Outcome(
             tuple(self.ledger.logical),
-            (*self.ledger.effects, *sorted(held, key=lambda e: (e.key, e.shard))),
+            (*self.ledger.effects, *self.owed.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
             tuple(self.ledger.findings),
             tuple(self._open()),
             tuple(self.ledger.swallowed),
@@ -222,8 +248,7 @@ class _Run:
             ddl = self.sequence.order[place].ddl
             done = tuple(sorted(s for s, items in self.sequence.shards.items() if len(items) > place))
             awaited = tuple(sorted(set(self.sequence.shards) - set(done)))
-            id = f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
-            yield Open(id, ddl, "waiting" if place == self.sequence.active else "queued", done, awaited)
+            yield Open(open_id(ddl), ddl, "waiting" if place == self.sequence.active else "queued", done, awaited)
 
 
 def _ran(item: Ran) -> bool:

@@ -83,6 +83,12 @@ class Sequence(Generic[Key, Ddl]):
             return self._with(item.shard, (*items, item))
         return replace(self._with(item.shard, (*items, item)), order=(*self.order, item))
 
+    def run_after_all(self, item: Item[Key, Ddl]) -> "Sequence[Key, Ddl]":
+        """Return the sequence after a shard has run what it counted as having run."""
+        items = self.shards[item.shard]
+        place = next(i for i, known in enumerate(items) if known.key is None)
+        return self._with(item.shard, (*items[:place], item, *items[place + 1 :]))
+
     def is_active(self, item: Item[Key, Ddl]) -> bool:
         """Tell whether the shard's DDL at this key is the one that shards are awaited for."""
         items = self.shards.get(item.shard, ())

@@ -106,6 +106,27 @@ ShardEvent = ShardDdl | Joins | Leaves | Moves | Empties
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    """What an operator decided about a DDL that waits (`Open.id`), from `key` on.
+
+    "emit": `sql` is written in its place, "skip": nothing is; either way nobody is awaited any more. "as-if-done":
+    `shard` counts as having run it. A shard that runs it later has then run it.
+    """
+
+    key: OrderKey
+    id: str
+    action: Literal["emit", "skip", "as-if-done"]
+    sql: str = ""
+    shard: Shard | None = None
+
+
+Event = ShardEvent | Decided
+
+LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1)
+"""Behind every event."""
+
+
+@dataclass(frozen=True, slots=True)
 class Logical:
     """A logical DDL: where it stands, the statements, the table after it (None: dropped), and the event it is due to.
 
@@ -116,7 +137,7 @@ class Logical:
     place: Place
     statements: tuple[str, ...]
     table: Table | None
-    cause: ShardEvent
+    cause: Event
     own: bool = True
 
 
@@ -168,6 +189,8 @@ class Fault(Enum):
     """No statement makes the logical table what the shards have come to."""
     UNKNOWN_SHARD = "unknown-shard"
     """An event on a shard that has neither a base schema nor a CREATE TABLE."""
+    DECISION = "decision"
+    """What an operator decided cannot be done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +198,7 @@ class Stop:
     """Coordination stops before an event: what it found there."""
 
     fault: Fault
-    event: ShardEvent
+    event: Event
     detail: str
 
     @property
@@ -198,6 +221,11 @@ class Open:
     awaited: tuple[Shard, ...]
 
 
+def open_id(ddl: ShardDdl) -> str:
+    """Return what a DDL that waits is called: the logical table, and where it was run first."""
+    return f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What the events of one logical table come to, up to where they are known, or where coordination stops."""
@@ -206,7 +234,7 @@ class Outcome:
     effects: tuple[Effect, ...] = ()
     findings: tuple[Finding, ...] = ()
     open: tuple[Open, ...] = ()
-    swallowed: tuple[ShardEvent, ...] = ()
+    swallowed: tuple[Event, ...] = ()
     members: Mapping[Shard, Table] = field(default_factory=dict)
     table: Table | None = None
     stop: Stop | None = None

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from binlog_merge.shard import optimistic, pessimistic
 from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.joined import join_all, order
-from binlog_merge.shard.values import Outcome, Place, Shard, ShardDdl, ShardEvent
+from binlog_merge.shard.values import Decided, Event, Outcome, Place, Shard, ShardDdl
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table
@@ -39,7 +40,7 @@ class Cluster:
     default_schema: str = "shop"
     catalogs: dict[str, Catalog] = field(default_factory=dict)
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
-    events: dict[Name, list[ShardEvent]] = field(default_factory=dict)
+    events: dict[Name, list[Event]] = field(default_factory=dict)
     rows: dict[Name, list[Row]] = field(default_factory=dict)
     changes: dict[tuple[str, Name], list[str]] = field(default_factory=dict)
     moment: int = 0
@@ -94,6 +95,12 @@ class Cluster:
         for logical, event in shard_events(ddl, self.topology):
             self.events.setdefault(logical, []).append(event)
 
+    def decide(self, way: str, action: Literal["emit", "skip", "as-if-done"], sql: str = "", shard: str = "") -> None:
+        """Decide about the DDL that has waited longest."""
+        waiting = self.outcome(way).open[0]
+        awaited = next((s for s in waiting.awaited if s.table == shard), None)
+        self.events.setdefault(("shop", "t"), []).append(Decided(self.key(), waiting.id, action, sql, awaited))
+
     def outcome(self, way: str, logical: Name = ("shop", "t"), until: int | None = None) -> Outcome:
         """Return what the events come to."""
         events = self.events.get(logical, [])[:until]
@@ -138,7 +145,7 @@ def placed(rows: Iterable[Row], outcome: Outcome) -> list[tuple[Row, Place | Non
     return [(row, place) for row, (_, place) in zip(rows, places, strict=True)]
 
 
-def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None, events: Iterable[ShardEvent] = ()) -> list[str]:
+def merged(rows: Iterable[Row], outcome: Outcome, start: Table | None, events: Iterable[Event] = ()) -> list[str]:
     """Return the merged order: DDL as their statements, rows as their shard and key.
 
     Each row that comes out must find a logical table that takes it, once its columns have the names they have there;

@@ -1,0 +1,55 @@
+"""DDL that shards count as having run, by an operator's decision, until they run it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from binlog_merge.shard.composed import inverse
+from binlog_merge.shard.same import same_ddl
+from binlog_merge.shard.values import LAST, Effect, Place, Shard, ShardDdl
+
+
+@dataclass
+class Debt:
+    """A DDL that a shard has yet to run. `place` is where the logical table went through it, None before that;
+    `written` is False where it was skipped.
+    """
+
+    ddl: ShardDdl
+    place: Place | None = None
+    written: bool = True
+
+    def effects(self, real: ShardDdl) -> Iterator[Effect]:
+        """Yield what it means that the shard has run it now."""
+        if self.place is not None:
+            yield Effect(real.shard, real.key, self.place, real.renames)
+            if not self.written and real.renames:
+                yield Effect(real.shard, LAST, self.place, inverse(real.renames))
+
+
+@dataclass
+class Owed:
+    """All debts, by shard, in order."""
+
+    _debts: dict[Shard, list[Debt]] = field(default_factory=dict)
+
+    def owe(self, shard: Shard, ddl: ShardDdl) -> None:
+        """Note that a shard counts as having run a DDL."""
+        self._debts.setdefault(shard, []).append(Debt(ddl))
+
+    def settle(self, ddl: ShardDdl, place: Place, written: bool) -> None:
+        """Note where the logical table went through a DDL."""
+        for debt in (debt for debts in self._debts.values() for debt in debts):
+            if debt.ddl is ddl and debt.place is None:
+                debt.place, debt.written = place, written
+
+    def paid(self, real: ShardDdl) -> Debt | None:
+        """Return the debt that a shard pays by a statement; None if it owes no such thing."""
+        debts = self._debts.get(real.shard, [])
+        return debts.pop(0) if debts and same_ddl(debts[0].ddl, real) else None
+
+    def effects(self) -> Iterator[Effect]:
+        """Yield what holds as long as debts are not paid: the shard's columns still have their old names."""
+        for shard, debts in sorted(self._debts.items()):
+            for debt in debts:
+                if debt.place is not None and debt.written and debt.ddl.renames:
+                    yield Effect(shard, LAST, debt.place, debt.ddl.renames)
