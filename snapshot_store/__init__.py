@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         UnknownSchema,
         UnknownTable,
     )
+    from snapshot_store.lattice import Incomparable, compare, join
     from snapshot_store.model import Catalog, Column, ColumnType, Default, Generated, Index, IndexPart, Schema, Table
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "DdlSession",
     "Default",
     "Generated",
+    "Incomparable",
     "Index",
     "IndexPart",
     "Schema",
@@ -41,6 +43,8 @@ __all__ = [
     "UnknownSchema",
     "UnknownTable",
     "apply_ddl",
+    "compare",
+    "join",
     "parse_table",
 ]
 

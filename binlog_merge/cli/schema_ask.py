@@ -18,8 +18,8 @@ from binlog_merge.cli.schema_options import (
     Store,
     Tables,
 )
-from binlog_merge.cli.schema_store import check_clock, moment_in, moment_of, names_of, opened, topology_in
-from binlog_merge.errors import EXIT_FOUND, ConfigError
+from binlog_merge.cli.schema_store import check_clock, check_order, moment_in, moment_of, names_of, opened, topology_in
+from binlog_merge.errors import EXIT_FOUND
 
 if TYPE_CHECKING:
     from snapshot_store.history import TableVersion
@@ -133,6 +133,8 @@ def history(
 
     names = names_of(tables)
     bounds = [None if text is None else moment_of(o, text) for o, text in (("--from", begin), ("--to", end))]
+    if bounds[0] is not None and bounds[1] is not None:
+        check_order(bounds[0], bounds[1])
     with opened(store) as one:
         for bound in bounds:
             if bound is not None:
@@ -163,8 +165,7 @@ def diff(
 
     names = names_of(tables)
     bounds = moment_of("--from", begin), moment_of("--to", end)
-    if bounds[0].first > bounds[1].after:
-        raise ConfigError(f"--from {begin} is later than --to {end}", remedy="swap them")
+    check_order(*bounds)
     with opened(store) as one:
         for bound in bounds:
             check_clock(one, bound)

@@ -47,7 +47,8 @@ def import_(
     node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
     at_tso: AtTso = None,
     schema: Annotated[
-        list[str] | None, typer.Option("--schema", help="Only this schema of the server; may be given again.")
+        list[str] | None,
+        typer.Option("--schema", help="Only this schema of the server, or where tables of --sql are that name none."),
     ] = None,
     password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
     config: Config = None,
@@ -63,7 +64,7 @@ def import_(
         return
     with told(sql):
         if sql is not None:
-            catalog, source, position = _dump(sql), str(sql), 0
+            catalog, source, position = _dump(sql, schema or []), str(sql), 0
         else:
             catalog, source, position = _server(server or "", password_file, schema or [])
     with opened(store, read_only=False) as to:
@@ -77,10 +78,15 @@ def import_(
     _print_imported(tables, number, source, store, f"as {where}", output)
 
 
-def _dump(path: Path) -> "Catalog":
+def _dump(path: Path, schemas: list[str]) -> "Catalog":
     from snapshot_store.ddl import parse_dump
 
-    return parse_dump(_text(path))
+    if len(schemas) > 1:
+        raise ConfigError("with --sql, --schema is the one database of tables that name none", remedy="give it once")
+    catalog = parse_dump(_text(path), schemas[0] if schemas else None)
+    if not catalog.tables:
+        raise ConfigError("it makes no table", file=str(path), remedy="give what `mysqldump --no-data` prints")
+    return catalog
 
 
 def _text(path: Path) -> str:

@@ -67,6 +67,12 @@ def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Momen
     return moment
 
 
+def check_order(begin: "Moment", end: "Moment") -> None:
+    """Raise for a stretch of history that ends before it begins."""
+    if begin.first > end.after:
+        raise ConfigError(f"--from ({begin.text}) is later than --to ({end.text})", remedy="swap them")
+
+
 def check_clock(store: "Store", moment: "Moment") -> None:
     """Raise for a wall-clock time where the store's TSOs carry none."""
     from snapshot_store.store_errors import AmbiguousMoment

@@ -163,6 +163,9 @@ def _plain(value: Any) -> str:
 
 def skew_text(answer: SkewAt) -> Iterator[str]:
     """Yield which physical tables differ from their logical table, and how their rows are reshaped."""
+    if not answer.compared:
+        yield f"no physical tables are known at {answer.moment.text}"
+        return
     differ = f"{len(answer.skews)} of them differ{'s' if len(answer.skews) == 1 else ''}"
     stops = sum(1 for skew in answer.skews if refused(skew))
     more = f", a merge stops at rows of {stops}" if stops else ""

@@ -42,6 +42,12 @@ def told(path: Path | None) -> Iterator[None]:
     )
     try:
         yield
+    except errors.DdlNotUnderstood as error:
+        raise DdlNotUnderstoodError(
+            f"{error.reason}; statement: {errors.shorten(error.sql)}",
+            file=None if path is None else str(path),
+            remedy="give the table as SHOW CREATE TABLE prints it, its database by USE or before its name",
+        ) from error
     except errors.SnapshotStoreError as error:
         for kind, ours, remedy in table:
             if isinstance(error, kind):
