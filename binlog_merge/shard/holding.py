@@ -34,36 +34,41 @@ def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects
 
     `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`.
     """
-    first = _firsts(keys)
-    transaction = np.cumsum(first) - 1
+    transaction = _transactions(keys)
     shards = sorted({effect.shard for effect in effects} | {shard for found in tables for shard in found})
     number = {shard: i for i, shard in enumerate(shards)}
     places = sorted({effect.place for effect in effects if effect.place is not None})
     rank = {place: i + 1 for i, place in enumerate(places)}
     ordered = sorted(effects, key=lambda e: (number[e.shard], e.key))
-    begins = keys[:, first.astype(bool)]
     bounds = np.searchsorted([number[e.shard] for e in ordered], np.arange(len(shards) + 1)).astype(np.int64)
     place = _hold(
         transaction,
         np.ascontiguousarray(sets),
         *_flat([sorted(number[shard] for shard in found) for found in tables]),
         bounds,
-        np.array([_above(begins, e.key) for e in ordered], np.int64),
+        np.array([_up_to(keys, transaction, e.key) for e in ordered], np.int64),
         np.array([HELD if e.place is None else rank[e.place] for e in ordered], np.int64),
-        np.array([0, *(_above(begins, p.key) for p in places)], np.int64),
+        np.array([0, *(_up_to(keys, transaction, p.key) for p in places)], np.int64),
     )
     return Held(place, tuple(places))
 
 
-def _firsts(keys: Column) -> Column:
-    first = np.ones(keys.shape[1], np.int64)
-    if keys.shape[1] > 1:
-        first[1:] = np.any(keys[:, 1:] != keys[:, :-1], axis=0)
-    return first
+def _transactions(keys: Column) -> Column:
+    """Return each row's transaction, counted from 0."""
+    number = np.zeros(keys.shape[1], np.int64)
+    for part in keys:
+        number[1:] |= part[1:] != part[:-1]
+    return np.cumsum(number, out=number)
+
+
+def _up_to(keys: Column, transaction: Column, key: OrderKey) -> int:
+    """Return how many transactions have at most this key."""
+    rows = _above(keys, key)
+    return int(transaction[rows - 1]) + 1 if rows else 0
 
 
 def _above(keys: Column, key: OrderKey) -> int:
-    """Return how many of the ascending keys are at most `key`."""
+    """Return how many rows have at most this key."""
     low, high = 0, keys.shape[1]
     for part, column in zip(key, keys, strict=True):
         low, high = (low + int(np.searchsorted(column[low:high], part, side)) for side in ("left", "right"))
