@@ -33,7 +33,7 @@ def test_every_console_example_prints_what_the_readme_shows() -> None:
 
 def test_every_verb_has_an_example() -> None:
     shown = {example.command.split()[1] for example in readme.examples(TEXT)}
-    assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay"}
+    assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay", "verify"}
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:

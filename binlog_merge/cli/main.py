@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, filter, inspect, merge, position, replay, schema
+from binlog_merge.cli import demo, filter, inspect, merge, position, replay, schema, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -44,6 +44,7 @@ app = typer.Typer(
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
+app.command("verify", help=verify.HELP)(verify.verify)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)
 app.command("tso-of", help=position.TSO_HELP)(position.tso_of)

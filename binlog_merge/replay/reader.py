@@ -30,7 +30,7 @@ from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
 from binlog_merge.files.source import io_error
 from snapshot_store.tso import OrderKey
 
-_CTS = re.compile(rb"# CTS::(\d{54})(?:\n|$)")
+_CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:\n|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,7 @@ class MergedBinlog:
     def format_description(self) -> RawEvent | None:
         """Return the first file's format description, None where nothing is published."""
         for file in self.state.files:
-            with _opened(self.directory / file.name) as source:
-                return next(_events(source, str(self.directory / file.name), file.size))
+            return next(events_of(self.directory / file.name, file.size))
         return None
 
     def items(self, first_rank: int = 1) -> Iterator[Item]:
@@ -120,23 +119,22 @@ class MergedBinlog:
         path = self.directory / file.name
         walker = _Walker(str(path), file.first_rank)
         try:
-            with _opened(path) as source:
-                for event in _events(source, str(path), file.size):
-                    for item in walker.take(event):
-                        if walker.rank >= first_rank:
-                            yield item
+            for event in events_of(path, file.size):
+                for item in walker.take(event):
+                    if walker.rank >= first_rank:
+                        yield item
         except BinlogFormatError as error:
             position = error.offset if error.offset >= 0 else None
-            raise ChecksumMismatch(error.reason, file=str(path), position=position, remedy=_DAMAGED) from None
+            raise ChecksumMismatch(error.reason, file=str(path), position=position, remedy=DAMAGED) from None
         if walker.rank != file.last_rank or walker.open:
             raise ManifestError(
                 f"{file.name} ends with transaction {walker.rank}, the manifest says {file.last_rank}",
                 file=str(path),
-                remedy=_DAMAGED,
+                remedy=DAMAGED,
             )
 
 
-_DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
+DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -144,6 +142,18 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb", buffering=1 << 20)
     except OSError as error:
         raise io_error(error, str(path)) from error
+
+
+def order_key(value: RowsQuery) -> OrderKey | None:
+    """Return the order key that a text of the merge's own says, None for any other text."""
+    found = _CTS.match(value.query)
+    return None if found is None else OrderKey.parse(found[1].decode())
+
+
+def events_of(path: Path, size: int) -> Iterator[RawEvent]:
+    """Yield the events of the first `size` bytes of a file. Raises BinlogFormatError for damage, IoError."""
+    with _opened(path) as source:
+        yield from _events(source, str(path), size)
 
 
 def _events(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
@@ -209,10 +219,10 @@ class _Walker:
 
     def _comment(self, value: RowsQuery) -> Iterator[Item]:
         # Only the first may be ours; what users write is theirs.
-        found = None if self._commented else _CTS.match(value.query)
+        key = None if self._commented else order_key(value)
         self._commented = True
-        if self.open and found is not None:
-            yield OrderedBy(OrderKey.parse(found[1].decode()))
+        if self.open and key is not None:
+            yield OrderedBy(key)
 
     def _query(self, event: RawEvent, value: Query) -> Iterator[Item]:
         if value.query == b"BEGIN":
