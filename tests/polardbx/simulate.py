@@ -47,7 +47,7 @@ class Simulation:
 def simulate(seed: int, folder: Path, knobs: Knobs | None = None, dialect: Dialect | None = None) -> Simulation:
     """Write the history of a seed; it is a pure function of the arguments."""
     rng = random.Random(seed)
-    knobs = knobs or Knobs(rng.choice((60, 150, 300)), rng.choice((1, 2, 2, 3)), rng.choice((20, 60, 120)))
+    knobs = knobs or Knobs(rng.choice((50, 100, 200)), rng.choice((1, 2, 2, 3)), rng.choice((20, 60, 120)))
     knobs = replace(knobs, hints=rng.random() < 0.8)
     world = World(rng, knobs)
     world.run()

@@ -1,0 +1,57 @@
+"""Random histories of PolarDB-X clusters: what comes out is what they mean, and a real MySQL agrees after every one.
+
+`make soak` plays them for longer.
+"""
+
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.mysql_server import MySqlServer
+from tests.polardbx.checks import check_growing, check_real, check_whole
+
+SEEDS = 40
+
+
+@pytest.mark.mysql
+@pytest.mark.parametrize("part", range(4))
+def test_a_real_mysql_agrees_after_every_transaction(part: int, mysql_server: MySqlServer, tmp_path: Path) -> None:
+    for seed in range(part, SEEDS, 4):
+        check_whole(seed, tmp_path / str(seed), mysql_server, ways=1)
+        shutil.rmtree(tmp_path / str(seed))
+
+
+@pytest.mark.parametrize("seed", range(1000, 1010))
+def test_many_runs_are_one(seed: int, tmp_path: Path) -> None:
+    check_growing(seed, tmp_path)
+
+
+@pytest.mark.mysql
+def test_nodes_that_are_real_servers(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    nodes = {f"dn-{i}": MySqlServer(tmp_path / f"dn-{i}", 200 + i) for i in (1, 2)}
+    try:
+        for node in nodes.values():
+            node.start()
+        for seed in range(2):
+            check_real(seed, tmp_path / str(seed), nodes, mysql_server)
+    finally:
+        for node in nodes.values():
+            node.stop()
+
+
+@pytest.mark.soak
+def test_for_as_long_as_wanted(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    end = time.monotonic() + float(os.environ.get("SOAK_SECONDS", "600"))
+    seed = int(time.time() * 10)
+    while time.monotonic() < end:
+        seed += 1
+        print(f"seed {seed}")  # shown when it fails
+        if random.Random(seed).random() < 0.3:
+            check_growing(seed, tmp_path / str(seed))
+        else:
+            check_whole(seed, tmp_path / str(seed), mysql_server if seed % 8 == 0 else None)
+        shutil.rmtree(tmp_path / str(seed))
