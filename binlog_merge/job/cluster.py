@@ -22,10 +22,13 @@ from binlog_merge.merge.coordinate.members import Members, bounds, members_of
 from binlog_merge.merge.coordinate.polardbx import Shapes, converter, shapes_of, strange
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.markers import Instruction, Marker
+from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import renamed_tables
+from binlog_merge.polardbx.ddl_items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
 from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
 from binlog_merge.polardbx.topology import ClusterState
+from snapshot_store.model import Catalog
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -115,8 +118,21 @@ class ClusterWork:
         if self.cluster is None:
             convert = strange(self.config.ddl.private, server_version)
             return coordinate(found, [(n.number, n.source_id) for n in self.inputs], convert=convert)
-        convert = converter(self.cluster, self.config.ddl.private, server_version)
-        return coordinate(found, self.required, self.cluster, convert)
+        self._convert = converter(self.cluster, self.config.ddl.private, server_version)
+        return coordinate(found, self.required, self.cluster, self._convert)
+
+    def asks(self, ddl: LogicalDdl) -> bool:
+        """Tell whether a DDL's form depends on the indexes that its table has then: see `ddl_markers.convert_ddl`."""
+        return self.cluster is not None and SHARD_KEY_PREFIX in ddl.sql.lower() and "drop" in ddl.sql.lower()
+
+    def answer(self, ddl: LogicalDdl, catalog: Catalog) -> list[LogicalDdl]:
+        """Return such a DDL as it comes out, nothing if nothing of it does."""
+        assert self.cluster is not None
+        said, copy = self.cluster.said[ddl.key]
+        table = catalog.get(ddl.schema, ((said.marker.table if said.marker is not None else None) or "").lower())
+        indexes = frozenset(i.name.lower() for i in table.indexes) if table is not None else None
+        found = self._convert(ddl.key, said, copy, indexes)
+        return [] if found is None else [found]
 
     def shapes(self, server_version: int) -> tuple[list[Shapes], MergeError | None]:
         """Return the shapes in the snapshots taken in, and the error at which that ended."""

@@ -1,6 +1,6 @@
 """Schemas of a run: what earlier runs stored, what this run's DDL and markers add, and what of it becomes final."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from binlog_merge.config import MergeConfig
@@ -80,6 +80,18 @@ class _Coming:
         if key is not None and (self.stopped is None or key < self.stopped):
             self.stopped, self.error, self.named = key, error, named
 
+    def counts(self, key: OrderKey) -> bool:
+        """Tell whether what stands at a key still counts."""
+        return self.stopped is None or key < self.stopped
+
+
+def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], bool]) -> Sequence[LogicalDdl | Shapes]:
+    """Return the first steps that can be taken together: a snapshot is one alone, and so are some DDLs."""
+    for count, step in enumerate(steps):
+        if isinstance(step, Shapes) or alone(step):
+            return steps[: max(1, count)]
+    return steps
+
 
 @dataclass
 class SchemaWork:
@@ -117,8 +129,7 @@ class SchemaWork:
             stray = local_markers(node, markers, self.floor, bound)
             if stray is not None and stray.order_key is not None:
                 coming.stop(OrderKey.parse(stray.order_key), stray)
-        wanted = [d for d in logical.ddl if coming.stopped is None or d.key < coming.stopped]
-        self._logical(part, wanted, coming, shapes, server_version)
+        wanted = self._logical(part, logical.ddl, coming, shapes, server_version)
         return Coordination(
             part.history.continued(
                 [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
@@ -195,23 +206,34 @@ class SchemaWork:
         coming: _Coming,
         shapes: Sequence[Shapes],
         server_version: int,
-    ) -> None:
-        """Extend the logical line."""
-        line, left = self._line(part, None), list(ddls)
-        for shape in (*shapes, None):
-            here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
-            left = left[len(here) :]
-            extended = extend_logical(line, [ddl for ddl in here if ddl.sql], server_version)
-            coming.add(extended)
-            if extended.stopped is not None or shape is None:
-                return
-            tables, schemas = shape.logical_versions(line.catalog)
-            coming.tables += tables
-            coming.schemas += schemas
-            for schema in schemas:
-                line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)
-            for version in tables:
-                line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
+    ) -> list[LogicalDdl]:
+        """Extend the logical line; returns the DDL as it comes out."""
+        line = self._line(part, None)
+        steps: Sequence[LogicalDdl | Shapes] = [*ddls, *shapes]
+        steps = sorted(steps, key=lambda step: step.key)
+        done: list[LogicalDdl] = []
+        while steps and coming.counts(steps[0].key):
+            together = _run_of(steps, self.cluster.asks)
+            steps = steps[len(together) :]
+            if isinstance(together[0], Shapes):
+                self._shape(line, together[0], coming)
+                continue
+            told = [ddl for ddl in together if isinstance(ddl, LogicalDdl) and coming.counts(ddl.key)]
+            if self.cluster.asks(told[0]):
+                told = self.cluster.answer(told[0], line.catalog)
+            coming.add(extend_logical(line, [ddl for ddl in told if ddl.sql], server_version))
+            done += told
+        return done
+
+    def _shape(self, line: Line, shape: Shapes, coming: _Coming) -> None:
+        """Put what a snapshot alone knows into the logical line."""
+        tables, schemas = shape.logical_versions(line.catalog)
+        coming.tables += tables
+        coming.schemas += schemas
+        for schema in schemas:
+            line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)
+        for version in tables:
+            line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
 
     def save(self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None) -> int:
         """Store the versions that this run makes: all physical ones, logical ones below `limit`; and where it stopped.

@@ -315,9 +315,7 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
     if tso is None:
         work.kept.append(
-            KeptBranch(
-                late.local, prepared.file_index, prepared.start, prepared.end, prepared.tables, prepared.flags
-            )
+            KeptBranch(late.local, prepared.file_index, prepared.start, prepared.end, prepared.tables, prepared.flags)
         )
         work.without_tso.append((late.gtrid, late.commit_at))
         return

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from binlog_merge.errors import ClusterTopology
-from binlog_merge.merge.markers import Instruction, Marker, Message, SyncPoint
+from binlog_merge.merge.markers import Instruction, Marker, MarkerCopy, Message, SyncPoint
 from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import (
     DatabaseMeta,
@@ -59,6 +59,7 @@ class Cluster:
     jobs: dict[JobKey, OrderKey] = field(default_factory=dict)
     nodes: Mapping[str, str] = field(default_factory=dict)
     snapshots: list[tuple[OrderKey, tuple[DatabaseMeta, ...]]] = field(default_factory=list)
+    said: dict[OrderKey, tuple[Said, MarkerCopy]] = field(default_factory=dict)
 
     def take(self, key: OrderKey, message: Message) -> Said:
         """Take a message in, and return what comes of it. Raises ClusterTopology, with nothing taken in."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, MarkerIncomplete, MergeError
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster, Said
-from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy, Message
+from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
 from snapshot_store.errors import DdlNotUnderstood
@@ -58,7 +58,7 @@ def coordinate(
         made = None
         if error is None:
             try:
-                made = convert(key, _said(key, first.copy.marker, cluster), first.copy)
+                made = convert(key, _said(key, first.copy, cluster), first.copy)
             except MergeError as raised:
                 error = raised
             except DdlNotUnderstood as raised:
@@ -73,10 +73,13 @@ def coordinate(
     return Coordinated(tuple(ddl), swallowed=swallowed)
 
 
-def _said(key: OrderKey, message: Message, cluster: Cluster | None) -> Said:
-    if cluster is not None:
-        return cluster.take(key, message)
-    return Said(message) if isinstance(message, Marker) else Said()
+def _said(key: OrderKey, copy: MarkerCopy, cluster: Cluster | None) -> Said:
+    message = copy.marker
+    if cluster is None:
+        return Said(message) if isinstance(message, Marker) else Said()
+    said = cluster.take(key, message)
+    cluster.said[key] = (said, copy)
+    return said
 
 
 def plain(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.merge.coordinate.cluster import Cluster, Said, charset_of_database, collation_of
@@ -34,17 +35,30 @@ def sql_mode_number(text: str | None) -> int | None:
     return sum(SQL_MODES.get(name, 0) for name in {part.strip().upper() for part in text.split(",")})
 
 
-def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Convert:
-    """Return what makes a marker the DDL that comes out, in both its forms."""
+class PolarDbXConvert(Protocol):
+    """`marker.Convert`, and more: see `converter`."""
 
-    def convert(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
+    def __call__(
+        self, key: OrderKey, said: Said, copy: MarkerCopy, indexes: frozenset[str] | None = None
+    ) -> LogicalDdl | None: ...
+
+
+def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> PolarDbXConvert:
+    """Return what makes a marker the DDL that comes out, in both its forms.
+
+    It takes the names of the table's indexes before the statement too, where they are known.
+    """
+
+    def convert(
+        key: OrderKey, said: Said, copy: MarkerCopy, indexes: frozenset[str] | None = None
+    ) -> LogicalDdl | None:
         marker = _marker(key, said, cluster)
         if marker is None:
             return None
         given = sql_mode_number(marker.ext.sql_mode)
         mode = copy.session.sql_mode if given is None else given
         session = ddl_session(replace(copy.session, sql_mode=mode), server_version)
-        event = convert_ddl(marker, private, session=session)
+        event = convert_ddl(marker, private, session=session, indexes=indexes)
         if event.text is None:
             return None
         sql = event.mysql_sql or ""
