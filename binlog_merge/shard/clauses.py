@@ -31,31 +31,37 @@ def routed(sql: str, schema: str, table: str, session: DdlSession) -> str:
     Raises DdlNotUnderstood where the name is not found.
     """
     start, end = _name_place(Cursor.of(sql, session), sql)
-    return f"{sql[:start]}{_quoted(schema, table, session)}{sql[end:]}"
+    return f"{sql[:start]}{quote_name(schema)}.{quote_name(table)}{sql[end:]}"
 
 
-def steps_of(sql: str, before: Table, session: DdlSession) -> tuple[Step, ...]:
+def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:
     """Return the clauses of a statement on `before`, which is named as the statement names it.
 
-    Raises what `apply_ddl` raises for the whole.
+    `database` is the session's default one: CHARACTER SET DEFAULT means its character set, whatever the table's
+    database is. Raises what `apply_ddl` raises for the whole.
     """
-    whole = _applied(before, sql, session)
+    whole = applied(before, sql, session, database)
     clauses = list(_clauses(sql, session))
-    steps = _one_by_one(clauses, before, session) if len(clauses) > 1 else None
+    steps = _one_by_one(clauses, before, session, database) if len(clauses) > 1 else None
     if steps is None or steps[-1].after != whole:
         return (_step(sql, whole, session),)
     return steps
 
 
-def _one_by_one(clauses: list[str], before: Table, session: DdlSession) -> tuple[Step, ...] | None:
+def _one_by_one(
+    clauses: list[str], before: Table, session: DdlSession, database: Schema | None
+) -> tuple[Step, ...] | None:
     steps, table = [], before
     for clause in clauses:
         try:
-            table = _applied(table, clause, session)
+            statement = parse_statement(clause, session)
+            table = applied(table, clause, session, database)
         except SnapshotStoreError:
             return None
-        steps.append(_step(clause, table, session))
-    return tuple(steps)
+        # ALGORITHM, LOCK and the like say how, not what.
+        if not isinstance(statement, AlterTable) or statement.actions:
+            steps.append(_step(clause, table, session))
+    return tuple(steps) or None
 
 
 def _step(sql: str, after: Table, session: DdlSession) -> Step:
@@ -78,13 +84,10 @@ def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, 
     )
 
 
-def _applied(before: Table, sql: str, session: DdlSession) -> Table:
-    return applied(before, sql, session)
-
-
-def applied(before: Table, sql: str, session: DdlSession) -> Table:
+def applied(before: Table, sql: str, session: DdlSession, database: Schema | None = None) -> Table:
     """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
-    schema = Schema(before.schema, before.charset, before.collation)
+    charset, collation = (database or before).charset, (database or before).collation
+    schema = Schema(before.schema, charset, collation)
     catalog = Catalog({before.schema: schema}, {(before.schema, before.name): before})
     return apply_ddl(catalog, sql, before.schema, session).catalog.table(before.schema, before.name)
 
@@ -97,7 +100,7 @@ def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
     if not cursor.at("ALTER", "TABLE"):
         yield sql
         return
-    head, start, depth = sql[:end], end, 0
+    head, start, depth = cursor.text[:end], end, 0  # without comments, which may be cut in two
     while not cursor.done:
         token = cursor.next()
         if token.start < end or token.kind != "symbol":
@@ -123,7 +126,3 @@ def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:
             return start, cursor.peek(-1).end
         cursor.next()
     raise DdlNotUnderstood(sql, "names no table")
-
-
-def _quoted(schema: str, table: str, session: DdlSession) -> str:
-    return f"{quote_name(schema)}.{quote_name(table)}"

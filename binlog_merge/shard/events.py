@@ -25,7 +25,10 @@ Name = tuple[str, str]
 
 
 class NodeDdl:
-    """A statement that a node ran: where, in which session, and both catalogs; `changes` by the table they changed."""
+    """A statement that a node ran: where, in which session and default database, and both catalogs.
+
+    `changes` are by the table they changed.
+    """
 
     def __init__(
         self,
@@ -36,10 +39,12 @@ class NodeDdl:
         before: Catalog,
         effect: DdlEffect,
         changes: Mapping[Name, Sequence[str]] | None = None,
+        database: str | None = None,
     ) -> None:
         self.node, self.key, self.sql, self.session = node, key, sql, session
         self.before, self.effect = before, effect
         self.changes = changes or {}
+        self.database = database
         self.statement = parse_statement(sql, session)
 
 
@@ -68,7 +73,8 @@ def _altered(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
     if logical is None or table is None:
         return
     sql, before = routed(ddl.sql, *logical, ddl.session), table.renamed(*logical)
-    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps_of(sql, before, ddl.session))
+    steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
+    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps)
 
 
 def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import doubts_of
-from binlog_merge.shard.joined import order
+from binlog_merge.shard.joined import alike, order
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.owed import Owed
 from binlog_merge.shard.rounds import Dropping
@@ -218,7 +218,11 @@ class _Run:
         if not sql:
             return self.ledger.here(event)
         try:
-            return self.ledger.append(event, (sql,), applied(self.ledger.table, sql, self.ledger.session))
+            table = applied(self.ledger.table, sql, self.ledger.session)
+            if sql == ddl.sql and alike(self.ledger.table, ddl.before) and not alike(table, ddl.after):
+                detail = f"{sql!r} does something else to the logical table than to {ddl.shard}"
+                raise Stopped(Fault.NOT_WRITABLE, event, detail)
+            return self.ledger.append(event, (sql,), table)
         except SnapshotStoreError as error:
             if isinstance(event, Decided):
                 raise Stopped(Fault.DECISION, event, str(error)) from None

@@ -115,7 +115,9 @@ def _take_ddl(log: Log, key: OrderKey, query: Query) -> None:
     before = log.catalogs.get(node, Catalog())
     effect = apply_ddl(before, query.text, query.schema_text or None, SESSION)
     log.catalogs[node] = effect.catalog
-    for logical, event in shard_events(NodeDdl(node, key, query.text, SESSION, before, effect), ROUTES):
+    for logical, event in shard_events(
+        NodeDdl(node, key, query.text, SESSION, before, effect, database=query.schema_text or None), ROUTES
+    ):
         if logical == TARGET:
             log.events.append(event)
 

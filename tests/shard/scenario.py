@@ -86,7 +86,7 @@ class Cluster:
         before = self.catalog(node, sql)
         effect = apply_ddl(before, sql, self.default_schema, SESSION)
         changes = {name: run for (of, name), run in self.changes.items() if of == node}
-        ddl = NodeDdl(node, key, sql, SESSION, before, effect, changes)
+        ddl = NodeDdl(node, key, sql, SESSION, before, effect, changes, self.default_schema)
         if effect.kind == "ALTER TABLE":
             self.changes.setdefault((node, effect.tables[0]), []).append(sql)
         elif effect.kind == "CREATE TABLE":
