@@ -27,7 +27,7 @@ _LIKE_TIMESTAMP: Final = re.compile(
 )
 """What the server takes for a date with a time of day once it is long enough, and for nothing if it then is none."""
 _MAX_NUMBER: Final = (1 << 32) - 1
-_FULL_TIMESTAMP: Final = 12  # characters from which a text is tried as a date with a time of day
+_FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a time of day
 
 
 def is_date(moment: Civil) -> bool:
@@ -113,8 +113,11 @@ def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
         if len(fields) == 3 and text[at : at + 1] == "T":
             at += 1
         elif len(fields) < 6:
-            delimiters = re.compile(rf"{_PUNCTUATION}*").match(text, at)
-            at = delimiters.end() if delimiters else at
+            delimiters = _DELIMITERS.match(text, at)
+            assert delimiters is not None
+            if len(fields) != 3 and any(char.isspace() for char in delimiters[0]):
+                return [], "", text
+            at = delimiters.end()
     return fields, *_fraction(text, at, len(fields))
 
 
@@ -200,7 +203,7 @@ def read_time(text: str, lost: Lost) -> timedelta:
     plain = plain[1:] if negative else plain
     if not plain:
         return timedelta(0)
-    if len(plain) >= _FULL_TIMESTAMP and _LIKE_TIMESTAMP.match(plain):
+    if len(plain.encode()) >= _FULL_TIMESTAMP and _LIKE_TIMESTAMP.match(plain):
         return _time_of_timestamp(plain, lost)
     parts = _time_parts(plain)
     if parts is None or _EXPONENT.match(parts[-1]):

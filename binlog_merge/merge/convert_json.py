@@ -5,6 +5,7 @@ document it is the text of; what is no JSON text cannot be stored, not even with
 """
 
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +19,7 @@ _INTEGERS = (-(1 << 63), (1 << 64) - 1)
 def read_json(text: str) -> Json:
     """Return the document of a JSON text; raises ConversionError where it is none."""
     try:
-        document = json.loads(text, parse_int=_integer, parse_constant=_no_constant)
+        document = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_no_constant)
         encode_json(document)
     except (ValueError, RecursionError, BinlogFormatError) as error:
         raise ConversionError(f"{text[:40]!r} is no JSON document: {error}") from None
@@ -27,7 +28,14 @@ def read_json(text: str) -> Json:
 
 def _integer(digits: str) -> int | float:
     number = int(digits)
-    return number if _INTEGERS[0] <= number <= _INTEGERS[1] else float(digits)
+    return number if _INTEGERS[0] <= number <= _INTEGERS[1] else _float(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too great for a DOUBLE")
+    return number
 
 
 def _no_constant(word: str) -> Any:

@@ -172,7 +172,7 @@ def to_year(kind: ColumnType, value: Value, lost: Lost) -> int:
     """Return a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
     year = _whole(value, lost)
     text = value.decode("latin-1") if isinstance(value, bytes) else value
-    if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text) != 4 and _NUMBER.match(text)):
+    if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text.encode()) != 4 and _NUMBER.match(text)):
         year += 2000 if year < 70 else 1900
     if year and not 1901 <= year <= 2155:
         lost.append(f"{year} is no YEAR")
