@@ -89,7 +89,7 @@ def parse_meta_info(text: str | None) -> MetaInfo:
         return MetaInfo()
     values = _mapping(values, "META_INFO")
     database, table = values.get("logicDbMeta"), values.get("logicTableMeta")
-    return MetaInfo(None if database is None else _database(database), None if table is None else _table(table))
+    return MetaInfo(None if database is None else _database(database), None if table is None else _placed(table))
 
 
 def parse_snapshot(text: str) -> tuple[DatabaseMeta, ...]:
@@ -170,6 +170,14 @@ def _table(value: Any) -> TableMeta:
         _optional(values, "createSql"),
         _optional(values, "createSql4Phy"),
     )
+
+
+def _placed(value: Any) -> TableMeta:
+    """Return a table that lies somewhere; all rows of one that does not would be lost in silence."""
+    table = _table(value)
+    if table.type != TableType.GSI and not any(placement.tables for placement in table.placements):
+        raise MetaError(f"table {table.name} has no physical tables: phySchemas names none")
+    return table
 
 
 def _placement(value: Any) -> Placement:

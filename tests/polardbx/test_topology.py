@@ -186,7 +186,8 @@ def test_lists_of_storage_instances() -> None:
 
 
 _records = st.lists(
-    st.tuples(st.sampled_from("tuv"), st.sets(st.tuples(st.sampled_from(["g0", "g1"]), st.integers(0, 3)))), max_size=8
+    st.tuples(st.sampled_from("tuv"), st.sets(st.tuples(st.sampled_from(["g0", "g1"]), st.integers(0, 3)), min_size=1)),
+    max_size=8,
 )
 
 
