@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, sort, xid
+from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, sort, trace, xid
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.scan import new_arrays
 from snapshot_store.history import SchemaHistory
@@ -29,4 +29,7 @@ def warm() -> None:
     frame.write_gtid(out, 0, registers, nothing, 0, 0, 4, 0)
     frame.length_width(100)
     render.plan_hash(nothing, 1)
+    pieces = np.zeros((1, trace.P_COLUMNS), np.int64)
+    trace.trace_window(nothing, segments, pieces, pieces[0])
+    trace.read_hint(nothing, 0, 0, pieces[0])
     sort.sorted_places(np.zeros((7, 0), np.int64))
