@@ -7,7 +7,7 @@ in force.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,7 @@ class Schemas:
     history: SchemaHistory
     topology: Topology
     opaque: bool = False
-    reshape: ReshapeOptions = ReshapeOptions()
+    reshape: ReshapeOptions = field(default_factory=ReshapeOptions)
     places: Places | None = None
     row_ids: bool = False
 
