@@ -1,7 +1,9 @@
-"""`binlog-merge replay`: a merged binlog applied to a server, exactly once."""
+"""`binlog-merge replay`: a merged binlog applied to a server, or written as a change log, exactly once."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import typer
 
@@ -12,28 +14,37 @@ if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
     from binlog_merge.replay.mysql import MysqlTarget
     from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.run import ReplayResult
+    from binlog_merge.replay.run import ReplayOptions, ReplayResult
 
-HELP = """Apply a merged binlog to a MySQL server, exactly once.
+HELP = """Apply a merged binlog to a MySQL server, or write it as a change log in Parquet; exactly once.
 
-How far the server is stands in the server, in the schema binlog_merge, and is committed together with the rows: a
-replay that was killed anywhere goes on where it was, nothing lost or doubled. Rows are applied as a replica applies
-them, DDL in the session it ran in. The server must have the tables as they were where the replay begins. The user needs
-BINLOG_ADMIN, or SUPER; the password is that of --password-file, or MYSQL_PWD.
+How far the target is stands in the target: in the server's schema binlog_merge, committed together with the rows, or in
+the directory's position.json. A replay that was killed anywhere goes on where it was, nothing lost or doubled. A server
+gets rows as a replica gets them and DDL in the session it ran in; it must have the tables as they were where the replay
+begins, and its user BINLOG_ADMIN, or SUPER; the password is that of --password-file, or MYSQL_PWD. A change log has a
+directory for each table, and for each row what it was and what it became, in Arrow's types.
 
 \b
   binlog-merge replay --from merged/ --dry-run
   binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306
-  binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306 --filter changefeed.toml --stop-tso 75078…"""
+  binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306 --filter changefeed.toml --stop-tso 75078…
+  binlog-merge replay --from merged/ --to parquet:///data/changes"""
 
-_START = "Begin here; only for a server that has no position yet."
+_START = "Begin here; only for a target that has no position yet."
+
+
+class Temporal(StrEnum):
+    """The choices of --temporal."""
+
+    typed = "typed"
+    text = "text"
 
 
 def replay(
     source: Annotated[Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR")],
     to: Annotated[
         str | None,
-        typer.Option("--to", help="mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", metavar="URL"),
+        typer.Option("--to", help="mysql://user@host:port, mysql://…/?socket=PATH, or parquet:///DIR.", metavar="URL"),
     ] = None,
     password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
     ssl_ca: Annotated[
@@ -51,10 +62,13 @@ def replay(
     filter_file: Annotated[
         Path | None, typer.Option("--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE")
     ] = None,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit.")] = 100,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit of a server.")] = 100,
+    temporal: Annotated[
+        Temporal, typer.Option("--temporal", help="Parquet: dates and times typed, or as MySQL's text (0000-00-00).")
+    ] = Temporal.typed,
     skip: Annotated[
         list[str] | None,
-        typer.Option("--skip", help="Leave this transaction out, and record it in the server.", metavar="GTID"),
+        typer.Option("--skip", help="Leave this transaction out; a server records it.", metavar="GTID"),
     ] = None,
     retry_seconds: Annotated[
         float, typer.Option("--retry-seconds", min=0, help="How long to try again when the connection is lost.")
@@ -76,9 +90,13 @@ def replay(
     binlog = MergedBinlog(source)
     first, last = _range(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
     skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
-    options = ReplayOptions(first, last, _filter(filter_file), batch, skipped, retry_seconds)
+    rows_only = to is not None and not to.startswith("parquet:")
+    options = ReplayOptions(first, last, _filter(filter_file, rows_only), batch, skipped, retry_seconds)
     if dry:
         _print(dry_run(binlog, options), f"{source} would be applied", output)
+        return
+    if not rows_only:
+        _capture(binlog, to or "", options, temporal, output)
         return
     target = _target(binlog, to or "", password_file, ssl_ca)
     try:
@@ -90,7 +108,31 @@ def replay(
     _print(result, f"{source} applied to {target.address}", output)
 
 
-def _filter(path: Path | None) -> "Filter | None":
+def _capture(
+    binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
+) -> None:
+    from binlog_merge.replay.capture import capture
+    from binlog_merge.replay.parquet import ParquetTarget
+    from binlog_merge.replay.run import history_of
+
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.strip("/"):
+        raise ConfigError(f"--to: {url!r} is no directory: write parquet:///DIR")
+    folder, chosen = Path(unquote(parts.path)), options.filter
+    columns = (lambda schema, table: None) if chosen is None else chosen.columns
+    title = f"{binlog.directory} written to {folder}"
+    text = temporal is Temporal.text
+    try:
+        with ParquetTarget(folder, binlog.cluster_uuid, history_of(binlog.directory), text, columns) as target:
+            result = capture(binlog, target, options)
+    except MergeError as error:
+        if error.result is not None and output is OutputFormat.text:
+            _print(error.result, title, output)
+        raise
+    _print(result, title, output)
+
+
+def _filter(path: Path | None, rows_only: bool) -> "Filter | None":
     from binlog_merge.filters.config import load_filter
     from binlog_merge.filters.filter import verify
 
@@ -103,7 +145,7 @@ def _filter(path: Path | None) -> "Filter | None":
             file=str(path),
             remedy="name commit TSOs in ignore-commit-tso",
         )
-    if settings.column_selectors:
+    if settings.column_selectors and rows_only:
         raise ConfigError(
             "column-selectors: a MySQL server gets whole rows",
             file=str(path),

@@ -92,7 +92,7 @@ def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
     """Return what a replay would do, without a target."""
     first = options.first_rank or 1
     result = ReplayResult(first, first - 1, selector=_selector(binlog, options))
-    walk = _Walk(options)
+    walk = Walk(options)
     for item in binlog.items(first):
         if walk.over(item):
             break
@@ -101,7 +101,7 @@ def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
                 result.selector.select(item, walk.key)
             elif isinstance(item, Statement) and not walk.skipping:
                 plan = plan_statement(item, options.filter, walk.tso)
-                result.statements += [_text(step.sql) for step in plan.steps]
+                result.statements += [text_of(step.sql) for step in plan.steps]
                 result.left_out += plan.left_out
         if isinstance(item, End):
             result.transactions, result.last_rank = result.transactions + 1, item.rank
@@ -131,7 +131,7 @@ def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
     return RowSelector(options.filter, history_of(binlog.directory) if wanted else None)
 
 
-class _Walk:
+class Walk:
     """Where a walk through the items stands."""
 
     def __init__(self, options: ReplayOptions) -> None:
@@ -194,7 +194,7 @@ class _Run:
         self.progress = progress
         self.result = ReplayResult(0, 0, selector=_selector(binlog, options))
         self.batch = options.batch
-        self.walk = _Walk(options)
+        self.walk = Walk(options)
         self._description: RawEvent | None = binlog.format_description()
         self._applied = 0
         self._counted = self._counts()
@@ -225,7 +225,7 @@ class _Run:
         """Apply from the target's position to the end; after a failed batch, once more one by one."""
         import pymysql
 
-        self.walk = _Walk(self.options)
+        self.walk = Walk(self.options)
         self._restore(self._counted)
         position = self._begin_at(self.target.open(self._description))
         self._applied = position.rank
@@ -313,7 +313,7 @@ class _Run:
     def _statement(self, item: Statement, resumed: TargetPosition | None) -> None:
         plan = plan_statement(item, self.options.filter, self.walk.tso)
         carry_out(self.target, item, plan.steps, resumed)
-        self.result.statements += [_text(step.sql) for step in plan.steps]
+        self.result.statements += [text_of(step.sql) for step in plan.steps]
         self.result.left_out += plan.left_out
 
     def _refused(self, error: Exception) -> ReplayStopped:
@@ -330,12 +330,13 @@ class _Run:
         return stopped
 
 
-def item_rank(walk: _Walk) -> int:
+def item_rank(walk: Walk) -> int:
     """Return the rank of the transaction that a walk is in."""
     return 0 if walk.begin is None else walk.begin.rank
 
 
-def _text(sql: bytes) -> str:
+def text_of(sql: bytes) -> str:
+    """Return a statement as text that can be shown."""
     return sql.decode("utf-8", "backslashreplace")
 
 
