@@ -24,7 +24,7 @@ def refusals(physical: Table, logical: Table) -> tuple[str, ...]:
             elif pads_now(column):
                 encode_now(column, 0)
             else:
-                pad_cell(column)
+                pad_cell(column, logical.columns)
         except MergeError as error:
             found.append(error.message)
         except ConversionError as error:
