@@ -13,7 +13,7 @@ from dataclasses import replace
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import doubts_of
-from binlog_merge.shard.joined import alike, order
+from binlog_merge.shard.joined import alike, join_all, order
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.owed import Owed
 from binlog_merge.shard.rounds import Dropping
@@ -51,7 +51,7 @@ def coordinate(
     """Return what the events of one logical table's shards come to.
 
     `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the first member's. Events come in the order of their keys. Stops at the first event that nothing can be made of.
+    the members' join. Events come in the order of their keys. Stops at the first event that nothing can be made of.
     """
     run = _Run(members, logical, session)
     for event in events:
@@ -68,7 +68,8 @@ class _Run:
     def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
         self.members = dict(members)
         self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
-        self.ledger = Ledger(logical if logical is not None else next(iter(members.values()), None), session)
+        together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
+        self.ledger = Ledger(logical if logical is not None else together, session)
         self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
         self.left = False
         self.owed = Owed()
