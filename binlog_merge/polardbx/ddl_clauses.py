@@ -9,16 +9,9 @@ from snapshot_store.ddl.cursor import Cursor
 # Clauses of the form `NAME [=] value`.
 _VALUED = frozenset(
     {
-        "ARCHIVE_MODE",
-        "ARCHIVE_TABLE_NAME",
-        "ARCHIVE_TABLE_POST_ALLOCATE",
-        "ARCHIVE_TABLE_PRE_ALLOCATE",
-        "ARCHIVE_TABLE_SCHEMA",
-        "ARCHIVE_TYPE",
         "ASYNC",
         "AUTO_SPLIT",
         "BLOCK_SIZE",
-        "COLUMNAR_OPTIONS",
         "DBPARTITIONS",
         "DICTIONARY_COLUMNS",
         "JOINGROUP",
@@ -27,12 +20,10 @@ _VALUED = frozenset(
         "PARTITIONS",
         "SUBPARTITIONS",
         "TBPARTITIONS",
-        "TTL_CLEANUP",
-        "TTL_ENABLE",
-        "TTL_FILTER",
-        "TTL_PART_INTERVAL",
     }
 )
+# Families of them: TTL_ENABLE, TTL_CLEANUP, ARCHIVE_MODE, ARCHIVE_TABLE_PRE_ALLOCATE, COLUMNAR_OPTIONS.
+_FAMILIES = ("ARCHIVE_", "COLUMNAR_", "TTL_")
 _PARTITIONING = ("DBPARTITION", "PARTITION", "SUBPARTITION", "TBPARTITION")
 _EXTENDED = ("EXPARTITION", "EXPARTITIONS", "EXTPARTITION", "EXTPARTITIONS")
 
@@ -57,7 +48,7 @@ def skip_index_clause(cursor: Cursor) -> bool:
     if cursor.accept_one(*_EXTENDED):
         cursor.parenthesized()
         return True
-    if cursor.word() in _VALUED:
+    if cursor.word() in _VALUED or cursor.word().startswith(_FAMILIES):
         cursor.next()
         cursor.accept_symbol("=")
         _skip_value(cursor)
@@ -110,15 +101,11 @@ def _skip_partition_by(cursor: Cursor) -> None:
         if cursor.accept_one("PARTITIONS", "SUBPARTITIONS", "DBPARTITIONS", "TBPARTITIONS", "LIFECYCLE"):
             cursor.accept_symbol("=")
             _skip_value(cursor)
-        elif cursor.accept_one("STARTWITH", "ENDWITH"):
-            _skip_value(cursor)
         elif cursor.accept("SUBPARTITION", "BY"):
             _skip_function(cursor)
         elif cursor.accept("SUBPARTITION", "TEMPLATE") or cursor.at_symbol("("):
             cursor.parenthesized()
-        elif cursor.accept("INTERVAL"):
-            _skip_value(cursor)
-        else:
+        elif not _skip_period(cursor):
             return
 
 
@@ -142,16 +129,22 @@ def _skip_local_partition_by(cursor: Cursor) -> None:
     cursor.next()
     cursor.expect("BY")
     _skip_function(cursor)
-    while True:
-        if cursor.accept_one("STARTWITH", "PIVOTDATE"):
-            _skip_value(cursor)
-        elif cursor.accept("INTERVAL"):
-            _skip_value(cursor)
-            cursor.word_or_name()
-        elif cursor.accept("EXPIRE", "AFTER") or cursor.accept("PRE", "ALLOCATE"):
-            _skip_value(cursor)
-        elif not (cursor.accept("DISABLE", "SCHEDULE") or cursor.accept("ENABLE", "SCHEDULE")):
-            return
+    while _skip_period(cursor):
+        pass
+
+
+def _skip_period(cursor: Cursor) -> bool:
+    """Move past one part of how partitions follow each other in time; tell whether one stood here."""
+    if cursor.accept_one("STARTWITH", "ENDWITH", "PIVOTDATE"):
+        _skip_value(cursor)
+    elif cursor.accept("INTERVAL"):
+        _skip_value(cursor)
+        cursor.accept_one("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+    elif cursor.accept("EXPIRE", "AFTER") or cursor.accept("PRE", "ALLOCATE"):
+        _skip_value(cursor)
+    else:
+        return cursor.accept("DISABLE", "SCHEDULE") or cursor.accept("ENABLE", "SCHEDULE")
+    return True
 
 
 def _skip_ttl(cursor: Cursor) -> bool:

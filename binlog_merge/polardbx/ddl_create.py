@@ -18,8 +18,9 @@ from binlog_merge.polardbx.ddl_items import (
     read_key_parts,
     skip_algorithm,
 )
-from binlog_merge.polardbx.ddl_names import Names, quoted
+from binlog_merge.polardbx.ddl_names import Names, is_newly_reserved, quoted
 from binlog_merge.polardbx.ddl_text import Source, Target
+from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.options import parse_table_option
 from snapshot_store.ddl.select import at_query
 from snapshot_store.ddl.specs import Options
@@ -30,6 +31,7 @@ _DATABASE_OPTIONS = frozenset(
         "CREATE_TABLES",
         "DATA_REPLICATION",
         "DEFAULT_SINGLE",
+        "DRY_RUN",
         "EXCLUDE",
         "INCLUDE",
         "LOCALITY",
@@ -107,8 +109,19 @@ def _read_items(source: Source, names: Names) -> None:
     behind = source.token(cursor.place - 1).end
     cursor.expect_symbol(")")
     cut_from_list(source, spans, Target.BOTH)
+    _name_global_indexes(source, indexes)
     for text in _missing_keys(source, columns, indexes, names):
         source.put(behind, behind, f", {text}", Target.MYSQL)
+
+
+def _name_global_indexes(source: Source, indexes: list[Index]) -> None:
+    """Name global indexes that have no name after their first column, as MySQL does: it is by name that they go."""
+    taken = [(index.name or index.first or "").lower() for index in indexes]
+    for index in indexes:
+        if index.place is not None and index.first is not None and taken.count(index.first.lower()) == 1:
+            plain = index.first.isidentifier() and index.first.isascii() and not is_newly_reserved(index.first)
+            name = index.first if plain else quoted(index.first)
+            source.put(index.place, index.place, f" {name}", Target.MYSQL)
 
 
 def _missing_keys(source: Source, columns: list[Column], indexes: list[Index], names: Names) -> list[str]:
@@ -155,14 +168,20 @@ def _read_table_options(source: Source, names: Names) -> None:
     """
     cursor = source.cursor
     options = Options()
+    begin = cursor.place
     behind = source.token(cursor.place - 1).end
     while not cursor.done:
         place = cursor.place
         if cursor.accept_symbol(","):
+            # What is left of it stays between two options of MySQL's, or goes.
+            if place == begin or cursor.done or _clause_follows(cursor):
+                source.cut(place, cursor.place)
             continue
         if skip_table_clause(cursor):
             shared = source.token(place).text.upper() == "PARTITION"
             (source.cut_shared if shared else source.cut)(place, cursor.place)
+            if place == begin:
+                begin = cursor.place
             continue
         if at_query(cursor):
             break
@@ -178,6 +197,14 @@ def _read_table_options(source: Source, names: Names) -> None:
     if names.collation and (text := _collation(options, names.collation)):
         source.put(behind, behind, text)
     cursor.skip_rest()
+
+
+def _clause_follows(cursor: Cursor) -> bool:
+    place = cursor.place
+    try:
+        return skip_table_clause(cursor)
+    finally:
+        cursor.place = place
 
 
 def _collation(options: Options, collation: str) -> str:

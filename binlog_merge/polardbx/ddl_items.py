@@ -31,13 +31,13 @@ class Column:
 class Index:
     """What the rest of its statement must know of an index: its name if it has one, and its first column if it is one.
 
-    `columnar` is a clustered columnar index.
+    `place` is where the name of a global index would stand that has none, None for others.
     """
 
     kind: str
     name: str | None
     first: str | None
-    columnar: bool
+    place: int | None = None
 
 
 def at_index(cursor: Cursor) -> bool:
@@ -62,11 +62,9 @@ def read_index(source: Source, *, altering: bool = False) -> Index:
     _read_type(source, cut=altering)
     behind = source.token(cursor.place - 1).end
     first = read_key_parts(source)
-    if named is None and first is not None and "GLOBAL" in words:
-        # A global index has a name, by which it is dropped: the one that MySQL too gives it.
-        source.put(behind, behind, f" {_text(source, first)}", Target.MYSQL)
     read_index_options(source, altering=altering)
-    return Index(kind, named, None if first is None else source.token(first).text, "COLUMNAR" in words)
+    unnamed = named is None and first is not None and "GLOBAL" in words
+    return Index(kind, named, None if first is None else source.token(first).text, behind if unnamed else None)
 
 
 def cut_modifiers(source: Source) -> tuple[str, tuple[str, ...]]:
@@ -256,8 +254,3 @@ def _skip_one(cursor: Cursor) -> None:
         cursor.parenthesized()
     elif not cursor.done:
         cursor.next()
-
-
-def _text(source: Source, place: int) -> str:
-    token = source.token(place)
-    return source.sql[token.start : token.end]

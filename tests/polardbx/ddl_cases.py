@@ -88,6 +88,8 @@ TABLES = [
             "TTL = TTL_DEFINITION(TTL_ENABLE = 'ON', TTL_EXPR = `dt` EXPIRE AFTER 2 MONTH TIMEZONE '+08:00', "
             "TTL_JOB = CRON '0 0 2 */1 * ? *' TIMEZONE '+08:00') PARTITION BY KEY(a) PARTITIONS 2",
             "TTL_EXPR = `dt` EXPIRE AFTER 2 DAY TIMEZONE '+08:00' TTL_ENABLE = 'OFF' TTL_JOB = CRON '0' TIMEZONE 'x'",
+            "PARTITION BY RANGE (dt) STARTWITH '2021-01-01' INTERVAL 1 MONTH EXPIRE AFTER 12 PRE ALLOCATE 6",
+            "TTL_LEVEL = 'ROW' TTL_TEMPORARY = 'Y' ARCHIVE_TABLE_NAME = 'x' PARTITION BY KEY(a)",
             "EXTPARTITION (dbpartition g1 by '1' tbpartition t1 by '2')",
             "PARTITION BY KEY(a) ASYNC = true",
             "/*!50100 PARTITION BY HASH (a) PARTITIONS 4 */",
@@ -110,6 +112,14 @@ TABLES = [
         "CREATE TABLE t (a int) -- how it is laid\nSINGLE -- as one\nENGINE = InnoDB # why\n",
         "CREATE TABLE t (a int) ENGINE = InnoDB",
         origin="CREATE TABLE t (a int) SINGLE ENGINE = InnoDB",
+    ),
+    Case("CREATE TABLE t (a int) ENGINE=InnoDB , single", "CREATE TABLE t (a int) ENGINE=InnoDB"),
+    Case(
+        "CREATE TABLE t (a int) single, ENGINE=InnoDB, COMMENT 'x'", "CREATE TABLE t (a int) ENGINE=InnoDB, COMMENT 'x'"
+    ),
+    Case(
+        "CREATE TABLE t (a int) ENGINE=InnoDB, LOCALITY='x', JOINGROUP=j, COMMENT 'x', single",
+        "CREATE TABLE t (a int) ENGINE=InnoDB, COMMENT 'x'",
     ),
     Case("CREATE TABLE u LIKE t", "CREATE TABLE u LIKE t", T, collation="utf8mb4_bin"),
     Case("CREATE TABLE u LIKE t ENGINE = 'COLUMNAR' ARCHIVE_MODE = 'TTL'", "CREATE TABLE u LIKE t", T),
@@ -244,6 +254,8 @@ INDEXES = [
     _index(f"GLOBAL INDEX g (b) {_PART} LOCALITY='dn=dn-1'", "INDEX g (b)"),
     _index("INDEX g (b) DICTIONARY_COLUMNS = 'd'", "INDEX g (b)"),
     _index(f"GLOBAL INDEX (b) {_PART}", "INDEX b (b)"),
+    _index(f"GLOBAL INDEX (b) {_PART}, UNIQUE GLOBAL INDEX (b, c) {_PART}", "INDEX (b), UNIQUE INDEX (b, c)"),
+    _index(f"KEY b (c), GLOBAL INDEX (b) {_PART}", "KEY b (c), INDEX (b)"),
     _index(f"CONSTRAINT x UNIQUE GLOBAL (b) {_PART}", "CONSTRAINT x UNIQUE GLOBAL (b)"),
     _index("KEY e ((b + c), a)", "KEY e ((b + c), a)"),
     _index("KEY e (b + c DESC, abs(c), a ASC)", "KEY e ((b + c) DESC, (abs(c)), a ASC)"),
@@ -441,7 +453,7 @@ OTHERS = [
         charset="utf8mb4",
     ),
     Case("CREATE DATABASE d1 MODE 'auto'", "CREATE DATABASE d1 DEFAULT CHARACTER SET = latin1", charset="latin1"),
-    Case("CREATE DATABASE d1 LIKE d2 MODE='auto' CREATE_TABLES = true", "CREATE DATABASE d1"),
+    Case("CREATE DATABASE d1 LIKE d2 MODE='auto' DRY_RUN=true CREATE_TABLES = true", "CREATE DATABASE d1"),
     Case("DROP DATABASE IF EXISTS d1", "DROP DATABASE IF EXISTS d1"),
     Case("DROP TABLE IF EXISTS t PURGE", "DROP TABLE IF EXISTS t"),
     Case("drop table t purge", "drop table t", T, table="t"),
