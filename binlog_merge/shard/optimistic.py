@@ -182,6 +182,7 @@ class _Run(Queues):
 
     def _take_leaves(self, event: Leaves) -> None:
         queue = self.queues.pop(event.shard, [])
+        self.owed.forget(event.shard)
         self.round, _ = self.round.without(event.shard)
         self.left = bool(self.lock.normal)
         if self.left:
@@ -197,6 +198,7 @@ class _Run(Queues):
         if event.shard in self.queues:
             detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        self.owed.move(event.shard, event.to)
         table = self.lock.normal[event.shard]
         round, _ = self.round.without(event.shard)
         self.round = replace(round, lock=round.lock.with_table(event.to, table))

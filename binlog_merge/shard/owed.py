@@ -8,7 +8,7 @@ from binlog_merge.shard.same import same_ddl
 from binlog_merge.shard.values import LAST, Effect, Place, Shard, ShardDdl
 
 
-@dataclass
+@dataclass(eq=False)
 class Debt:
     """A DDL that a shard has yet to run. `place` is where the logical table went through it, None before that;
     `written` is False where it was skipped.
@@ -45,7 +45,19 @@ class Owed:
     def paid(self, real: ShardDdl) -> Debt | None:
         """Return the debt that a shard pays by a statement; None if it owes no such thing."""
         debts = self._debts.get(real.shard, [])
-        return debts.pop(0) if debts and same_ddl(debts[0].ddl, real) else None
+        found = next((debt for debt in debts if same_ddl(debt.ddl, real)), None)
+        if found is not None:
+            debts.remove(found)
+        return found
+
+    def forget(self, shard: Shard) -> None:
+        """Let a shard go, with what it owes."""
+        self._debts.pop(shard, None)
+
+    def move(self, shard: Shard, to: Shard) -> None:
+        """Give a shard's debts to the name it has from now on."""
+        if shard in self._debts:
+            self._debts[to] = self._debts.pop(shard)
 
     def effects(self) -> Iterator[Effect]:
         """Yield what holds as long as debts are not paid: the shard's columns still have their old names."""

@@ -154,6 +154,7 @@ class _Run:
     def _take_leaves(self, event: Leaves) -> None:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
         del self.members[event.shard]
+        self.owed.forget(event.shard)
         self.sequence = self.sequence.without(event.shard)
         self.left = bool(self.members)
         shared = len(self.sequence.order) - self.sequence.active if self.left else 0
@@ -175,6 +176,7 @@ class _Run:
         if len(self.sequence.shards[event.shard]) > self.sequence.active:
             detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        self.owed.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)
         self.members[event.to] = self.members.pop(event.shard)

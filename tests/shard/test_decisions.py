@@ -131,3 +131,28 @@ def test_several_queue_up_and_are_decided_one_by_one() -> None:
         made.decide("pessimistic", "as-if-done", shard="t2")
     made.run("n2", "INSERT INTO t2 VALUES ()")
     assert order_of(made, "pessimistic") == [DONE, "ALTER TABLE `shop`.`t` RENAME COLUMN b TO c", "t1@3", "t2@6"]
+
+
+@WAYS
+def test_a_dropped_shard_owes_nothing(way: str) -> None:
+    made = ran(TABLE, "t1 t2 t3", f"t1 {RENAME}", "t1 row")
+    made.decide(way, "as-if-done", shard="t2")
+    made.run("n2", "DROP TABLE t2")
+    made.run("n2", "CREATE TABLE t2 (id INT PRIMARY KEY, a INT)")
+    for node in ("n2", "n3"):
+        made.run(node, f"ALTER TABLE t{node[1]} {RENAME}")
+    outcome = made.outcome(way)
+    assert outcome.stop is None
+    assert written(outcome) == [DONE]
+    assert not waits(outcome)
+
+
+@WAYS
+def test_a_renamed_shard_owes_what_it_owed(way: str) -> None:
+    made = ran(TABLE, "t1 t2", f"t1 {RENAME}", "t1 row")
+    made.decide(way, "as-if-done", shard="t2")
+    made.run("n2", "RENAME TABLE t2 TO t9")
+    made.run("n2", "INSERT INTO t9 VALUES ()")
+    made.run("n2", f"ALTER TABLE t9 {RENAME}")
+    assert order_of(made, way) == [DONE, "t1@2", "t9@5"]
+    assert not made.outcome(way).open
