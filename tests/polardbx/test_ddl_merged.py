@@ -13,6 +13,8 @@ import pytest
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import walk
 from binlog_merge.binlog.query import Query
+from binlog_merge.config import MergeConfig
+from binlog_merge.errors import ConfigError, ManifestError
 from binlog_merge.polardbx.comments import split_comment
 from tests.merge_e2e.cases import copy_case
 from tests.merge_e2e.local import merge, written
@@ -63,6 +65,26 @@ def test_the_seeds_form_is_a_rows_query(tmp_path: Path) -> None:
 def test_what_is_dropped_leaves_no_trace(tmp_path: Path) -> None:
     out = merged(tmp_path, "drop")
     assert b"TABLEGROUP tg1" not in b"".join(written(out).values())
+
+
+def test_an_output_goes_on_in_the_form_it_was_begun_with(tmp_path: Path) -> None:
+    out = merged(tmp_path, "query")
+    for change, told in (({"ddl": {"private": "drop"}}, "ddl.private"), ({"output": {"cts": "end"}}, "output.cts")):
+
+        def other(values: dict[str, Any], change: dict[str, dict[str, str]] = change) -> None:
+            for section, settings in change.items():
+                values[section] = {**values.get(section, {}), **settings}
+
+        with pytest.raises(ManifestError, match=told):
+            merge(copy_case(CASE, tmp_path / told, other), out)
+
+
+def test_other_forms_are_no_configuration(tmp_path: Path) -> None:
+    def change(values: dict[str, Any]) -> None:
+        values["ddl"] = {"private": "comment"}
+
+    with pytest.raises(ConfigError, match=r"ddl\.private"):
+        MergeConfig.load(copy_case(CASE, tmp_path / "case", change))
 
 
 @pytest.mark.mysql
