@@ -97,12 +97,13 @@ class MergeStore:
         ).fetchall()
         return [(node, schema, name) for schema, name in rows]
 
-    def last_number(self, below: OrderKey) -> int:
-        """Return the number of the last logical version below a key."""
-        (number,) = self._connection.execute(
-            "SELECT max(version_id) FROM table_versions WHERE node = '' AND order_key < ?", [below.text()]
+    def last_number(self, below: OrderKey) -> int | None:
+        """Return the number of the last logical version below a key; None of a folded line, where it may be gone."""
+        number, folded = self._connection.execute(
+            "SELECT max(version_id), bool_or(folded) FROM table_versions WHERE node = '' AND order_key < ?",
+            [below.text()],
         ).fetchone()
-        return int(number or 0)
+        return None if folded else int(number or 0)
 
     def save(
         self,

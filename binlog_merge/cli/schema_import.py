@@ -84,8 +84,9 @@ def _dump(path: Path, schemas: list[str]) -> "Catalog":
     if len(schemas) > 1:
         raise ConfigError("with --sql, --schema is the one database of tables that name none", remedy="give it once")
     catalog = parse_dump(_text(path), schemas[0] if schemas else None)
-    if not catalog.tables:
-        raise ConfigError("it makes no table", file=str(path), remedy="give what `mysqldump --no-data` prints")
+    if not catalog.tables and not catalog.schemas:
+        remedy = "give what `mysqldump --no-data` prints"
+        raise ConfigError("it makes no table and no database", file=str(path), remedy=remedy)
     return catalog
 
 

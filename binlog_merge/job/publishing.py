@@ -20,7 +20,7 @@ def publish_run(
     kept: Sequence[GatherResult],
     next_floor: OrderKey,
     limit: OrderKey,
-    logical_versions: int,
+    logical_versions: int | None,
 ) -> None:
     """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
 

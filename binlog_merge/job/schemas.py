@@ -235,7 +235,9 @@ class SchemaWork:
         for version in tables:
             line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
 
-    def save(self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None) -> int:
+    def save(
+        self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None
+    ) -> int | None:
         """Store the versions that this run makes: all physical ones, logical ones below `limit`; and where it stopped.
 
         Returns how many logical versions there are below what the next run may change.

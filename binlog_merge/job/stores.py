@@ -83,8 +83,11 @@ class SchemaStore:
             self._check(merging.last_number(floor.previous()))
             return merging.part(lines(merging), floor)
 
-    def save(self, made: Made, next_floor: OrderKey) -> int:
-        """Leave what a run made; returns how many logical versions there are below what the next may still change."""
+    def save(self, made: Made, next_floor: OrderKey) -> int | None:
+        """Leave what a run made; returns how many logical versions there are below what the next may still change.
+
+        None where the history is folded: there nothing can be put among them any more.
+        """
         from snapshot_store.store import Store
 
         with told(self.path), Store.open(self.path) as store:
@@ -93,11 +96,11 @@ class SchemaStore:
             failpoint("store-after-commit")
             return merging.last_number(next_floor.previous())
 
-    def _check(self, number: int) -> None:
+    def _check(self, number: int | None) -> None:
         """Raise SchemaConflict if versions were put among those by which tables were numbered in published files."""
         last = self.manifest.state.last
         known = None if last is None else last.state.get("logical_versions")
-        if known is not None and known != number:
+        if None not in (known, number) and known != number:
             raise SchemaConflict(
                 f"the schema history below what is published has {number} logical versions, and had {known} when the "
                 "published files were written: what is published cannot be changed any more",

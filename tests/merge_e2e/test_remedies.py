@@ -16,7 +16,7 @@ from snapshot_store.history import SchemaHistory
 from snapshot_store.store import Store
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e import editing as e
-from tests.merge_e2e.cases import case_named
+from tests.merge_e2e.cases import case_named, whole
 from tests.merge_e2e.editing import Log
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.test_bad_input import Cluster, _marker_text_changed
@@ -258,3 +258,18 @@ def test_a_corrected_store_as_base(seed: Cluster, tmp_path: Path, capsys: Captur
     assert written(again) == seed.good
     with Store.open(again / "schema.duckdb", read_only=True) as store:
         assert store.load_history() == history(seed)
+
+
+def test_a_store_that_is_folded_between_runs(tmp_path: Path, capsys: Captured) -> None:
+    """Folded up to where the merge goes on nothing is missing; further it is refused."""
+    config = case_named("three-nodes-online-ddl") / "cluster.yaml"
+    out = tmp_path / "out"
+    merge(config, out, stop_tso=7507804165500000000, end_of_input=False)
+    floor = state_of(out).last.state["floor"]  # type: ignore[union-attr]
+    later = OrderKey.parse(floor)._replace(commit_tso=OrderKey.parse(floor).commit_tso + 1).text()
+    for at, code in ((later, 2), (floor, 0)):
+        assert main.run(["schema", "fold", "--store", str(out), "--at-tso", at]) == code
+    said = capsys.readouterr()
+    assert "goes on from order key" in said.err and floor in said.err and " 0 versions removed" not in said.out
+    merge(config, out)
+    assert written(out) == whole(config)
