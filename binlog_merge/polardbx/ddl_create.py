@@ -26,6 +26,8 @@ from snapshot_store.ddl.select import at_query
 from snapshot_store.ddl.specs import Options
 
 _TABLE_WORDS = ("SHADOW", "PARTITION", "BROADCAST", "SINGLE", "DIMENSION")
+# Engines of PolarDB-X's storage; a server without them would refuse the table.
+_ENGINES = frozenset({"COLUMNAR", "EXTERNAL_DISK", "LOCAL_DISK", "NFS", "OSS", "S3", "X-ENGINE", "XENGINE"})
 _DATABASE_OPTIONS = frozenset(
     {
         "CREATE_TABLES",
@@ -188,6 +190,9 @@ def _read_table_options(source: Source, names: Names) -> None:
         found = parse_table_option(cursor, options)
         if found is None:
             raise cursor.error("a table option that is neither MySQL's nor known of PolarDB-X")
+        if source.token(place).text.upper() == "ENGINE" and source.token(cursor.place - 1).text.upper() in _ENGINES:
+            source.cut(place, cursor.place)
+            continue
         options = found
         behind = source.token(cursor.place - 1).end
         if source.token(place).text.upper() == "AUTO_INCREMENT":

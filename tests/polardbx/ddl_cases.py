@@ -113,6 +113,8 @@ TABLES = [
         "CREATE TABLE t (a int) ENGINE = InnoDB",
         origin="CREATE TABLE t (a int) SINGLE ENGINE = InnoDB",
     ),
+    Case("CREATE TABLE t (a int) ENGINE='XENGINE' COMMENT 'x'", "CREATE TABLE t (a int) COMMENT 'x'"),
+    Case("CREATE TABLE t (a int) ENGINE = OSS ARCHIVE_MODE = 'EMPTY'", "CREATE TABLE t (a int)"),
     Case("CREATE TABLE t (a int) ENGINE=InnoDB , single", "CREATE TABLE t (a int) ENGINE=InnoDB"),
     Case(
         "CREATE TABLE t (a int) single, ENGINE=InnoDB, COMMENT 'x'", "CREATE TABLE t (a int) ENGINE=InnoDB, COMMENT 'x'"
