@@ -261,7 +261,10 @@ class ConversionFailed(MergeError):
     """A cell cannot be written in the logical column's type while a MODIFY is in flight."""
 
     code, exit_code = "conversion", 32
-    default_remedy = "correct the value at its source or widen the logical column; nothing is changed in silence"
+    default_remedy = (
+        "let `reshape.on-unconvertible` say what is to stand there (clamp, default) and run the merge again, or "
+        "correct the value at its source; nothing is changed in silence"
+    )
 
 
 class IoError(MergeError):

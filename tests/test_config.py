@@ -252,3 +252,21 @@ def test_the_schema_knows_the_keys_as_written() -> None:
     schema = config_schema()
     assert {"nodes", "commit-tso", "ignore-schemas"} <= set(schema["properties"])
     assert schema["additionalProperties"] is False
+
+
+def test_reshape_says_what_becomes_of_values_that_do_not_fit(tmp_path: Path) -> None:
+    def load(reshape: str) -> MergeConfig:
+        path = tmp_path / "c.yaml"
+        path.write_text(f"version: 1\nname: n\nnodes: [{{source-id: a, files: [x]}}]\nreshape: {reshape}\n")
+        return MergeConfig.load(path)
+
+    plain = load("{}")
+    assert (plain.reshape.on_unconvertible, plain.reshape.offset) == ("error", 0)
+    east = load("{on-unconvertible: clamp, time-zone: '+8:00'}")
+    assert (east.reshape.on_unconvertible, east.reshape.time_zone, east.reshape.offset) == ("clamp", "+08:00", 480)
+    assert load("{time-zone: '-03:30'}").reshape.offset == -210
+    # The policy may change when a merge has stopped; the time zone decides bytes.
+    assert load("{on-unconvertible: default}").fingerprint() == plain.fingerprint() != east.fingerprint()
+    for wrong in ("{on-unconvertible: null}", "{time-zone: Asia/Shanghai}", "{time-zone: '+15:00'}", "{time-zone: 8}"):
+        with pytest.raises(ConfigError, match="reshape"):
+            load(wrong)

@@ -37,6 +37,13 @@ def rewrite_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int)
 
 def reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
     """Return what `rewrite_rows` does for a plan that is not the identity, and how many rows there are."""
+    try:
+        return _reshape_rows(plan, type_code, body, commit_us)
+    except ConversionError as error:
+        raise ConversionError(f"{plan.schema}.{plan.table}: {error}") from None
+
+
+def _reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
     event = RowsEvent.parse(type_code, body)
     pads = _pads(plan, commit_us)
     before, after = event.present_before, event.present_after
@@ -90,7 +97,7 @@ def _check_rows_remain(plan: ReshapePlan, event: RowsEvent, out: RowsEvent) -> N
     ):
         if held is not None and bits_of(held, event.column_count) and not any(left or b""):
             raise ConversionError(
-                f"{plan.schema}.{plan.table}: the {image} images hold only columns that the logical table lacks; "
+                f"the {image} images hold only columns that the logical table lacks; "
                 "set binlog_row_image=FULL on the nodes while such a column exists"
             )
 
@@ -131,7 +138,7 @@ def _cell(plan: ReshapePlan, i: int, cell: Cell) -> Cell:
         if converter.bytes_pass:
             return cell
         raise ConversionError(
-            f"{plan.schema}.{plan.table}, column {plan.logical[i].name}: a partial JSON update cannot be converted to "
+            f"column {plan.logical[i].name}: a partial JSON update cannot be converted to "
             "another type; set binlog_row_value_options='' on the nodes while the column is modified"
         )
     assert not isinstance(cell, type(ABSENT))

@@ -14,10 +14,11 @@ from binlog_merge.binlog.optional_metadata import DefaultCharset, OptionalMetada
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowsEvent, join_rows, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
+from binlog_merge.merge.convert import Policy, ReshapeOptions
 from binlog_merge.merge.convert_values import ConversionError
 from binlog_merge.merge.reshape import ReshapePlan, encode_now, make_plan, rewrite_rows
 from binlog_merge.merge.reshape_metadata import from_definition, logical_metadata
-from snapshot_store.model import Column, ColumnType, Default, Table
+from snapshot_store.model import Column, ColumnType, Default, Generated, Table
 
 INT = ColumnType("int")
 VARCHAR = ColumnType("varchar", 10, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")
@@ -284,6 +285,72 @@ class TestPads:
         assert encode_now(Column("c", ColumnType("timestamp")), at).hex() == "64e70ccf"
         assert encode_now(Column("c", ColumnType("timestamp", fsp=1)), at).hex() == "64e70ccf32"
         assert encode_now(Column("c", ColumnType("date")), at).hex() == "18cf0f"
+
+
+class TestNotNull:
+    """A column that is NULL here and NOT NULL there: its bytes pass, NULL does not."""
+
+    physical = table(ID, NAME, DOC)
+    logical = (ID, replace(NAME, nullable=False), replace(DOC, nullable=False))
+
+    def test_values_pass_and_null_stops(self) -> None:
+        made = plan(self.physical, *self.logical)
+        assert not made.identity and made.needs_slow_path
+        assert not any(TableMap.parse(made.out_table_map_body).nullable(i) for i in range(3))
+        row = (int_cell(1), text_cell("x"), b"\2\0\0\0\4\1")
+        assert reshaped(made, WRITE, rows_body(self.physical, WRITE, [(None, row)])) == [(None, row)]
+        for image in ((int_cell(1), None, row[2]), (int_cell(1), row[1], None)):
+            with pytest.raises(ConversionError, match=r"p.t_0: column (name|doc), .*: NULL"):
+                rewrite_rows(made, WRITE, rows_body(self.physical, WRITE, [(None, image)]), 0)
+
+    @pytest.mark.parametrize(("policy", "name"), [("clamp", b"\0"), ("default", b"\1-")])
+    def test_the_policy_says_what_null_becomes(self, policy: Policy, name: bytes) -> None:
+        logical = (ID, replace(NAME, nullable=False, default=Default("literal", "-")), self.logical[2])
+        target = table(*logical, schema="d", name="t")
+        made = make_plan(table_map(self.physical), self.physical, target, 5, ReshapeOptions(policy))
+        body = rows_body(self.physical, WRITE, [(None, (int_cell(1), None, None))])
+        assert reshaped(made, WRITE, body) == [(None, (int_cell(1), name, b"\2\0\0\0\4\0"))]
+
+    def test_a_partial_json_update_passes(self) -> None:
+        made = plan(self.physical, *self.logical)
+        before = (int_cell(1), text_cell("x"), b"\2\0\0\0\4\1")
+        body = rows_body(self.physical, PARTIAL, [(before, (*before[:2], PartialJson(b"\3\0\0\0abc")))])
+        ((_, out),) = reshaped(made, PARTIAL, body)
+        assert isinstance(out[2], PartialJson)
+
+    def test_the_other_way_nothing_changes(self) -> None:
+        assert plan(table(*self.logical), ID, NAME, DOC).identity
+
+
+class TestComputed:
+    physical = table(ID, NAME)
+    double = Column("double", INT, generated=Generated("id * 2", True))
+
+    def test_row_by_row_in_both_images(self) -> None:
+        made = plan(self.physical, self.double, ID, NAME)
+        assert made.needs_slow_path
+        body = rows_body(self.physical, UPDATE, [((int_cell(1), None), (int_cell(4), None))])
+        before, after = (int_cell(2), int_cell(1), None), (int_cell(8), int_cell(4), None)
+        assert reshaped(made, UPDATE, body) == [(before, after)]
+
+    def test_what_it_is_computed_from_must_be_there(self) -> None:
+        body = rows_body(self.physical, WRITE, [(None, (ABSENT, None))], present=(None, b"\2"))
+        with pytest.raises(ConversionError, match="computed from id, which the row image lacks; set binlog_row_image"):
+            rewrite_rows(plan(self.physical, ID, NAME, self.double), WRITE, body, 0)
+
+    def test_null_in_a_not_null_column(self) -> None:
+        made = plan(
+            self.physical, ID, NAME, Column("c", VARCHAR, False, generated=Generated("concat(name, 'x')", True))
+        )
+        with pytest.raises(ConversionError, match=r"NOT NULL, and .* is NULL"):
+            rewrite_rows(made, WRITE, rows_body(self.physical, WRITE, [(None, (int_cell(1), None))]), 0)
+
+    def test_the_time_zone_of_the_session(self) -> None:
+        today = Column("today", ColumnType("date"), default=Default("expression", "(curdate())"))
+        target = table(ID, today, schema="d", name="t")
+        made = make_plan(table_map(table(ID)), table(ID), target, 5, ReshapeOptions(offset=9 * 60))
+        ((_, out),) = reshaped(made, WRITE, rows_body(table(ID), WRITE, [(None, (int_cell(1),))]), 1692892800_000000)
+        assert out[1].hex() == "19cf0f"  # 16:00 UTC, the next day in Tokyo
 
 
 class TestMetadata:
