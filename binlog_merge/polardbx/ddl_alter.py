@@ -20,10 +20,9 @@ from binlog_merge.polardbx.ddl_items import (
     skip_algorithm,
 )
 from binlog_merge.polardbx.ddl_names import Names
+from binlog_merge.polardbx.ddl_partitions import PARTITIONS, is_mysqls_too, moves_data
 from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.cursor import Cursor
-
-_PARTITIONS = ("PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS")
 
 
 class Verdict(Enum):
@@ -97,7 +96,7 @@ def _skip_trailer(cursor: Cursor) -> bool:
         return False
     if skip_table_group(cursor):
         return False
-    partitions = cursor.word() in (*_PARTITIONS, "LOCAL", "DBPARTITION", "TBPARTITION")
+    partitions = cursor.word() in (*PARTITIONS, "LOCAL", "DBPARTITION", "TBPARTITION")
     if not skip_table_clause(cursor):
         cursor.skip_rest()
     return partitions
@@ -108,8 +107,8 @@ def _action(source: Source, names: Names) -> Verdict:
     cursor = source.cursor
     if at_trailer(cursor):
         return Verdict.PUBLIC  # the trailers follow at once, with nothing before them
-    if _is_private(cursor):
-        shared = cursor.word() in _NATIVE_VERBS and cursor.word(1) in ("PARTITION", "PARTITIONING")
+    if moves_data(cursor):
+        shared = is_mysqls_too(cursor)
         cursor.skip_rest()
         return Verdict.PUBLIC if shared and source.native else Verdict.PRIVATE
     reader = _READERS.get(cursor.word())
@@ -129,73 +128,6 @@ def _action(source: Source, names: Names) -> Verdict:
         return Verdict.PRIVATE
     _skip_action(cursor)
     return Verdict.PUBLIC
-
-
-def _is_private(cursor: Cursor) -> bool:
-    """Tell whether an action on partitions or on where data lies stands here; it is alone in its statement."""
-    verb, what = cursor.word(), cursor.word(1)
-    if what in _PARTITIONS and verb in _PARTITION_VERBS:
-        return True
-    if verb in ("EXPIRE", "ALLOCATE", "DROP", "REMOVE") and what == "LOCAL":
-        return cursor.word(2) in (*_PARTITIONS, "PARTITIONING")
-    if verb in ("ADD", "DROP") and what in ("EXTPARTITION", "EXPARTITION", "ROUTE"):
-        return cursor.at_symbol("(", 2) or what == "ROUTE"
-    return (
-        cursor.at("REMOVE", "PARTITIONING")
-        or cursor.at("CLEANUP", "EXPIRED")
-        or cursor.at("PURGE", "BEFORE")
-        or cursor.at("SPLIT", "INTO")
-        or cursor.at("EXTRACT", "TO")
-        or cursor.at("AS", "OF")
-        or (verb == "SET" and what != "TABLEGROUP")
-        or verb == "UNARCHIVE"
-    )
-
-
-# The verbs of acts on partitions that MySQL has too.
-_NATIVE_VERBS = frozenset(
-    {
-        "ADD",
-        "ANALYZE",
-        "CHECK",
-        "COALESCE",
-        "DISCARD",
-        "DROP",
-        "EXCHANGE",
-        "IMPORT",
-        "OPTIMIZE",
-        "REBUILD",
-        "REMOVE",
-        "REORGANIZE",
-        "REPAIR",
-        "TRUNCATE",
-    }
-)
-_PARTITION_VERBS = frozenset(
-    {
-        "ADD",
-        "ANALYZE",
-        "ARCHIVE",
-        "CHECK",
-        "COALESCE",
-        "DISCARD",
-        "DROP",
-        "EXCHANGE",
-        "EXTRACT",
-        "IMPORT",
-        "MERGE",
-        "MODIFY",
-        "MOVE",
-        "OPTIMIZE",
-        "REBUILD",
-        "RENAME",
-        "REORGANIZE",
-        "REPAIR",
-        "SET",
-        "SPLIT",
-        "TRUNCATE",
-    }
-)
 
 
 def _add(source: Source, names: Names) -> Verdict:

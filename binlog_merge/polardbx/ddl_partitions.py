@@ -1,0 +1,77 @@
+"""Acts on partitions: what ALTER TABLE does to where data lies, of which a MySQL copy has no part."""
+
+from snapshot_store.ddl.cursor import Cursor
+
+PARTITIONS = ("PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS")
+
+
+def moves_data(cursor: Cursor) -> bool:
+    """Tell whether an action on partitions or on where data lies stands here; it is alone in its statement."""
+    verb, what = cursor.word(), cursor.word(1)
+    if what in PARTITIONS and verb in _PARTITION_VERBS:
+        return True
+    if verb in ("EXPIRE", "ALLOCATE", "DROP", "REMOVE") and what == "LOCAL":
+        return cursor.word(2) in (*PARTITIONS, "PARTITIONING")
+    if verb in ("ADD", "DROP") and what in ("EXTPARTITION", "EXPARTITION", "ROUTE"):
+        return cursor.at_symbol("(", 2) or what == "ROUTE"
+    return (
+        cursor.at("REMOVE", "PARTITIONING")
+        or cursor.at("CLEANUP", "EXPIRED")
+        or cursor.at("PURGE", "BEFORE")
+        or cursor.at("SPLIT", "INTO")
+        or cursor.at("EXTRACT", "TO")
+        or cursor.at("AS", "OF")
+        or (verb == "SET" and what != "TABLEGROUP")
+        or verb == "UNARCHIVE"
+    )
+
+
+def is_mysqls_too(cursor: Cursor) -> bool:
+    """Tell whether an act on partitions that stands here is one that MySQL has as well."""
+    return cursor.word() in _NATIVE and cursor.word(1) in ("PARTITION", "PARTITIONING")
+
+
+# The verbs of acts on partitions that MySQL has too.
+_NATIVE = frozenset(
+    {
+        "ADD",
+        "ANALYZE",
+        "CHECK",
+        "COALESCE",
+        "DISCARD",
+        "DROP",
+        "EXCHANGE",
+        "IMPORT",
+        "OPTIMIZE",
+        "REBUILD",
+        "REMOVE",
+        "REORGANIZE",
+        "REPAIR",
+        "TRUNCATE",
+    }
+)
+_PARTITION_VERBS = frozenset(
+    {
+        "ADD",
+        "ANALYZE",
+        "ARCHIVE",
+        "CHECK",
+        "COALESCE",
+        "DISCARD",
+        "DROP",
+        "EXCHANGE",
+        "EXTRACT",
+        "IMPORT",
+        "MERGE",
+        "MODIFY",
+        "MOVE",
+        "OPTIMIZE",
+        "REBUILD",
+        "RENAME",
+        "REORGANIZE",
+        "REPAIR",
+        "SET",
+        "SPLIT",
+        "TRUNCATE",
+    }
+)
