@@ -21,8 +21,8 @@ HELP = """Apply a merged binlog to a MySQL server, or write it as a change log i
 How far the target is stands in the target: in the server's schema binlog_merge, committed together with the rows, or in
 the directory's position.json. A replay that was killed anywhere goes on where it was, nothing lost or doubled. A server
 gets rows as a replica gets them and DDL in the session it ran in; it must have the tables as they were where the replay
-begins, and its user BINLOG_ADMIN, or SUPER; the password is that of --password-file, or MYSQL_PWD. A change log has a
-directory for each table, and for each row what it was and what it became, in Arrow's types.
+begins, and its user REPLICATION_APPLIER, or SUPER; the password is that of --password-file, or MYSQL_PWD. A change log
+has a directory for each table, and for each row what it was and what it became, in Arrow's types.
 
 \b
   binlog-merge replay --from merged/ --dry-run

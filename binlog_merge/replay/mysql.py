@@ -5,7 +5,7 @@
 The server applies the events as a replica would: every type byte for byte, partial JSON, tables without keys, foreign
 keys; triggers do not fire again. A row that is not there, or is there already, is an error. The position counts
 transactions of one cluster; it is kept in a schema of ours, with a lock that lets in one replay at a time. The user
-needs BINLOG_ADMIN (or SUPER) beside the rights on the tables.
+needs REPLICATION_APPLIER (or BINLOG_ADMIN with SESSION_VARIABLES_ADMIN, or SUPER) beside the rights on the tables.
 """
 
 import base64

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Final
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventFlag, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -134,6 +134,7 @@ class MergedBinlog:
             )
 
 
+_MOST_MAPS: Final = 1000
 DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
 
 
@@ -183,10 +184,11 @@ class _Walker:
         self._in_rows = False
         self._commented = False
         self._tables: dict[int, tuple[TableMap, RawEvent]] = {}
+        self._maps: dict[bytes, TableMap] = {}
 
     def take(self, event: RawEvent) -> Iterator[Item]:
         """Yield what an event brings."""
-        value = parse_event(event)
+        value = self._parsed(event)
         if isinstance(value, Gtid):
             yield self._begin(event, value)
         elif isinstance(value, RowsQuery):
@@ -208,6 +210,18 @@ class _Walker:
             raise UnsupportedInput(
                 f"event type {event.type_code} in a merged binlog", file=self.name, position=event.offset
             )
+
+    def _parsed(self, event: RawEvent) -> Any:
+        """Parse an event; a table map that was seen before, to the last byte, is not parsed again."""
+        if event.type_code != EventType.TABLE_MAP_EVENT:
+            return parse_event(event)
+        body = bytes(event.body)
+        found = self._maps.get(body)
+        if found is None:
+            if len(self._maps) >= _MOST_MAPS:
+                self._maps.clear()
+            found = self._maps[body] = parse_event(event)
+        return found
 
     def _begin(self, event: RawEvent, value: Gtid) -> Begin:
         self.rank += 1

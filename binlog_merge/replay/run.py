@@ -317,17 +317,15 @@ class _Run:
         self.result.left_out += plan.left_out
 
     def _refused(self, error: Exception) -> ReplayStopped:
+        """Return the error of the transaction that the walk is in, or of the preparations before any."""
         walk = self.walk
-        stopped = ReplayStopped(
+        if walk.begin is None:
+            return ReplayStopped(f"the target refuses what a replay needs: {_told(error)}", remedy=_NEEDED)
+        return ReplayStopped(
             f"{walk.gtid}: the target refuses it: {_told(error)}",
-            remedy=(
-                "correct the target and run the replay again; it goes on here. "
-                f"--skip {walk.begin.rank if walk.begin else ''} leaves the transaction out, and records it"
-            ),
-        )
-        if walk.begin is not None:
-            stopped.located(file=walk.begin.file, position=walk.begin.position, order_key=walk.key)
-        return stopped
+            remedy="correct the target and run the replay again; it goes on here. "
+            f"--skip {walk.begin.rank} leaves the transaction out, and records it",
+        ).located(file=walk.begin.file, position=walk.begin.position, order_key=walk.key)
 
 
 def item_rank(walk: Walk) -> int:
@@ -340,6 +338,10 @@ def text_of(sql: bytes) -> str:
     return sql.decode("utf-8", "backslashreplace")
 
 
+_NEEDED = (
+    "the user needs REPLICATION_APPLIER (or BINLOG_ADMIN and SESSION_VARIABLES_ADMIN, or SUPER), the rights to make "
+    "the schema binlog_merge, and those on the tables"
+)
 _LOST = "run the replay again when the target is there; it goes on behind what is applied"
 
 

@@ -204,8 +204,24 @@ def wait_for_lock(server: MySqlServer, binlog: MergedBinlog) -> None:
 def test_killed_at_any_moment_again_and_again(
     server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
 ) -> None:
-    rounds = random.Random(7)
-    for _ in range(10):
+    kill_again_and_again(server, binlog, 10, 7)
+    run(server, binlog)
+    assert data(server) == expected and position(server) == (210, 0, 1)
+
+
+@pytest.mark.soak
+def test_killed_two_hundred_times(server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]) -> None:
+    for seed in range(20):
+        prepare(server, CASE)
+        kill_again_and_again(server, binlog, 10, seed)
+        run(server, binlog)
+        assert data(server) == expected and position(server) == (210, 0, 1)
+
+
+def kill_again_and_again(server: MySqlServer, binlog: MergedBinlog, times: int, seed: int) -> None:
+    """Start a replay and kill it a moment after it has begun to write, so many times."""
+    rounds = random.Random(seed)
+    for _ in range(times):
         process = subprocess.Popen(command(server, binlog, "--batch", "3"), cwd=ROOT, stderr=subprocess.DEVNULL)
         before = server.query("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'binlog_merge'")
         deadline = time.monotonic() + 60
@@ -217,8 +233,22 @@ def test_killed_at_any_moment_again_and_again(
         process.kill()
         process.wait()
         wait_for_lock(server, binlog)
-    run(server, binlog)
-    assert data(server) == expected and position(server) == (210, 0, 1)
+
+
+def test_a_user_needs_few_rights_and_no_gtids(
+    binlog: MergedBinlog, expected: dict[str, object], tmp_path: Path
+) -> None:
+    options = ("--gtid-mode=OFF", "--enforce-gtid-consistency=OFF", "--max-allowed-packet=1M")
+    with MySqlServer(tmp_path / "server", 102, options) as server:
+        prepare(server, CASE)
+        rights = "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES"
+        server.execute(f"CREATE USER u IDENTIFIED BY 'p'; GRANT {rights} ON *.* TO u")
+        target = MysqlTarget(ServerAddress(socket=server.socket, user="u", password="p"), binlog.cluster_uuid)
+        with pytest.raises(ReplayStopped, match="REPLICATION_APPLIER"):
+            replay(binlog, target, ReplayOptions())
+        server.execute("GRANT REPLICATION_APPLIER ON *.* TO u")
+        replay(binlog, target, ReplayOptions())
+        assert data(server) == expected
 
 
 def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinlog) -> None:
