@@ -46,13 +46,14 @@ def _numbered(table_map: TableMap, names: Sequence[str] | None) -> Table:
     return Table(table_map.schema, table_map.table, columns)
 
 
-def remedy_of(key: OrderKey, node: str | None, table: tuple[str, str]) -> str:
-    """Return what to do about rows that fit no known shape of their table."""
+def remedy_of(key: OrderKey, node: str | None, table: tuple[str, str], believed: bool = False) -> str:
+    """Return what to do about rows that fit no known shape of their table; `believed`: table maps are, to no avail."""
     said = f"--store OUT{f' --node {node}' if node else ''} --at-tso {key.previous().text()}"
     base = f"`base.physical` of node {node}" if node else "`base.logical`"
     return (
         f"if it was so before the first file already, put it into {base} and merge into an empty directory; else say "
         f"what it is, `binlog-merge schema set {'.'.join(table)} --sql FILE {said}`, or take it from the server, "
-        f"`binlog-merge schema import --server URL {said}`; or set `schemas.not-understood: opaque` to believe table "
-        "maps; then merge again"
+        f"`binlog-merge schema import --server URL {said}`; "
+        + ("" if believed else "or set `schemas.not-understood: opaque` to believe table maps; ")
+        + "then merge again"
     )

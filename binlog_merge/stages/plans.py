@@ -162,7 +162,7 @@ class PlanTable:
             return found
         raise SchemaMismatch(
             f"{table_map.schema}.{table_map.table}: {found}",
-            remedy=remedy_of(key, node, (table_map.schema, table_map.table)),
+            remedy=remedy_of(key, node, (table_map.schema, table_map.table), self._schemas.opaque),
         )
 
     def _remembered(self, table_map: TableMap, known: Table | None, logical: TableVersion) -> Table:

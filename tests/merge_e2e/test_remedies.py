@@ -3,6 +3,7 @@
 The statement is `ADD COLUMM`, which no server knows: the binlogs are a real server's but for that word.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from binlog_merge.cli import main
 from binlog_merge.errors import MergeError
 from binlog_merge.job.result import MergeResult
 from snapshot_store.history import SchemaHistory
+from snapshot_store.render_sql import create_sql
 from snapshot_store.store import Store
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e import editing as e
@@ -31,19 +33,22 @@ def seed(tmp_path: Path) -> Cluster:
     return Cluster(SEED, tmp_path)
 
 
-def misspelled(log: Log, nth: int = 0) -> Log:
-    """Return a node's log with its nth ADD COLUMN misspelled."""
-    at = -1
-    for _ in range(nth + 1):
-        at = log.find(e.QUERY, text="ALTER TABLE t1 ADD COLUMN", after=at)
-    event = log.events[at]
-    return log.changed(at, replace(event, body=event.body.replace(b"ADD COLUMN", b"ADD COLUMM")))
+def misspelled_in(statement: str) -> Callable[[Log], Log]:
+    """Return a change of a node's log: the first such statement is misspelled."""
+
+    def change(log: Log) -> Log:
+        at = log.find(e.QUERY, text=statement)
+        event = log.events[at]
+        return log.changed(at, replace(event, body=event.body.replace(b"ADD COLUMN", b"ADD COLUMM")))
+
+    return change
+
+
+misspelled = misspelled_in("ALTER TABLE t1 ADD COLUMN")
 
 
 def shape(cluster: Cluster, node: str | None, schema: str, table: str, key: OrderKey | None = None) -> str:
     """Return the CREATE TABLE of a table in a good merge, at a key or at the end."""
-    from snapshot_store.render_sql import create_sql
-
     out = cluster.out.parent / "good"
     if not out.exists():
         merge(SEED / "cluster.yaml", out)
@@ -145,6 +150,26 @@ def test_table_maps_say_what_it_is(first: bool, seed: Cluster, capsys: Captured)
     assert len(found) == 1 and (not first or (found[0].schema, found[0].name) == (schema, table))
     said = say(seed, capsys, "show", f"{found[0].schema}.{found[0].name}", "--node", "dn-1")
     assert "opaque" in said and "table maps" in said
+
+
+def test_table_maps_without_names_are_not_guessed_at(tmp_path: Path, capsys: Captured) -> None:
+    """With MINIMAL metadata the rows behind the statement fit nothing that is known, until somebody says what it is."""
+    cluster = Cluster(case_named("metadata-minimal"), tmp_path)
+    cluster.edit(misspelled_in("ALTER TABLE docs_1 ADD COLUMN"))
+    opaque(cluster)
+    error = cluster.refused("schema-mismatch")
+    assert error.node == "dn-1" and "no column names, and no known shape" in error.message
+    assert "opaque" not in error.remedy
+    good = tmp_path / "good"
+    merge(case_named("metadata-minimal") / "cluster.yaml", good)
+    with Store.open(good / "schema.duckdb", read_only=True) as store:
+        table = store.history_of([("dn-1", "d1_1", "docs_1")]).versions[1].table
+    assert table is not None
+    (tmp_path / "fix.sql").write_text(create_sql(table))
+    words = error.remedy.split()
+    at = words[words.index("--at-tso") + 1].strip("`,;")
+    say(cluster, capsys, "set", "d1_1.docs_1", "--sql", tmp_path / "fix.sql", "--at-tso", at, "--node", "dn-1")
+    goes_on(cluster)
 
 
 def test_a_logical_statement(seed: Cluster, capsys: Captured) -> None:
