@@ -336,5 +336,7 @@ def _inherited_part(work: _Work, part: IndexPart, new: Column) -> IndexPart:
     sized = old.type.length if old.type.charset or old.type.name.endswith("binary") else column_bytes(old.type)
     length = part.length or sized
     whole = new.type.charset or new.type.name in BLOBS or new.type.name.endswith("binary")
-    work.context.limit(bool(whole) or length == column_bytes(new.type), f"the key of {new.name} is of another length")
+    longest = new.type.length if whole else None
+    fitting = (longest is None or (length or 0) <= longest) if whole else length == column_bytes(new.type)
+    work.context.limit(fitting, f"the key of {new.name} is of another length")
     return fit_part(replace(part, length=length), new)

@@ -128,8 +128,6 @@ def _create_table(context: Context, catalog: Catalog, statement: CreateTable | C
         _base_table(catalog, like)
     if _taken(catalog, name):
         if statement.if_not_exists:
-            if isinstance(statement, CreateTable) and statement.query is None and context.session.validate:
-                build_table(context, statement, schema)  # A server looks at the definition all the same.
             return catalog
         raise AlreadyExists(f"{_kind(catalog, name)} {name[0]}.{name[1]} exists already")
     if isinstance(statement, CreateTableLike):

@@ -9,6 +9,7 @@ from snapshot_store.ddl.charsets import canonical_charset
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.keys import parse_check, parse_references
+from snapshot_store.ddl.private import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
 from snapshot_store.ddl.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.model import Default, Generated, IndexPart
@@ -62,6 +63,7 @@ def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
         cursor.limit(_now(cursor) == column.type.type.fsp, f"ON UPDATE of {column.name} has another precision")
         return replace(column, on_update_now=True)
     if cursor.accept("AUTO_INCREMENT"):
+        skip_sequence(cursor)
         return replace(column, auto_increment=True)
     if cursor.accept("COMMENT"):
         return replace(column, comment=cursor.string())

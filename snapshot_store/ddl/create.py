@@ -93,7 +93,7 @@ def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) ->
     merged = []
     for column in selected:
         own = written.get(column.name.lower())
-        merged.append(column if own is None else replace(own, comment=own.comment or column.comment))
+        merged.append(column if own is None else replace(own, name=column.name, comment=own.comment or column.comment))
     return (*(c for c in columns if c.name.lower() not in names), *merged)
 
 

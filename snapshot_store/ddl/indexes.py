@@ -101,6 +101,8 @@ def _add_index(
     """Return the indexes with one more, named by the rules if it has no name; a primary key goes first."""
     by_name = {c.name.lower(): c for c in columns}
     parts = tuple(_resolve_part(part, by_name, table) for part in spec.parts)
+    if spec.kind == "fulltext":
+        parts = tuple(replace(part, length=None) for part in parts)
     name = "PRIMARY" if spec.kind == "primary" else spec.name or _free_name(_stem(parts), indexes)
     if any(i.name.lower() == name.lower() for i in indexes):
         raise AlreadyExists(f"table {table} has an index {name} already")

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import canonical
+from snapshot_store.ddl.private import at_private_index, skip_index_place, skip_index_tail
 from snapshot_store.ddl.specs import CheckSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.model import IndexPart
 
 
 def at_constraint(cursor: Cursor) -> bool:
-    """Tell whether a table constraint or a key stands here, not a column; all these words are reserved."""
-    return cursor.word() in (
+    """Tell whether a table constraint or a key stands here, not a column; all MySQL's words for them are reserved."""
+    return at_private_index(cursor) or cursor.word() in (
         "CONSTRAINT",
         "PRIMARY",
         "UNIQUE",
@@ -35,7 +36,9 @@ def parse_constraint(cursor: Cursor) -> Constraint:
         return parse_references(cursor, symbol, index_name, cursor.names())
     if cursor.accept("PRIMARY", "KEY"):
         return replace(_key(cursor, "primary"), name="PRIMARY")
+    skip_index_place(cursor)
     if cursor.accept("UNIQUE"):
+        skip_index_place(cursor)
         cursor.accept_one("INDEX", "KEY")
         key = _key(cursor, "unique")
         return replace(key, name=key.name or symbol)
@@ -75,6 +78,7 @@ def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
     key = replace(key, parts=tuple(parts))
     while (extended := _option(cursor, key)) is not None:
         key = extended
+    skip_index_tail(cursor)
     return key
 
 

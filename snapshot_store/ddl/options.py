@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.private import accept_schema_option
 from snapshot_store.ddl.specs import Options
 from snapshot_store.ddl.types import accept_charset, charset_name
 
@@ -17,6 +18,7 @@ _PLACEMENT = frozenset(
         "PARTITION",
         "SINGLE",
         "TBPARTITION",
+        "TABLEGROUP",
         "TBPARTITIONS",
     }
 )
@@ -54,7 +56,7 @@ _INERT = frozenset(
 
 def at_placement(cursor: Cursor) -> bool:
     """Tell whether a partitioning or placement clause begins here."""
-    return cursor.word() in _PLACEMENT
+    return cursor.word() in _PLACEMENT or cursor.at("LOCAL", "PARTITION")
 
 
 def skip_placement(cursor: Cursor) -> None:
@@ -118,7 +120,7 @@ def parse_schema_options(cursor: Cursor) -> Options:
             options = extended
         elif cursor.accept("READ", "ONLY") or cursor.accept("ENCRYPTION") or cursor.accept("DEFAULT", "ENCRYPTION"):
             _skip_value(cursor, "")
-        else:
+        elif not accept_schema_option(cursor):
             raise cursor.error("expected a database option")
     return options
 

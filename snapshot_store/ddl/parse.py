@@ -9,6 +9,7 @@ from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constr
 from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
 from snapshot_store.ddl.partitions import parse_tail
+from snapshot_store.ddl.private import skip_index_place
 from snapshot_store.ddl.select import at_query, parse_query
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
@@ -110,6 +111,7 @@ _INERT_OBJECTS = (
     ("SERVER",),
     ("INSTANCE",),
     ("LOGFILE", "GROUP"),
+    ("TABLEGROUP",),
     ("TABLESPACE",),
     ("UNDO", "TABLESPACE"),
     ("RESOURCE", "GROUP"),
@@ -159,6 +161,8 @@ def _create(cursor: Cursor) -> Statement:
         # A temporary table belongs to its session; its rows are in no binlog.
         cursor.expect("TABLE")
         return _ignored(cursor, "CREATE TEMPORARY TABLE")
+    if replaces:
+        raise cursor.error("OR REPLACE of something else than a view")
     if cursor.accept("TABLE"):
         return _create_table(cursor)
     if cursor.accept_one("DATABASE", "SCHEMA"):
@@ -209,7 +213,9 @@ def _table_items(cursor: Cursor) -> tuple[ColumnSpec | Constraint, ...]:
 
 
 def _create_index(cursor: Cursor) -> Statement:
+    skip_index_place(cursor)
     kind = (cursor.accept_one("UNIQUE", "FULLTEXT", "SPATIAL") or "INDEX").lower()
+    skip_index_place(cursor)
     cursor.expect("INDEX")
     name = cursor.name()
     algorithm = parse_algorithm(cursor)
@@ -226,6 +232,10 @@ def _skip_lock_options(cursor: Cursor) -> None:
 
 
 def _alter(cursor: Cursor) -> Statement:
+    if cursor.at("IGNORE", "TABLE"):
+        # It throws rows away that would be duplicates; gone since 5.7.4, but not from forks.
+        cursor.limit(cursor.session.server_version < 50704, "ALTER IGNORE TABLE is gone since 5.7.4")
+        cursor.next()
     if cursor.accept("TABLE"):
         return parse_alter_table(cursor)
     _skip_modifiers(cursor)

@@ -28,6 +28,7 @@ from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_constraint
 from snapshot_store.ddl.options import at_placement, at_table_option, parse_table_option, skip_lock_option
 from snapshot_store.ddl.partitions import at_partition_work, parse_partition_work, parse_tail
+from snapshot_store.ddl.private import skip_move
 from snapshot_store.ddl.specs import Options
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.ddl.types import accept_charset, charset_name
@@ -63,7 +64,7 @@ def _actions(cursor: Cursor) -> list[Action]:
         return _partition_work(cursor)
     if cursor.at("FORCE") or cursor.at("ORDER") or cursor.at("ALGORITHM"):
         return _rebuild(cursor)
-    if _skip_inert(cursor):
+    if skip_move(cursor) or _skip_inert(cursor):
         return []
     if cursor.accept("REMOVE", "PARTITIONING"):
         return [SetPartitioning(None)]
@@ -102,6 +103,8 @@ def _skip_inert(cursor: Cursor) -> bool:
         return True
     if cursor.accept_one("WITH", "WITHOUT"):
         cursor.expect("VALIDATION")
+        return True
+    if cursor.session.server_version < 80000 and cursor.accept("UPGRADE", "PARTITIONING"):
         return True
     return cursor.accept_one("SECONDARY_LOAD", "SECONDARY_UNLOAD") is not None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.expressions import read_expression
-from snapshot_store.ddl.options import parse_table_option, skip_placement
+from snapshot_store.ddl.options import at_placement, parse_table_option, skip_placement
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood
 
@@ -157,7 +157,10 @@ def parse_tail(cursor: Cursor) -> PartitionSpec | None:
         return None
     place = cursor.place
     try:
-        return parse_partitioning(cursor)
+        spec = parse_partitioning(cursor)
+        if at_placement(cursor):
+            skip_placement(cursor)
+        return spec
     except DdlNotUnderstood:
         if cursor.session.validate:
             raise

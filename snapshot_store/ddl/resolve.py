@@ -107,7 +107,9 @@ def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
     """Return a string type in a character set; in `binary`, strings are byte strings."""
     if charset[0] == "binary" and type.name in _TO_BINARY:
         return replace(type, name=_TO_BINARY[type.name], charset=None, collation=None)
-    members = tuple(squeezed(member, charset[0]) for member in type.members)
+    # MySQL cuts blanks at the end of a member (refman, "The ENUM Type"), also of SET, but of no byte string.
+    cut = "" if charset[0] == "binary" else " "
+    members = tuple(squeezed(member, charset[0]).rstrip(cut) for member in type.members)
     return replace(type, charset=charset[0], collation=charset[1], members=members)
 
 

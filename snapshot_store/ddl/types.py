@@ -197,10 +197,9 @@ def _members(cursor: Cursor, word: str) -> TypeSpec:
 
 
 def _member(cursor: Cursor) -> str:
-    # MySQL cuts blanks at the end of a member (refman, "The ENUM Type"); also of SET.
     if cursor.peek().kind == "bits":
-        return literal_bytes(cursor.next().text).decode(errors="replace").rstrip(" ")
-    return cursor.string().rstrip(" ")
+        return literal_bytes(cursor.next().text).decode(errors="replace")
+    return cursor.string()
 
 
 def _vector(cursor: Cursor, word: str) -> TypeSpec:

@@ -8,6 +8,7 @@ server by the statements of fixtures/ddl.
 from dataclasses import replace
 
 from snapshot_store.ddl.actions import PartitionWork
+from snapshot_store.ddl.lexer import tokenize
 from snapshot_store.ddl.partitions import Partitioning, bound_of, partitioning_of
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
@@ -123,6 +124,7 @@ def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Part
     listed = spec.count is None or not spec.partitions or spec.count == len(spec.partitions)
     context.limit(listed, f"{len(spec.partitions)} partitions are listed, {spec.count} announced")
     context.limit(bool(found.columns) or spec.method == "HASH", "KEY () needs a key")
+    _check_values(context, table, spec)
     _check_partitions(context, spec.method, spec.partitions)
     _check_pairs(context, list(zip(found.names, found.bounds, strict=True)))
     for name in found.columns:
@@ -130,6 +132,19 @@ def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Part
         context.limit(place is not None, f"partitioning by {name}, which is no column")
         if place is not None:
             _check_type(context, table.columns[place].type.name, name, spec)
+
+
+def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
+    """RANGE COLUMNS and LIST COLUMNS compare values of the column's own kind; several columns are not looked at."""
+    if not spec.method.endswith("COLUMNS") or len(spec.columns) != 1:
+        return
+    place = table.index_of(spec.columns[0])
+    number = place is not None and table.columns[place].type.name in _INTEGERS
+    for partition in spec.partitions:
+        for text in partition.values:
+            for token in tokenize(text, context.session)[:1]:
+                wrong = token.kind == ("string" if number else "number")
+                context.limit(not wrong, f"{text} is no value of column {spec.columns[0]}")
 
 
 def _check_type(context: Context, type: str, name: str, spec: PartitionSpec) -> None:
@@ -149,7 +164,10 @@ def check_partitioned(context: Context, table: Table) -> None:
         context.limit(column.type.name not in SPATIAL_TYPES, f"a partitioned table has no geometry {column.name}")
     wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
     for name in wanted:
-        context.limit(table.index_of(name) is not None, f"column {name} tells partitions apart: it must stay")
+        place = table.index_of(name)
+        context.limit(place is not None, f"column {name} tells partitions apart: it must stay")
+        type = table.columns[place].type.name if place is not None else ""
+        context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
     for index in table.indexes:
         if index.unique:
             columns = {(part.column or "").lower() for part in index.parts}
