@@ -9,6 +9,7 @@ from tests.polardbx.truth import Expected
 from tests.soak import decode
 
 COMMENT = "# POLARX_"
+OURS = 9001  # the server id of merged binlogs where nothing else is wanted
 
 
 def read_merged(files: Mapping[str, bytes], scratch: Path) -> list[Expected]:
@@ -23,7 +24,8 @@ def read_merged(files: Mapping[str, bytes], scratch: Path) -> list[Expected]:
         body = events[2:]
         if name != names[-1]:
             assert body.pop().type == binlog.ROTATE
-        found += _transactions(body)
+        servers = {e.start: int.from_bytes(files[name][e.start + 5 : e.start + 9], "little") for e in events}
+        found += _transactions(body, servers)
     return found
 
 
@@ -36,7 +38,7 @@ def comparable(entry: Expected, ordered: bool) -> Expected:
     return replace(entry, rows=rows)
 
 
-def _transactions(events: list[binlog.Event]) -> list[Expected]:
+def _transactions(events: list[binlog.Event], servers: Mapping[int, int]) -> list[Expected]:
     found, at = [], 0
     while at < len(events):
         assert events[at].type in (binlog.GTID, binlog.ANONYMOUS_GTID)
@@ -56,7 +58,11 @@ def _transactions(events: list[binlog.Event]) -> list[Expected]:
         assert events[at].type == binlog.ROWS_QUERY
         cts = events[at].body[1:].decode().split("# CTS::")[1]
         rows = [e for e in events[at + 1 : end] if e.type != binlog.ROWS_QUERY]
-        found.append(Expected(cts.split("::")[0], tuple(decode.rows_of(rows))))
+        (server,) = {servers[e.start] for e in events[at - 2 : end + 1]}
+        key, _, tail = cts.partition("::")
+        assert tail in ("", "ARCHIVE")
+        rows_of = tuple(decode.rows_of(rows))
+        found.append(Expected(key, rows_of, server=None if server == OURS else server, archive=bool(tail)))
         at = end + 1
     return found
 

@@ -31,6 +31,9 @@ class Script(World):
         self.rng = random.Random(number)
         self.nodes.append(self.add_node())
 
+    def server(self) -> int | None:
+        return None
+
     # -- tables
 
     def group(self, schema: str, node: str, physical: str) -> Group:

@@ -30,7 +30,8 @@ class Xid:
 class Write:
     """One row of one physical table, written by the `sequence`-th statement of its transaction.
 
-    `hint` is the comment that the compute node puts before the statement; it holds the sequence.
+    `hint` is the comment that the compute node puts before the statement; it holds the sequence, and the server id of
+    a client that wants to know its own changes again.
     """
 
     schema: str
@@ -40,6 +41,7 @@ class Write:
     after: Values | None
     sequence: int = 1
     hint: str = ""
+    server: int | None = None
 
     @property
     def kind(self) -> str:

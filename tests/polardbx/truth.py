@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from itertools import groupby
 
+from tests.polardbx.cluster import Key
 from tests.polardbx.columns import filled
 from tests.polardbx.steps import Values
 from tests.polardbx.world import Effect, State, World
@@ -14,19 +15,24 @@ LogicalRow = tuple[str, str, Image, Image]  # table, kind, before, after
 
 @dataclass(frozen=True)
 class Expected:
-    """One transaction: rows as cells, or a DDL; `private` is one that MySQL does not execute."""
+    """One transaction: rows as cells, or a DDL; `private` is one that MySQL does not execute.
+
+    `server` is the server id that its client asked for, `archive` tells that it is one of an archive's.
+    """
 
     key: str
     rows: tuple[LogicalRow, ...] = ()
     sql: str | None = None
     private: bool = False
+    server: int | None = None
+    archive: bool = False
 
 
 def expected(world: World) -> list[Expected]:
     """Return what must come out, in order."""
     found = [
         ((a.key, 0), Expected(key_text(a.key), (), a.sql, a.visibility == 2)) for a in world.announced
-    ] + [((key, 1), Expected(key_text(key), _rows(effects))) for key, effects in by_key(world)]  # fmt: skip
+    ] + [((key, 1), _transaction(key, effects)) for key, effects in by_key(world)]  # fmt: skip
     return [entry for _, entry in sorted(found, key=lambda f: f[0])]
 
 
@@ -59,6 +65,12 @@ def by_key(world: World) -> list[tuple[tuple[int, int, int, int], list[Effect]]]
 
 def key_text(key: tuple[int, int, int, int]) -> str:
     return f"{key[0]:019d}{key[1]:019d}{key[2]:010d}{key[3]:06d}"
+
+
+def _transaction(key: Key, effects: list[Effect]) -> Expected:
+    servers = [e.write.server for e in effects if e.write.server is not None]
+    server = servers[0] if servers else None
+    return Expected(key_text(key), _rows(effects), server=server, archive=any(e.archive for e in effects))
 
 
 def _rows(effects: list[Effect]) -> tuple[LogicalRow, ...]:

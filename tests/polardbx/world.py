@@ -78,6 +78,7 @@ class Effect:
     place: tuple[int, int]  # node number, step
     write: Write
     shard: Shard
+    archive: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,10 +153,14 @@ class World:
         self.follow(node)
         self.do(Ddl(node, schema, sql))
 
-    def hint(self, sequence: int) -> str:
+    def hint(self, sequence: int, server: int | None = None) -> str:
         if not self.knobs.hints:
             return ""
-        return f"/*DRDS /11.196.59.141/{self.serial:x}1000-{sequence}/0// */ "
+        return f"/*DRDS /11.196.59.141/{self.serial:x}1000-{sequence}/0/{server or ''}/ */ "
+
+    def server(self) -> int | None:
+        """Return the server id that a transaction's client asks for; mostly it does not."""
+        return self.rng.randrange(1, 2**32) if self.knobs.hints and self.rng.random() < 0.1 else None
 
     # -- the cluster's own
 
@@ -330,7 +335,7 @@ class World:
 
     def writes(self, wanted: list[Wanted]) -> list[tuple[Write, Shard]]:
         """Return the physical rows of logical changes, statement by statement, and make them in the shards' rows."""
-        found = []
+        found, server = [], self.server()
         for sequence, (table, row, values) in enumerate(wanted, 1):
             for shard in table.homes(row):
                 names = [c.name for c in shard.table.columns]
@@ -338,10 +343,8 @@ class World:
                 after = None if values is None else {n: values[n] for n in names}
                 if before is None and after is None:
                     continue
-                hint = self.hint(sequence)
-                write = Write(
-                    shard.group.schema, shard.name, shard.table, before and dict(before), after, sequence, hint
-                )
+                hint, own = self.hint(sequence, server), before and dict(before)
+                write = Write(shard.group.schema, shard.name, shard.table, own, after, sequence, hint, server)
                 found.append((write, shard))
         return found
 
@@ -488,7 +491,8 @@ class World:
         branch.state = "ended"
         self.do(Commit(branch.node, branch.xid))
         self.saw(branch.node, running.key)
-        self.effects += [Effect(running.key, branch.place, w, s) for w, s in branch.writes if s is not None]
+        archive = branch.xid.format_id == 3
+        self.effects += [Effect(running.key, branch.place, w, s, archive) for w, s in branch.writes if s is not None]
         self._finish(running)
 
     def _rollback(self, running: Running) -> None:
