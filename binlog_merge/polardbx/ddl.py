@@ -13,8 +13,10 @@ from binlog_merge.polardbx.ddl_origin import cut_placement, one_line, read_comme
 from binlog_merge.polardbx.ddl_partitions import PARTITIONS
 from binlog_merge.polardbx.ddl_statements import read_statement
 from binlog_merge.polardbx.ddl_text import Source, Target
+from snapshot_store.ddl.actions import PartitionWork, SetPartitioning
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.session import DdlSession
+from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood
 
 
@@ -60,7 +62,20 @@ def convert(
     if mysql is not None:
         # Whatever is left must be a statement that MySQL could run.
         parse_statement(mysql, source.cursor.session)
+    elif _changes_table(sql, source.cursor.session):
+        raise DdlNotUnderstood(sql, "it seems to hold nothing for MySQL, but MySQL sees a change of the table")
     return ConvertedDdl(mysql, one_line(source), ddl_id)
+
+
+def _changes_table(sql: str, session: DdlSession) -> bool:
+    """Tell whether MySQL's own grammar sees an ALTER TABLE that does more than move data between partitions."""
+    try:
+        statement = parse_statement(sql, session)
+    except DdlNotUnderstood:
+        return False
+    if not isinstance(statement, AlterTable) or statement.kind != "ALTER TABLE":
+        return False
+    return any(not isinstance(action, PartitionWork | SetPartitioning) for action in statement.actions)
 
 
 def has_private_syntax(sql: str, session: DdlSession | None = None) -> bool:

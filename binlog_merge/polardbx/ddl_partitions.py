@@ -9,11 +9,11 @@ def moves_data(cursor: Cursor) -> bool:
     """Tell whether an action on partitions or on where data lies stands here; it is alone in its statement."""
     verb, what = cursor.word(), cursor.word(1)
     if what in PARTITIONS and verb in _PARTITION_VERBS:
-        return True
+        return what == "PARTITION" or not _names_column(cursor)
     if verb in ("EXPIRE", "ALLOCATE", "DROP", "REMOVE") and what == "LOCAL":
         return cursor.word(2) in (*PARTITIONS, "PARTITIONING")
     if verb in ("ADD", "DROP") and what in ("EXTPARTITION", "EXPARTITION", "ROUTE"):
-        return cursor.at_symbol("(", 2) or what == "ROUTE"
+        return cursor.at_symbol("(", 2) or cursor.word(2) == "SCATTERED_ID"
     return (
         cursor.at("REMOVE", "PARTITIONING")
         or cursor.at("CLEANUP", "EXPIRED")
@@ -24,6 +24,18 @@ def moves_data(cursor: Cursor) -> bool:
         or (verb == "SET" and what != "TABLEGROUP")
         or verb == "UNARCHIVE"
     )
+
+
+def _names_column(cursor: Cursor) -> bool:
+    """Tell whether `partitions` or `subpartition` behind a verb is a name: only PARTITION is reserved."""
+    verb = cursor.word()
+    if verb == "ADD":
+        return not cursor.at_symbol("(", 2)
+    if verb == "DROP":
+        return cursor.peek(2).kind not in ("word", "name") or cursor.word(2) in ("RESTRICT", "CASCADE")
+    if verb == "MODIFY":
+        return cursor.word(3) not in ("ADD", "DROP")
+    return verb == "RENAME" and cursor.word(3) != "TO"
 
 
 def is_mysqls_too(cursor: Cursor) -> bool:

@@ -55,8 +55,8 @@ def _alter(source: Source, names: Names) -> bool:
 
 def _sets_private_option(cursor: Cursor) -> bool:
     """Tell whether ALTER DATABASE sets what MySQL has not: `SET name = value`, LOCALITY."""
-    words = {cursor.word(ahead) for ahead in (1, 2)}
-    return bool(words & {"SET", "KILL", "LOCALITY", "MODE", "PARTITION_MODE"})
+    unnamed = cursor.word(1) in ("CHARACTER", "CHAR", "DEFAULT")
+    return not unnamed and cursor.word(2) in ("SET", "KILL", "LOCALITY", "MODE", "PARTITION_MODE")
 
 
 def _drop(source: Source, names: Names) -> bool:

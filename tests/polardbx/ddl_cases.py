@@ -357,6 +357,13 @@ ALTERS = [
         "ADD single int, DROP COLUMN broadcast",
         "CREATE TABLE t (a INT, broadcast INT)",
     ),
+    _alter("ADD route int, ADD partitions int, DROP c", "ADD route int, ADD partitions int, DROP c"),
+    _alter(
+        "DROP route, DROP subpartition, MODIFY subpartitions bigint, MODIFY partitions int FIRST",
+        "DROP route, DROP subpartition, MODIFY subpartitions bigint, MODIFY partitions int FIRST",
+        "CREATE TABLE t (a INT, route INT, subpartition INT, subpartitions INT, partitions INT)",
+    ),
+    _alter("RENAME subpartition", "RENAME subpartition"),
     # Nothing is left but the table.
     _alter("PARTITION ALIGN TO tg2", ""),
     _alter("SET TABLEGROUP = tg1", ""),
@@ -369,6 +376,8 @@ ALTERS = [
 
 PRIVATE = [
     "ALTER TABLE t SINGLE",
+    "ALTER TABLE t ADD SUBPARTITION (SUBPARTITION s3 VALUES LESS THAN (30))",
+    "ALTER TABLE t DROP SUBPARTITION s1, s2",
     "ALTER TABLE t BROADCAST",
     "ALTER TABLE t SINGLE LOCALITY='dn=dn-1'",
     "ALTER TABLE t dbpartition by hash(b)",
@@ -456,6 +465,8 @@ OTHERS = [
     ),
     Case("CREATE DATABASE d1 MODE 'auto'", "CREATE DATABASE d1 DEFAULT CHARACTER SET = latin1", charset="latin1"),
     Case("CREATE DATABASE d1 LIKE d2 MODE='auto' DRY_RUN=true CREATE_TABLES = true", "CREATE DATABASE d1"),
+    Case("ALTER DATABASE CHARACTER SET utf8mb4", "ALTER DATABASE CHARACTER SET utf8mb4"),
+    Case("ALTER DATABASE ddl_cases CHARACTER SET utf8mb4", "ALTER DATABASE ddl_cases CHARACTER SET utf8mb4"),
     Case("DROP DATABASE IF EXISTS d1", "DROP DATABASE IF EXISTS d1"),
     Case("DROP TABLE IF EXISTS t PURGE", "DROP TABLE IF EXISTS t"),
     Case("drop table t purge", "drop table t", T, table="t"),
