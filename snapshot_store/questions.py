@@ -64,7 +64,7 @@ def table_at(history: SchemaHistory, line: Line, moment: Moment, beginning: Orde
     check_beginning(moment, beginning)
     version = history.at(schema, name, moment.key, node)
     what = f"{schema}.{name}" + (f" of node {node}" if node else "")
-    if version is not None and version.table is not None:
+    if version is not None and (version.table is not None or version.opaque):
         return version
     if version is not None:
         raise UnknownTable(
@@ -126,7 +126,9 @@ class VersionChange:
 
     @property
     def kind(self) -> str:
-        """Return "base", "made", "dropped", "changed" or "same"."""
+        """Return "base", "made", "dropped", "changed", "same" or "opaque"."""
+        if self.version.opaque:
+            return "opaque"
         was = None if self.before is None else self.before.table
         if self.version.table is None:
             return "dropped"

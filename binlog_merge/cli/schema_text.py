@@ -84,13 +84,13 @@ def history_text(changes: Sequence[VersionChange]) -> Iterator[str]:
             yield f"    order key {version.key.text()}"
             if version.ddl:
                 yield f"    {one_line(version.ddl)}"
-            if change.kind in ("made", "dropped", "same"):
+            if change.kind in _KINDS:
                 yield f"    {_KINDS[change.kind]}"
             for one in change.changes:
                 yield f"    {change_text(one)}"
 
 
-_KINDS = {"made": "+ table", "dropped": "- table", "same": "= the same shape"}
+_KINDS = {"made": "+ table", "dropped": "- table", "same": "= the same shape", "opaque": "? table maps say what it is"}
 
 
 def history_sql(changes: Iterable[VersionChange]) -> Iterator[str]:

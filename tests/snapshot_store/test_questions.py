@@ -255,3 +255,14 @@ def test_a_partial_history_answers_as_the_whole(versions: list[TableVersion], ts
                 answers.append(str(error))  # type: ignore[arg-type]
         assert answers[0] == answers[1]
     assert dataclasses.is_dataclass(whole)
+
+
+def test_what_only_table_maps_know_is_not_taken_for_dropped() -> None:
+    made = TableVersion(OrderKey(5, 0, 0, 0), 0, "d", "new", None, "CREATE TABLE new FROB", "n1", origin="opaque")
+    known = SchemaHistory().with_versions([made])
+    line = ("n1", "d", "new")
+    (shown,) = questions.show(known, [line], Moment.at_tso(6))
+    assert shown.opaque and shown.table is None
+    (change,) = questions.history(known, [line])
+    assert change.kind == "opaque"
+    assert skew(known, Topology(), Moment.at_tso(6)).compared == 0
