@@ -18,7 +18,16 @@ from binlog_merge.cli.schema_options import (
     Store,
     Tables,
 )
-from binlog_merge.cli.schema_store import check_clock, check_order, moment_in, moment_of, names_of, opened, topology_in
+from binlog_merge.cli.schema_store import (
+    check_clock,
+    check_order,
+    lines_of,
+    moment_in,
+    moment_of,
+    names_of,
+    opened,
+    topology_in,
+)
 from binlog_merge.errors import EXIT_FOUND
 
 if TYPE_CHECKING:
@@ -211,13 +220,23 @@ def skew(
     )
 
 
-def check(store: Store = DEFAULT_STORE, config: Config = None, output: Format = SchemaFormat.text) -> None:
+def check(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Logical tables; all if none is named.", metavar="[TABLE...]")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    config: Config = None,
+    output: Format = SchemaFormat.text,
+) -> None:
     """Check logical against physical tables over the whole history."""
     from binlog_merge.cli import schema_text, schema_values
     from snapshot_store.questions_check import check as ask
 
+    names = names_of(tables or [])
     with opened(store) as one:
-        checked = ask(one.load_history(), topology_in(one, config))
+        topology = topology_in(one, config)
+        lines = [line for name in names for line in lines_of(one, name, topology)]
+        checked = ask(one.history_of(lines) if names else one.load_history(), topology)
     counts = {n: getattr(checked, n) for n in ("logical_tables", "physical_tables", "versions")}
     problems = [f for f in checked.findings if f.is_problem or schema_values.refused_in(f)]
     lasting = [f for f in checked.problems if f.ends is None and f.skew is not None]

@@ -67,6 +67,22 @@ def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Momen
     return moment
 
 
+def lines_of(store: "Store", name: "NamePattern", topology: "Topology") -> "list[tuple[str | None, str, str]]":
+    """Return the lines of a logical table and of the physical ones that make it; raises UnknownTable without either."""
+    from snapshot_store.errors import UnknownTable
+
+    found: list[tuple[str | None, str, str]] = []
+    absent: UnknownTable | None = None
+    for physical in (False, True):
+        try:
+            found += store.find([name], None, physical, topology)
+        except UnknownTable as error:
+            absent = absent or error
+    if absent is not None and not found:
+        raise absent
+    return found
+
+
 def check_order(begin: "Moment", end: "Moment") -> None:
     """Raise for a stretch of history that ends before it begins."""
     if begin.first > end.after:

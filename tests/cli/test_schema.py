@@ -342,3 +342,13 @@ def test_what_is_said_wins_over_a_ddl_at_its_place(store: Path, tmp_path: Path, 
     following = OrderKey.parse(there["order_key"])
     assert following._replace(node_seq=following.node_seq + 1).text() in text
     assert "`fixed` int" in run(capsys, "show", "shop.orders", "--store", store, "--at-tso", there["commit_tso"])
+
+
+def test_check_of_some_tables(store: Path, capsys: Captured) -> None:
+    every = answer(capsys, "check", "--store", store, code=1)
+    some = answer(capsys, "check", "shop.ord*", "--store", store, code=1)
+    assert some["findings"] == every["findings"] != []
+    assert some["logical_tables"] == 1 < every["logical_tables"]
+    other = answer(capsys, "check", "gone", "--store", store)
+    assert (other["findings"], other["logical_tables"]) == ([], 1)
+    assert "has no table nothing" in run(capsys, "check", "nothing", "--store", store, code=33)
