@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
     from binlog_merge.replay.mysql import MysqlTarget
     from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.run import ReplayOptions, ReplayResult
+    from binlog_merge.replay.walk import ReplayOptions, ReplayResult
 
 HELP = """Apply a merged binlog to a MySQL server, or write it as a change log in Parquet; exactly once.
 
@@ -82,8 +82,9 @@ def replay(
 ) -> None:
     """Apply a merged binlog to a MySQL server."""
     from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.run import ReplayOptions, dry_run
+    from binlog_merge.replay.run import dry_run
     from binlog_merge.replay.run import replay as run
+    from binlog_merge.replay.walk import ReplayOptions
 
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run")
@@ -113,7 +114,7 @@ def _capture(
 ) -> None:
     from binlog_merge.replay.capture import capture
     from binlog_merge.replay.parquet import ParquetTarget
-    from binlog_merge.replay.run import history_of
+    from binlog_merge.replay.walk import history_of
 
     parts = urlsplit(url)
     if parts.netloc or not parts.path.strip("/"):

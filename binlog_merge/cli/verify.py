@@ -24,8 +24,8 @@ def verify(
 ) -> None:
     """Look through a merged binlog."""
     from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.run import history_of
     from binlog_merge.replay.verify import verify as look_through
+    from binlog_merge.replay.walk import history_of
 
     found = look_through(MergedBinlog(directory), history_of(directory))
     if output is OutputFormat.json:

@@ -5,8 +5,8 @@ from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
 from binlog_merge.replay.parquet import ParquetTarget
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector, op_of
-from binlog_merge.replay.run import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.statements import plan_statement
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 
 
 def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions) -> ReplayResult:
@@ -42,7 +42,7 @@ def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, r
                     cut = list(iter_rows(event, item.table))
                     target.add(item, cut, op_of(event.type_code), walk.begin, walk.key)
             elif isinstance(item, Statement) and not walk.skipping and walk.begin is not None:
-                plan = plan_statement(item, options.filter, walk.tso)
+                plan = plan_statement(item, options.filter, walk.ddl_tso())
                 for step in plan.steps:
                     target.statement(item, text_of(step.sql), walk.begin)
                 result.statements += [text_of(step.sql) for step in plan.steps]

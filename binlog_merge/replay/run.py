@@ -6,86 +6,18 @@ with growing pauses; what the target has is read from the target, so nothing is 
 """
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
-from binlog_merge.filters.filter import Filter
-from binlog_merge.job.store_errors import told
 from binlog_merge.replay.mysql import MysqlTarget, TargetPosition, passes
-from binlog_merge.replay.reader import Begin, End, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.statements import carry_out, plan_statement
-from snapshot_store.history import SchemaHistory
-from snapshot_store.tso import OrderKey
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
-
-
-@dataclass(frozen=True)
-class ReplayOptions:
-    """What a replay does: transactions `first_rank` to `last_rank` (None: from where the target stands, to the end).
-
-    `batch` transactions share a commit. `skip` are ranks that are left out, and recorded at the target.
-    `retry_seconds` is how long a lost connection is tried again.
-    """
-
-    first_rank: int | None = None
-    last_rank: int | None = None
-    filter: Filter | None = None
-    batch: int = 100
-    skip: frozenset[int] = frozenset()
-    retry_seconds: float = 60.0
-
-
-@dataclass
-class ReplayResult:
-    """What was done. Ranks count transactions; `rows` are by table and kind."""
-
-    first_rank: int
-    last_rank: int
-    transactions: int = 0
-    statements: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    selector: RowSelector = field(default_factory=lambda: RowSelector(None))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as `-o json` prints them."""
-        return {
-            "first_rank": self.first_rank,
-            "last_rank": self.last_rank,
-            "transactions": self.transactions,
-            "rows": _by_table(self.selector.applied),
-            "rows_left_out": _by_table(self.selector.filtered),
-            "statements": self.statements,
-            "statements_left_out": self.left_out,
-            "skipped": self.skipped,
-        }
-
-
-def _by_table(counts: Counter[Any]) -> dict[str, dict[str, int]]:
-    tables: dict[str, dict[str, int]] = {}
-    for (schema, table, op), number in sorted(counts.items()):
-        if number:
-            tables.setdefault(f"{schema}.{table}", {})[op] = number
-    return tables
-
-
-def history_of(directory: Path) -> SchemaHistory | None:
-    """Return the schema history that a merge left beside its output, None where there is none."""
-    path = directory / "schema.duckdb"
-    if not path.exists():
-        return None
-    from snapshot_store.store import Store
-
-    with told(path), Store.open(path, True) as store:
-        return store.load_history()
 
 
 def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
@@ -100,7 +32,7 @@ def dry_run(binlog: MergedBinlog, options: ReplayOptions) -> ReplayResult:
             if isinstance(item, Rows) and not walk.skipping:
                 result.selector.select(item, walk.key)
             elif isinstance(item, Statement) and not walk.skipping:
-                plan = plan_statement(item, options.filter, walk.tso)
+                plan = plan_statement(item, options.filter, walk.ddl_tso())
                 result.statements += [text_of(step.sql) for step in plan.steps]
                 result.left_out += plan.left_out
         if isinstance(item, End):
@@ -129,53 +61,6 @@ def replay(
 def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
     wanted = options.filter is not None and bool(options.filter.settings.expression_rules)
     return RowSelector(options.filter, history_of(binlog.directory) if wanted else None)
-
-
-class Walk:
-    """Where a walk through the items stands."""
-
-    def __init__(self, options: ReplayOptions) -> None:
-        self.options = options
-        self.begin: Begin | None = None
-        self.key: OrderKey | None = None
-
-    def over(self, item: Any) -> bool:
-        """Take an item; tell whether the range ends before it."""
-        if isinstance(item, Begin):
-            if self.options.last_rank is not None and item.rank > self.options.last_rank:
-                return True
-            self.begin, self.key = item, None
-        elif isinstance(item, OrderedBy):
-            self.key = item.key
-        return False
-
-    @property
-    def skipping(self) -> bool:
-        """Tell whether the transaction is left out by order of the user."""
-        return self.begin is not None and self.begin.rank in self.options.skip
-
-    @property
-    def gtid(self) -> str:
-        """Return the transaction's GTID, or its rank where it has none."""
-        if self.begin is None:
-            return ""
-        return self.begin.gtid if ":" in self.begin.gtid else f"transaction {self.begin.rank}"
-
-    @property
-    def tso(self) -> int | None:
-        """Return the transaction's commit TSO, where it is known."""
-        return None if self.key is None else self.key.commit_tso
-
-    @contextmanager
-    def blamed(self) -> Iterator[None]:
-        """Give errors the place of the transaction."""
-        try:
-            yield
-        except MergeError as error:
-            if self.begin is None:
-                raise
-            error.message = f"{self.gtid}: {error.message}" if self.gtid not in error.message else error.message
-            raise error.located(file=self.begin.file, position=self.begin.position, order_key=self.key) from None
 
 
 class _Run:
@@ -311,7 +196,7 @@ class _Run:
         result.statements, result.left_out, result.skipped = (list(found) for found in counts[2])
 
     def _statement(self, item: Statement, resumed: TargetPosition | None) -> None:
-        plan = plan_statement(item, self.options.filter, self.walk.tso)
+        plan = plan_statement(item, self.options.filter, self.walk.ddl_tso())
         carry_out(self.target, item, plan.steps, resumed)
         self.result.statements += [text_of(step.sql) for step in plan.steps]
         self.result.left_out += plan.left_out
@@ -331,11 +216,6 @@ class _Run:
 def item_rank(walk: Walk) -> int:
     """Return the rank of the transaction that a walk is in."""
     return 0 if walk.begin is None else walk.begin.rank
-
-
-def text_of(sql: bytes) -> str:
-    """Return a statement as text that can be shown."""
-    return sql.decode("utf-8", "backslashreplace")
 
 
 _NEEDED = (

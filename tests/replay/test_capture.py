@@ -15,14 +15,15 @@ import pytest
 from binlog_merge.binlog.rows import PartialJson, split_rows
 from binlog_merge.binlog.values import apply_diffs, column_names, decode_json, json_text, parse_diffs, rows_to_batch
 from binlog_merge.cli.main import run
-from binlog_merge.errors import ConfigError, ConversionFailed, IoError, TargetBusy
+from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
 from binlog_merge.replay.capture import capture
 from binlog_merge.replay.changes import ChangeBuffer
 from binlog_merge.replay.parquet import ParquetTarget
 from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows
-from binlog_merge.replay.run import ReplayOptions, ReplayResult, dry_run, history_of
+from binlog_merge.replay.run import dry_run
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 
@@ -178,6 +179,16 @@ def test_dates_that_arrow_has_no_place_for(tmp_path: Path) -> None:
     rows = sum(pq.ParquetFile(file).metadata.num_rows for file in files)
     assert rows == sum(dry_run(binlog, ReplayOptions()).selector.applied.values())
     assert run(["replay", "--from", str(binlog.directory), "--to", f"parquet://{tmp_path / 'text'}"]) == 2
+
+
+def test_a_ddl_that_may_be_of_an_ignored_tso_is_no_guess(binlog: MergedBinlog) -> None:
+    def planned(*tsos: int) -> ReplayResult:
+        return dry_run(binlog, ReplayOptions(filter=Filter(FilterSettings(ignore_commit_tso=frozenset(tsos)))))
+
+    keys = [item.key.commit_tso for item in binlog.items() if isinstance(item, OrderedBy)]
+    assert sum(planned(keys[100]).selector.filtered.values()) > 0
+    with pytest.raises(ReplayStopped, match="may be this DDL's"):
+        planned(7507804165234491392)
 
 
 def test_two_at_once_are_refused(binlog: MergedBinlog, tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.replay.mysql import MysqlTarget
 from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import ReplayOptions, ReplayResult, dry_run, replay
+from binlog_merge.replay.run import dry_run, replay
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult
 from snapshot_store.introspect import ServerAddress
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
