@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from binlog_merge.filters.expr_arithmetic import ALL_BITS, arithmetic, bits_of, cast
 from binlog_merge.filters.expr_collations import likeness
 from binlog_merge.filters.expr_functions import call, unified
 from binlog_merge.filters.expr_sql import (
     COLUMN,
     EXPLICIT,
     NULL,
+    SESSION,
     ExpressionError,
     Sql,
     boolean,
@@ -22,7 +24,6 @@ from binlog_merge.filters.expr_sql import (
     compare,
     condition,
     constant_moment,
-    double,
     moment,
     number,
     numeric_literal,
@@ -31,15 +32,11 @@ from binlog_merge.filters.expr_sql import (
 )
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import read_expression
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 
 Columns = Mapping[str, Sql]
 """The columns of a table by lower-case name."""
-
-SESSION = DdlSession()
-"""Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 
 
 class UnknownColumn(ExpressionError):  # noqa: N818 (what was found, as in binlog_merge.errors)
@@ -175,13 +172,13 @@ class _Compiler:
         if node.text == "-":
             constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None
             return replace(piece, text=f"(-{piece.text})", constant=constant)
-        return Sql(f"({_ALL_BITS} - {_bits(piece)})", "int")
+        return Sql(f"({ALL_BITS} - {bits_of(piece)})", "int")
 
     def _binary(self, node: Node) -> Sql:
         left, right = self._pieces(node)
         if "null" in (left.kind, right.kind):
             return NULL
-        return _arithmetic(node.text, left, right)
+        return arithmetic(node.text, left, right)
 
     def _interval(self, node: Node) -> Sql:
         sign, unit = node.text.split()
@@ -208,7 +205,7 @@ class _Compiler:
         return replace(found, kind="date" if node.text == "DATE" else "datetime")
 
     def _cast(self, node: Node) -> Sql:
-        return _cast(node.text, self.piece(node.args[0]))
+        return cast(node.text, self.piece(node.args[0]))
 
     def _case(self, node: Node) -> Sql:
         pieces = self._pieces(node)
@@ -248,94 +245,6 @@ _UNITS = {
 }
 
 
-_ALL_BITS = "18446744073709551615::HUGEINT"
-
-
-def _bits(piece: Sql) -> str:
-    """Return SQL of a number as MySQL's bit operators take it: 64 bits without a sign."""
-    return f"(({number(piece).text})::HUGEINT & {_ALL_BITS})"
-
-
-def _bit_operation(symbol: str, one: str, two: str) -> str:
-    if symbol == "^":
-        return f"xor({one}, {two})"
-    if symbol in ("|", "&"):
-        return f"({one} {symbol} {two})"
-    places = f"least({two}, 64)::INTEGER"
-    if symbol == ">>":
-        return f"({one} >> {places})"
-    kept = f"({one} & ((1::HUGEINT << (64 - {places})) - 1))"
-    return f"(CASE WHEN {two} >= 64 THEN 0 ELSE {kept} << {places} END)::HUGEINT"
-
-
-def _arithmetic(symbol: str, left: Sql, right: Sql) -> Sql:
-    if symbol in ("|", "&", "^", "<<", ">>"):
-        return Sql(_bit_operation(symbol, _bits(left), _bits(right)), "int")
-    left, right = number(left), number(right)
-    kinds = {left.kind, right.kind}
-    inexact = "double" in kinds
-    one, two = (double(left), double(right)) if inexact else (left.text, right.text)
-    scale = left.scale + right.scale if symbol == "*" else max(left.scale, right.scale)
-    kind = "double" if inexact else "decimal" if "decimal" in kinds else "int"
-    if symbol in ("+", "-", "*"):
-        return Sql(f"({one} {symbol} {two})", kind, scale=scale)
-    divided = f"nullif({double(right)}, 0)"
-    if symbol == "/":
-        quotient = f"({double(left)} / {divided})"
-        if inexact:
-            return Sql(quotient, "double")
-        # MySQL keeps four more digits than the dividend has (div_precision_increment).
-        return Sql(f"({quotient})::DECIMAL(38,{left.scale + 4})", "decimal", scale=left.scale + 4)
-    if symbol == "DIV":
-        if kinds == {"int"}:
-            return Sql(f"({one} // nullif({two}, 0))", "int")
-        return Sql(f"trunc({double(left)} / {divided})::HUGEINT", "int")
-    if symbol == "%":
-        return Sql(f"({one} % nullif({two}, 0))", kind, scale=scale)
-    raise ExpressionError(f"the operator {symbol}")
-
-
-_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
-
-
-def _cast(target: str, piece: Sql) -> Sql:
-    if piece.kind == "null":
-        return NULL
-    if found := _DECIMAL.fullmatch(target):
-        size, scale = int(found[1]), int(found[2])
-        if size > 38:
-            raise ExpressionError("DECIMAL of more than 38 digits")
-        most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
-        clipped = f"greatest(least(round({number(piece).text}, {scale}), {most}), -{most})"
-        return Sql(f"({clipped})::DECIMAL({size},{scale})", "decimal", scale=scale)
-    if target in ("signed", "unsigned"):
-        value = number(piece)
-        if value.kind == "double" and piece.kind == "string":
-            return Sql(f"trunc({value.text})::HUGEINT", "int")
-        return Sql(f"round({value.text})::HUGEINT" if value.kind != "int" else value.text, "int")
-    if target in ("double", "float"):
-        return Sql(double(piece), "double")
-    if target == "date":
-        at = moment(piece, SESSION)
-        return Sql(f"(floor({at.text} / 1000000) * 1000000)::DECIMAL(20,6)", "date")
-    if target.startswith("datetime"):
-        at = moment(piece, SESSION)
-        return Sql(at.text, "datetime")
-    if target.startswith("time"):
-        return clock(piece)
-    if target == "char charset binary":
-        if piece.kind == "binary":
-            return piece
-        return Sql(f"encode({string(piece).text})", "binary")
-    if target.startswith("char"):
-        text = string(piece)
-        limit = re.match(r"char\((\d+)\)", target)
-        return replace(text, text=f"left({text.text}, {limit[1]})" if limit else text.text, constant=None)
-    if target == "json":
-        return Sql(f"({string(piece).text})", "json")
-    raise ExpressionError(f"CAST to {target}")
-
-
 def generated_column(column: Column, columns: Columns) -> Sql:
     """Return a virtual column as what it is computed from."""
     if column.generated is None:
@@ -344,5 +253,5 @@ def generated_column(column: Column, columns: Columns) -> Sql:
     if piece.kind == "string":
         return replace(piece, collation=column.type.collation or piece.collation, strength=COLUMN, constant=None)
     if column.type.name in ("tinyint", "smallint", "mediumint", "int", "bigint") and piece.kind != "int":
-        return _cast("signed", piece)
+        return cast("signed", piece)
     return piece

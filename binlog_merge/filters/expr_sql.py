@@ -24,6 +24,8 @@ from snapshot_store.ddl.session import DdlSession
 from snapshot_store.model import ColumnType
 
 EXPLICIT, COLUMN, LITERAL = 0, 2, 4
+SESSION = DdlSession()
+"""Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
 _NUMBERS: Final = ("int", "bool", "decimal", "double")
 _MOMENTS: Final = ("date", "datetime")
 
