@@ -24,7 +24,8 @@ _spec.loader.exec_module(readme)
 
 @pytest.mark.spark
 def test_every_console_example_prints_what_the_readme_shows() -> None:
-    shutil.rmtree(ROOT / "build" / "merged", ignore_errors=True)
+    for name in ("merged", "article"):
+        shutil.rmtree(ROOT / "build" / name, ignore_errors=True)
     (ROOT / "build" / "schema.duckdb").unlink(missing_ok=True)
     for example in readme.examples(TEXT):
         printed = readme.comparable(readme.run(example.command))
