@@ -80,6 +80,7 @@ class Column:
     nullable: bool = True
     visible: bool = True
     default: Token | None = None  # kind "null", "now", "expression", or a literal's token
+    expression: tuple[Token, ...] = ()  # of a generated column, or of the default
 
     @property
     def charset(self) -> str:
@@ -324,7 +325,10 @@ def _column(r: Reader, name: str, table_collation: str) -> Column:
         elif r.accept("UNSIGNED") or r.accept("ZEROFILL"):
             column = replace(column, unsigned=True)
         elif r.accept("DEFAULT"):
+            start = r.at
             column = replace(column, default=_default(r))
+            if column.default is not None and column.default[0] == "expression":
+                column = replace(column, expression=tuple(r.tokens[start : r.at]))
         elif r.accept("ON UPDATE"):
             _default(r)
         elif r.accept("INVISIBLE"):
@@ -338,7 +342,9 @@ def _column(r: Reader, name: str, table_collation: str) -> Column:
         elif r.accept("SRID"):
             column = replace(column, srid=r.number())
         elif r.accept("GENERATED ALWAYS AS") or r.accept("AS"):
+            start = r.at
             r.skip_brackets()
+            column = replace(column, expression=tuple(r.tokens[start : r.at]))
         elif r.accept("BINARY"):
             binary = True
         elif r.accept("CHECK"):

@@ -21,6 +21,7 @@ from tests.oracle.cells import (
 )
 from tests.oracle.convert import convert, passes
 from tests.oracle.ddl import COLLATION_NAMES, Column, Table
+from tests.oracle.expression import value as evaluate
 
 ABSENT = "absent"  # a cell that a partial row image does not carry
 Cell = bytes | str | None
@@ -423,10 +424,18 @@ class Reshape:
             if not here:
                 image.append(ABSENT)
             elif source is None:
-                image.append(pad(column, self.commit_us))
+                image.append(None if column.expression else pad(column, self.commit_us))
             else:
                 cell = cells[source]
                 image.append(cell if same or cell == ABSENT else self._convert(cell, source, column))
+        for i, (column, source, here) in enumerate(zip(self.logical.columns, self.sources, present, strict=True)):
+            if here and source is None and column.expression:
+                cells = {
+                    c.name: (c, cell)
+                    for c, cell in zip(self.logical.columns, image, strict=True)
+                    if not isinstance(cell, str) and c.type not in ("bit", "json", "enum", "set") and not c.expression
+                }
+                image[i] = evaluate(column, column.expression, cells, self.commit_us)
         return tuple(image)
 
     def _convert(self, cell: Cell, source: int, column: Column) -> bytes | None:

@@ -10,12 +10,7 @@ from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.oracle import OracleResult, merge_case
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-CASES = sorted(
-    p.parent
-    for p in FIXTURES.glob("*/cluster.yaml")
-    # The oracle computes no expressions; tests/merge_e2e/test_before_markers.py asks a server instead.
-    if (p.parent / "case.py").exists() and p.parent.name != "reshape-pads"
-)
+CASES = sorted(p.parent for p in FIXTURES.glob("*/cluster.yaml") if (p.parent / "case.py").exists())
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
 
 
