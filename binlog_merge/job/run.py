@@ -26,6 +26,7 @@ from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.schemas import Coordination, SchemaWork, topology_of
+from binlog_merge.job.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
@@ -197,9 +198,11 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
         for task, result in zip(tasks, results, strict=True):
             by_node.setdefault(task.node, []).append((result, task.block))
         scanned = []
+        told = logged_elsewhere([pair for pairs in by_node.values() for pair in pairs], inputs.carrier == POLARDBX)
         for node in inputs.nodes:
             pairs = by_node.get(node.source_id, [])
-            scanned.append(assemble_node(node, [r for r, _ in pairs], [p for _, p in pairs], job.end_of_input))
+            results, prefixes = [with_rows(result, told) for result, _ in pairs], [prefix for _, prefix in pairs]
+            scanned.append(assemble_node(node, results, prefixes, job.end_of_input))
     for one in scanned:
         job.warnings += one.warnings
     if job.end_of_input and all(one.error is None for one in scanned):
@@ -323,7 +326,7 @@ def _gather_task(
             job.config.schemas.not_understood == "opaque",
             reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
             places=coordination.places,
-            row_ids=inputs.carrier == POLARDBX,
+            polardbx=inputs.carrier == POLARDBX,
         ),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,

@@ -14,6 +14,7 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.polardbx.names import TRANSACTION_LOG, is_named
 from binlog_merge.polardbx.xids import PREFIX
 
 
@@ -42,7 +43,7 @@ CARRIERS = {
         Carrier("gtid", k.BY_GTID, True, "the number of the XA COMMIT's own GTID (SET gtid_next = 'uuid:TSO')"),
         Carrier(
             "polardbx", k.BY_SEQUENCE, True,
-            "as PolarDB-X's data nodes write it: events 105 and 80, status variable 200 of XA COMMIT",
+            "as PolarDB-X's data nodes write it: events 105 and 80, status variable 200, the transaction log of old",
         ),
     )
 }  # fmt: skip
@@ -88,6 +89,7 @@ class Detection:
         elif kind == EventType.TABLE_MAP_EVENT:
             table_map = TableMap.parse(event.body)
             self._has_row |= (table_map.schema, table_map.table) == self.commit_table
+            self._likely |= is_named(table_map.table, TRANSACTION_LOG)
         elif kind in (k.SEQUENCE_EVENT, k.GCN_EVENT):
             self.carrier = POLARDBX
         elif kind == EventType.QUERY_EVENT:

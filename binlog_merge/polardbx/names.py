@@ -19,7 +19,10 @@ class MarkerTable(Enum):
     SYNC_POINT = "__polardbx_sync_point__"
 
 
-SYSTEM_TABLES = ("__drds_global_tx_log", "polarx_global_trx_log", "__drds_redo_log")
+TRANSACTION_LOG = "__drds_global_tx_log"
+"""Where the oldest clusters keep the commit TSOs of transactions: TXID, …, COMMIT_TS."""
+
+SYSTEM_TABLES = (TRANSACTION_LOG, "polarx_global_trx_log", "__drds_redo_log")
 """Tables of the transaction machinery, in every physical schema."""
 
 ROW_ID = "__#alibaba_rds_row_id#__"

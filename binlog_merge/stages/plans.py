@@ -21,6 +21,7 @@ from binlog_merge.merge.histories import logical_base
 from binlog_merge.merge.opaque import remedy_of, shape_from_table_map
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
 from binlog_merge.merge.witness import check_witness, table_from_table_map
+from binlog_merge.polardbx.names import is_system_table
 from binlog_merge.polardbx.places import Places
 from binlog_merge.polardbx.row_id import with_row_id
 from snapshot_store.history import SchemaHistory, TableVersion
@@ -34,8 +35,8 @@ class Schemas:
     """What a gather task knows of schemas: both histories and the topology.
 
     `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
-    what tables belong to, not the topology. `row_ids`: tables without a primary key may have a column that nobody
-    declared (`polardbx.names.ROW_ID`).
+    what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
+    declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out.
     """
 
     history: SchemaHistory
@@ -43,10 +44,12 @@ class Schemas:
     opaque: bool = False
     reshape: ReshapeOptions = field(default_factory=ReshapeOptions)
     places: Places | None = None
-    row_ids: bool = False
+    polardbx: bool = False
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if it does not come out."""
+        if self.polardbx and is_system_table(table):
+            return None
         if self.places is not None:
             return self.places.logical_name(node, schema, table, key)
         return self.topology.logical_name(node, schema, table)
@@ -175,7 +178,7 @@ class PlanTable:
                     "no base schema has it, and its table map carries no column names"
                 )
             table = base.renamed(table_map.schema, table_map.table)
-        if self._schemas.row_ids:
+        if self._schemas.polardbx:
             table = with_row_id(table, table_map)
         difference = check_witness(table, table_map)
         if difference is not None:

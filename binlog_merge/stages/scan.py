@@ -35,7 +35,7 @@ from binlog_merge.errors import (
 from binlog_merge.files.source import Source, open_source
 from binlog_merge.merge.assemble import LateCommit, OpenBranch
 from binlog_merge.merge.markers import MarkerTables
-from binlog_merge.polardbx.names import MarkerTable
+from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
 from binlog_merge.stages.block import from_rows, view, write_block
 
 CHUNK = 8 << 20
@@ -125,7 +125,8 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
     """
     table = lambda n, columns: np.zeros((n, columns), np.int64)  # noqa: E731
     registers = np.zeros(k.REGISTERS, np.int64)
-    registers[k.INNER_END] = registers[k.ORIGINAL_US] = registers[k.SEQUENCE_TSO] = registers[k.COMMIT_TABLE_ID] = -1
+    for register in (k.INNER_END, k.ORIGINAL_US, k.SEQUENCE_TSO, k.COMMIT_TABLE_ID, k.LOG_TSO):
+        registers[register] = -1
     registers[k.N_SETS] = 1
     return k.Arrays(
         reg=registers,
@@ -285,6 +286,10 @@ def _learn_table(walk: _Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
     kind = k.ORDINARY
     if task.carrier == k.BY_COMMIT_TABLE and names == task.commit_table:
         kind = k.COMMIT_TABLE
+    elif task.carrier == k.BY_SEQUENCE and is_named(names[1], TRANSACTION_LOG):
+        kind = k.LOG_TABLE
+    elif task.carrier == k.BY_SEQUENCE and is_system_table(names[1]):
+        kind = k.SYSTEM_TABLE
     elif task.markers.kind(*names) in _MESSAGES:
         kind = k.MARKER_TABLE
     if reg[k.NAMES_END] + len(key) > len(a.names):
@@ -342,7 +347,7 @@ def _tagged_gtid(walk: _Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
         reg[k.GROUP_START] = reg[k.BASE] + reg[k.POS]
     reg[k.PHASE] = k.STARTED
     reg[k.SET] = reg[k.FLAGS] = reg[k.SEEN_IDS] = 0
-    reg[k.COMMIT_TABLE_ID] = -1
+    reg[k.COMMIT_TABLE_ID] = reg[k.LOG_TSO] = -1
     reg[k.FIRST_TIMESTAMP] = header.timestamp
     reg[k.GNO] = gtid.gno
     name = np.frombuffer(gtid.sid + gtid.tag.encode() + gtid.gno.to_bytes(8, "little"), np.uint8).copy()

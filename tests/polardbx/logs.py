@@ -14,7 +14,6 @@ from tests.simulator import wire
 from tests.simulator.wire import Event
 from tests.stages.scanning import cut, ordered, scanned, tasks_of
 
-SID = bytes(range(16))
 GCN, SEQUENCE = 105, 80
 
 
@@ -65,17 +64,18 @@ def local(table: str = "t") -> list[Event]:
 class Log:
     """One file of one node, growing by groups; `ends` are the offsets behind each."""
 
-    def __init__(self, gtids: bool = True) -> None:
+    def __init__(self, gtids: bool = True, server: int = 1) -> None:
+        self.server = server
         self.data = bytearray(wire.MAGIC)
         self.data += wire.frame(
-            Event(wire.FORMAT_DESCRIPTION, wire.format_description("8.0.32", 0, True)), 9, 1, 4, True
+            Event(wire.FORMAT_DESCRIPTION, wire.format_description("8.0.32", 0, True)), 9, server, 4, True
         )
         self.gno = 0
         self.gtids = gtids
         self.starts: list[int] = []
 
     def write(self, event: Event) -> None:
-        self.data += wire.frame(event, 1_790_000_000, 1, len(self.data), True)
+        self.data += wire.frame(event, 1_790_000_000, self.server, len(self.data), True)
 
     def group(self, *events: Event, before: Sequence[Event] = ()) -> int:
         """Write a group, `before` in front of its GTID event; returns where it begins."""
@@ -86,7 +86,9 @@ class Log:
         if self.gtids:
             self.gno += 1
             self.write(
-                wire.Gtid(wire.GTID, SID, self.gno, 1_790_000_000_000_000 + self.gno).event(self.gno, self.gno + 1, 0)
+                wire.Gtid(wire.GTID, bytes([self.server]) * 16, self.gno, 1_790_000_000_000_000 + self.gno).event(
+                    self.gno, self.gno + 1, 0
+                )
             )
         for event in events:
             self.write(event)

@@ -13,7 +13,7 @@ from binlog_merge.polardbx.xids import Xid, XidKind, fnv1a_64, make_xid, parse_x
 
 KINDS = {
     XidKind.NORMAL: k.NORMAL_XID,
-    XidKind.FOREIGN: k.NORMAL_XID,
+    XidKind.FOREIGN: k.FOREIGN_XID,
     XidKind.ARCHIVE: k.ARCHIVE_XID,
     XidKind.IGNORED: k.IGNORED_XID,
     XidKind.STRANGE: k.STRANGE_XID,

@@ -143,10 +143,12 @@ def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
             return k.UNSUPPORTED
         a.ids[reg[k.SEEN_IDS]] = table_id
         reg[k.SEEN_IDS] += 1
-    if kind == k.COMMIT_TABLE:
+    if kind == k.COMMIT_TABLE or kind == k.LOG_TABLE:
         reg[k.FLAGS] |= k.HAS_COMMIT_ROWS
         reg[k.COMMIT_TABLE_ID] = table_id
-        return _commit_table_shape(a, b, name_end, end)
+        return _commit_table_shape(a, b, name_end, end, kind == k.LOG_TABLE)
+    if kind == k.SYSTEM_TABLE:
+        return k.MORE
     if kind == k.MARKER_TABLE:
         reg[k.FLAGS] |= k.MARKER
     _add_table_to_set(a, a.tables[slot, 3] - 1)
@@ -166,9 +168,10 @@ def _metadata_size(column_type: int) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
-def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int) -> int:
+def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int, is_log: bool) -> int:
     """Keep the types of the commit table's first columns in `ids`, from the end backwards: count, then (type,
-    metadata).
+    metadata). In PolarDB-X's transaction log the TSO is the second BIGINT, behind the transaction id (polardbx-sql
+    `GlobalTxLogManager`; older clusters have it near the end).
     """
     if at >= end or b[at] > 64:
         return k.BAD_BODY
@@ -190,6 +193,13 @@ def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int) -> int:
             value = u16(b, meta)
         meta += size
         a.ids[top - 1 - 2 * c], a.ids[top - 2 - 2 * c] = np.int64(b[types + c]), value
+    a.reg[k.ROW_KEY_IS_NUMBER], a.reg[k.ROW_TSO] = 0, 1
+    if is_log:
+        a.reg[k.ROW_KEY_IS_NUMBER], a.reg[k.ROW_TSO] = 1, -1
+        for c in range(1, count):
+            if a.ids[top - 1 - 2 * c] == 8 and a.reg[k.ROW_TSO] < 0:
+                a.reg[k.ROW_TSO] = c
+        return k.MORE if count > 0 and a.ids[top - 1] == 8 else k.BAD_BODY
     # gtrid: a string; tso: BIGINT. Anything else is not a commit table.
     if count < 2 or a.ids[top - 3] != 8 or a.ids[top - 1] not in (15, 252, 253, 254):
         return k.BAD_BODY
@@ -200,7 +210,7 @@ def _commit_table_shape(a: k.Arrays, b: Any, at: int, end: int) -> int:
 def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Read (gtrid, tso) from a WRITE_ROWS body whose columns-present bitmap starts at `at`."""
     reg, top = a.reg, len(a.ids) - 1
-    count = a.ids[top]
+    count, is_log = a.ids[top], reg[k.ROW_KEY_IS_NUMBER] != 0
     if at >= end or np.int64(b[at]) != count:
         return k.BAD_BODY
     bitmap = (count + 7) >> 3
@@ -216,8 +226,9 @@ def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
             return k.GROW
         nulls = at
         at += bitmap
-        if at > end or b[nulls] & 3:
+        if at > end or b[nulls] & (1 if is_log else 3):
             return k.BAD_BODY
+        tso = np.int64(-1)
         for c in range(count):
             if (b[nulls + (c >> 3)] >> (c & 7)) & 1:
                 continue
@@ -225,17 +236,23 @@ def _commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
             size = cell_length(b, at, end, column_type, meta)
             if size < 0 or at + size > end:
                 return k.BAD_BODY
-            if c == 0:
+            if c == 0 and is_log:
+                key_1, key_2 = i64(b, at), np.int64(k.BY_NUMBER)
+            elif c == 0:
                 prefix = meta if column_type == 252 else (2 if column_type == 15 and meta > 255 else 1)
                 h1, h2 = FNV_BASIS, np.uint64(0)
                 for n in range(at + prefix, at + size):
                     h1, h2 = mix(h1, h2, b[n])
                 key_1, key_2 = np.int64(h1), np.int64(h2)
-            elif c == 1:
+            elif c == reg[k.ROW_TSO]:
                 tso = i64(b, at)
             at += size
         if tso < 0:
+            if is_log:
+                continue  # a transaction of a kind that has no TSO
             return k.BAD_TSO
+        if is_log:
+            reg[k.LOG_TSO], reg[k.LOG_TRANSACTION] = tso, key_1
         slot = find(a.tsos, key_1, key_2, k.C_STATE)
         reg[k.COMMIT_ROWS] += 1
         if slot >= 0:
@@ -293,6 +310,7 @@ def _open(reg: Any, start: int, timestamp: int, phase: int) -> None:
     reg[k.FLAGS] = 0
     reg[k.SEEN_IDS] = 0
     reg[k.COMMIT_TABLE_ID] = -1
+    reg[k.LOG_TSO] = -1
     reg[k.FIRST_TIMESTAMP] = timestamp
     reg[k.COMMIT_US] = timestamp * 1000000
     reg[k.ORIGINAL_US] = -1
@@ -307,7 +325,17 @@ def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: boo
     """
     reg = a.reg
     flags |= reg[k.FLAGS]
-    if not (flags & k.DISCARD or (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0)):
+    logged = reg[k.LOG_TSO] >= 0
+    if logged:
+        # The row that it wrote into the transaction log tells whose branch it is, and the commit TSO.
+        _advance(reg, reg[k.LOG_TSO], reg[k.LOG_TRANSACTION])
+    if logged and reg[k.SET] != 0 and not flags & k.DISCARD:
+        row = a.timed[reg[k.N_TIMED]]
+        row[k.T_TSO], row[k.T_TRANSACTION] = reg[k.LOG_TSO], reg[k.LOG_TRANSACTION]
+        row[k.T_START], row[k.T_END], row[k.T_COMMIT_US] = reg[k.GROUP_START], end, reg[k.COMMIT_US]
+        row[k.T_SET], row[k.T_FLAGS], row[k.T_COMMIT_AT] = reg[k.SET], flags, reg[k.GROUP_START]
+        reg[k.N_TIMED] += 1
+    elif not (flags & k.DISCARD or (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0)):
         tso = np.int64(-1)
         if use_own_tso and not flags & k.DDL:
             tso = _own_tso(reg, carrier)
@@ -365,7 +393,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
     tso = np.int64(-2)
     if not rollback:
         tso = _own_tso(reg, carrier)
-        if carrier == k.BY_COMMIT_TABLE:
+        if carrier == k.BY_COMMIT_TABLE or (carrier == k.BY_SEQUENCE and tso < 0):
             slot = find(a.tsos, reg[k.GTRID_1], reg[k.GTRID_2], k.C_STATE)
             if slot >= 0:
                 tso = a.tsos[slot, k.C_TSO]
@@ -417,6 +445,13 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
     _close(reg, end)
 
 
+@njit(inline="always")
+def _by_number(reg: Any, carrier: int) -> None:
+    """Let PolarDB-X's transaction id stand for its gtrid, as in the transaction log."""
+    if carrier == k.BY_SEQUENCE and reg[k.XID_KIND] != k.FOREIGN_XID:
+        reg[k.GTRID_1], reg[k.GTRID_2] = reg[k.TRANSACTION_ID], k.BY_NUMBER
+
+
 @njit(forceinline=True, _nrt=False)
 def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int, carrier: int, use_own: bool) -> int:
     """Take a QUERY_EVENT body `b[at:end]`: transaction control, XA, or DDL."""
@@ -449,6 +484,7 @@ def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: in
     elif _starts(b, text, end, _XA_START):
         if not parse_xid(b, text + len(_XA_START), end, reg):
             return k.BAD_XID
+        _by_number(reg, carrier)
         if reg[k.XID_KIND] == k.STRANGE_XID:
             return k.XA_FORMAT
         if reg[k.XID_KIND] == k.ARCHIVE_XID:
@@ -459,6 +495,7 @@ def _query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: in
     elif _starts(b, text, end, _XA_COMMIT):
         if not parse_xid(b, text + len(_XA_COMMIT), end, reg):
             return k.BAD_XID
+        _by_number(reg, carrier)
         if carrier == k.BY_SEQUENCE:
             _status_sequence(reg, b, at + 13, at + 13 + status)
         _xa_end(a, group_end, carrier, False)

@@ -71,14 +71,18 @@ from typing import Any, NamedTuple
     COMMIT_ROWS,
     N_STEPS,  # used slots of the table-set automaton, those of moves that lead nowhere new too
     XID_KIND,  # of the transaction id last read: see NORMAL_XID
-) = range(38)
-REGISTERS = 40
+    ROW_TSO,  # which column of the commit table, or of the transaction log, holds the TSO
+    ROW_KEY_IS_NUMBER,  # it is the transaction log, whose key is the transaction id
+    LOG_TSO,  # what the open group wrote into the transaction log; -1: nothing
+    LOG_TRANSACTION,
+) = range(42)
+REGISTERS = 48
 
 # Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event.
 IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED = range(6)
 
 # Values of XID_KIND: what PolarDB-X's format ids and names say of a transaction (`polardbx.xids`).
-NORMAL_XID, ARCHIVE_XID, IGNORED_XID, STRANGE_XID = range(4)
+NORMAL_XID, ARCHIVE_XID, IGNORED_XID, STRANGE_XID, FOREIGN_XID = range(5)
 
 # Flags of a branch.
 HAS_COMMIT_ROWS = 1
@@ -126,7 +130,10 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
 ) = range(12)
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
-ORDINARY, COMMIT_TABLE, MARKER_TABLE = range(3)  # what a table name is to the scan
+ORDINARY, COMMIT_TABLE, MARKER_TABLE, LOG_TABLE, SYSTEM_TABLE = range(5)  # what a table name is to the scan
+
+# The second half of a gtrid's hash where its first is a PolarDB-X transaction id: the transaction log has nothing else.
+BY_NUMBER = 0x44524453
 
 # Carriers of the commit TSO (design: one function per carrier; `merge/carriers.py` names and describes them).
 BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE = range(1, 6)

@@ -10,6 +10,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels.scan_layout import (
     ARCHIVE_XID,
+    FOREIGN_XID,
     GTRID_1,
     GTRID_2,
     IGNORED_XID,
@@ -119,6 +120,8 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
         kind = ARCHIVE_XID
     elif is_drds and shown != 1:
         kind = STRANGE_XID
+    elif not is_drds:
+        kind = FOREIGN_XID
     reg[XID_KIND] = kind
     return True
 
