@@ -20,7 +20,7 @@ from binlog_merge.config_errors import explain
 from binlog_merge.config_values import Patterns, PlainName, QualifiedName, Size, is_uri, resolve_glob, resolve_path
 from binlog_merge.config_yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
-from binlog_merge.merge.markers import MarkerTables
+from binlog_merge.polardbx.names import MarkerTables
 
 CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 

@@ -15,8 +15,9 @@ from binlog_merge.job.inputs import NodeInput
 from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.markers import MarkerCopy, MarkerTables, SessionVariables, read_marker, transaction_events
+from binlog_merge.merge.markers import MarkerCopy, SessionVariables, read_marker, transaction_events
 from binlog_merge.merge.render import version_number
+from binlog_merge.polardbx.names import MarkerTables
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order import Block, EdgeRow
 from binlog_merge.stages.scan import ScanResult

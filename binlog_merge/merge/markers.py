@@ -20,7 +20,7 @@ from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.values import charset_of, decode_cell
 from binlog_merge.errors import MarkerDisagreement
-from binlog_merge.polardbx.names import CDC_SCHEMA, MarkerTable, is_named
+from binlog_merge.polardbx.names import MarkerTable, MarkerTables
 
 COLUMNS = (
     "ID", "JOB_ID", "SQL_KIND", "SCHEMA_NAME", "TABLE_NAME", "GMT_CREATED", "DDL_SQL", "META_INFO", "VISIBILITY", "EXT",
@@ -29,31 +29,6 @@ COLUMNS = (
 PRIVATE, PUBLIC, PROTECTED = 0, 1, 2
 
 INSTRUCTION_TYPES = frozenset({"CdcStart", "StorageInstChange", "MetaSnapshot", "CdcEnvConfigChange", "FlushLogs"})
-
-
-@dataclass(frozen=True, slots=True)
-class MarkerTables:
-    """The logical names of a cluster's marker tables."""
-
-    schema: str = CDC_SCHEMA
-    ddl_record: str = MarkerTable.DDL_RECORD.value
-    instruction: str = MarkerTable.INSTRUCTION.value
-    heartbeat: str = MarkerTable.HEARTBEAT.value
-
-    def kind(self, schema: str, table: str) -> MarkerTable | None:
-        """Return what a physical table is for, None if it holds no messages."""
-        if is_named(table, MarkerTable.SYNC_POINT.value):
-            return MarkerTable.SYNC_POINT
-        if not is_named(schema, self.schema):
-            return None
-        for name, kind in (
-            (self.ddl_record, MarkerTable.DDL_RECORD),
-            (self.instruction, MarkerTable.INSTRUCTION),
-            (self.heartbeat, MarkerTable.HEARTBEAT),
-        ):
-            if is_named(table, name):
-                return kind
-        return None
 
 
 @dataclass(frozen=True, slots=True)

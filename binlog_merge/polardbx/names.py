@@ -5,6 +5,7 @@ A logical table of the schema `__cdc__` has physical copies on every node: `__cd
 are compared without regard to case all the same.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 
 CDC_SCHEMA = "__cdc__"
@@ -39,6 +40,31 @@ def is_named(name: str, known: str) -> bool:
     """Tell whether a physical name is `known`, or `known` with a suffix as PolarDB-X appends it (`_89vr`)."""
     lower, known = name.lower(), known.lower()
     return lower == known or (known.startswith("__") and lower.startswith(f"{known}_"))
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerTables:
+    """The logical names of a cluster's marker tables."""
+
+    schema: str = CDC_SCHEMA
+    ddl_record: str = MarkerTable.DDL_RECORD.value
+    instruction: str = MarkerTable.INSTRUCTION.value
+    heartbeat: str = MarkerTable.HEARTBEAT.value
+
+    def kind(self, schema: str, table: str) -> MarkerTable | None:
+        """Return what a physical table is for, None if it holds no messages."""
+        if is_named(table, MarkerTable.SYNC_POINT.value):
+            return MarkerTable.SYNC_POINT
+        if not is_named(schema, self.schema):
+            return None
+        for name, kind in (
+            (self.ddl_record, MarkerTable.DDL_RECORD),
+            (self.instruction, MarkerTable.INSTRUCTION),
+            (self.heartbeat, MarkerTable.HEARTBEAT),
+        ):
+            if is_named(table, name):
+                return kind
+        return None
 
 
 def is_cdc_schema(schema: str) -> bool:

@@ -34,8 +34,7 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files.source import Source, open_source
 from binlog_merge.merge.assemble import LateCommit, OpenBranch
-from binlog_merge.merge.markers import MarkerTables
-from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
+from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, MarkerTables, is_named, is_system_table
 from binlog_merge.stages.block import from_rows, view, write_block
 
 CHUNK = 8 << 20

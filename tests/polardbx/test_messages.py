@@ -12,10 +12,10 @@ from binlog_merge.errors import UnknownTableSchema
 from binlog_merge.merge.coordinate.cluster import Cluster, is_conditional
 from binlog_merge.merge.coordinate.members import Members, bounds, members_of
 from binlog_merge.merge.coordinate.polardbx import shapes_of, sql_mode_number
-from binlog_merge.merge.markers import Instruction, Marker, MarkerTables, SyncPoint
+from binlog_merge.merge.markers import Instruction, Marker, SyncPoint
 from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import parse_snapshot
-from binlog_merge.polardbx.names import MarkerTable, is_cdc_schema, is_system_table
+from binlog_merge.polardbx.names import MarkerTable, MarkerTables, is_cdc_schema, is_system_table
 from snapshot_store.model import Catalog
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.local import merge, written
@@ -88,7 +88,9 @@ def test_who_holds_back_what() -> None:
     members = _members((10, "abc"), (20, "bc"), shown="ab")
     assert bounds(members, "b", _key(7)) == _key(7)
     assert bounds(members, "b", None) == ORIGIN
-    assert bounds(members, "c", None) == _key(10)  # before it joins nothing comes from it
+    assert bounds(members, "c", None) == ORIGIN  # it shows nothing: it may join later, or be late
+    known = Members(frozenset("ab"), members.changes)
+    assert bounds(known, "c", None) == _key(10)  # before it joins nothing comes from it
     assert bounds(members, "c", _key(12)) == _key(12)
     assert bounds(members, "a", _key(12)) == _key(12)  # it still may show what it did before it left
     assert bounds(members, "a", _key(21)) is None
