@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from binlog_merge.errors import MergeError
-from tests.merge_e2e.cases import CASES, copy_case
+from tests.merge_e2e.cases import INPUTS, copy_case
 from tests.merge_e2e.editing import transactions
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.mutation import mutated
@@ -37,7 +37,7 @@ def within(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
+@pytest.mark.parametrize("case", INPUTS, ids=lambda case: str(case.name))
 def test_mutated_files(case: Path, tmp_path: Path) -> None:
     rng = random.Random(case.name)
     for number in range(ROUNDS):

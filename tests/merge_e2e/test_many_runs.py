@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.merge_e2e.cases import case_named, copy_case, every_case, max_size, whole
+from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
@@ -40,7 +40,7 @@ def _merge_growing(
     assert written(out) == good
 
 
-@every_case
+@every_input
 @pytest.mark.parametrize("anywhere", [False, True], ids=["between-groups", "anywhere"])
 def test_any_cuts_give_the_same_files(case: Path, anywhere: bool, tmp_path: Path) -> None:
     rng = random.Random(f"{case.name} {anywhere}")
@@ -49,7 +49,7 @@ def test_any_cuts_give_the_same_files(case: Path, anywhere: bool, tmp_path: Path
     _merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=anywhere, remove_old=False)
 
 
-@every_case
+@every_input
 def test_small_files_grow_over_runs(case: Path, tmp_path: Path) -> None:
     rng = random.Random(case.name)
     total = sum(map(len, whole(case / "cluster.yaml").values()))
@@ -97,7 +97,7 @@ def _with_small_files(values: dict[str, Any]) -> None:
     values["output"]["max-size"] = 5000
 
 
-@every_case
+@every_input
 def test_nothing_new_changes_nothing(case: Path, tmp_path: Path) -> None:
     for end_of_input in (False, True):
         merge(case / "cluster.yaml", tmp_path, end_of_input=end_of_input)

@@ -18,6 +18,7 @@ from tests.polardbx.apply import apply_merged, comparable, tables_of, user_table
 from tests.polardbx.read import comparable as plain
 from tests.polardbx.read import read_merged
 from tests.polardbx.truth import expected, final, key_text
+from tests.polardbx.write import ends
 
 every = pytest.mark.parametrize("name", sorted(DIALECTS))
 
@@ -87,6 +88,18 @@ def test_the_article_s_picture(tmp_path: Path) -> None:
         if len(physical.table.columns) == 3:
             have.add(number)
     assert have == {0, 1, 2, 4, 5, 6}
+
+
+def test_a_node_that_has_shown_nothing_holds_everything(tmp_path: Path) -> None:
+    """Whether dn-2 joins later or is late, nobody knows yet; the others have told that there are three nodes."""
+    config = copy_case(FIXTURES / "polardbx-scale-out", tmp_path / "case")
+    path = config.parent / "nodes" / "dn-2" / "binlog.000001"
+    data = path.read_bytes()
+    path.write_bytes(data[: ends(data)[4]])
+    result = merge(config, tmp_path / "out", end_of_input=False)
+    assert (result.transactions, written(tmp_path / "out")) == (0, {})
+    path.write_bytes(data)
+    assert merge(config, tmp_path / "out").transactions == len(expected(history("polardbx-scale-out")))
 
 
 def test_a_node_that_joins_is_configured_when_it_is_there(tmp_path: Path) -> None:

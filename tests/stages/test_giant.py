@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.stages import gather, giant, scan, window
-from tests.merge_e2e.cases import CASES, case_named, copy_case, every_case, max_size, whole
+from tests.merge_e2e.cases import INPUTS, case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style
@@ -27,10 +27,10 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
 SIZES = [(64, 40, 2048), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a piece, of an event streamed, of the buffer
 
 
-@every_case
+@every_input
 def test_every_transaction_is_streamed(case: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     good = whole(case / "cluster.yaml")
-    shrink(monkeypatch, *SIZES[CASES.index(case) % len(SIZES)])
+    shrink(monkeypatch, *SIZES[INPUTS.index(case) % len(SIZES)])
     merge(case / "cluster.yaml", tmp_path)
     assert written(tmp_path) == good
 

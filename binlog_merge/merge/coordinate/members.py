@@ -12,10 +12,15 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes at the beginning, and every change: (key, all nodes from there on). Nodes are named by source-id."""
+    """The nodes at the beginning, and every change: (key, all nodes from there on). Nodes are named by source-id.
+
+    `undecided` are nodes that a change names and whose own logs show nothing yet: they may join there, or may have been
+    in the cluster from the beginning and be late.
+    """
 
     first: frozenset[str]
     changes: tuple[tuple[OrderKey, frozenset[str]], ...] = ()
+    undecided: frozenset[str] = frozenset()
 
     def at(self, key: OrderKey) -> frozenset[str]:
         """Return the nodes that must show a marker at `key`: at a change's own key those that stay."""
@@ -53,12 +58,12 @@ def members_of(
     """Return who was in the cluster when. `known` are the nodes at the beginning where that is told; else a node was in
     it that shows a marker (`shown`: its first) before the first change, or that no change brings in.
     """
-    changes = tuple(sorted(changes))
+    nodes, changes = tuple(nodes), tuple(sorted(changes))
     if known is not None or not changes:
         return Members(frozenset(nodes) if known is None else known, changes)
     when, named = changes[0]
     first = {n for n in nodes if (n in shown and shown[n] < when) or not any(n in s for _, s in changes)}
-    return Members(frozenset(first or named), changes)
+    return Members(frozenset(first or named), changes, frozenset(n for n in nodes if n not in shown and n not in first))
 
 
 def bounds(members: Members, node: str, watermark: OrderKey | None) -> OrderKey | None:
@@ -66,6 +71,8 @@ def bounds(members: Members, node: str, watermark: OrderKey | None) -> OrderKey 
 
     `watermark` is the least key its log may still bring, None before its first commit TSO.
     """
+    if watermark is None and node in members.undecided:
+        return ORIGIN
     joined = members.joined(node)
     if joined is None:
         return None
