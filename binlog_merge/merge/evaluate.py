@@ -17,35 +17,25 @@ from binlog_merge.binlog.temporal import Civil
 from binlog_merge.merge.convert import coerce
 from binlog_merge.merge.convert_time import moment_of, shifted
 from binlog_merge.merge.convert_values import TEXT_TYPES, ConversionError, Json, Lost, Value
-from binlog_merge.merge.evaluate_functions import CALLS, CHANGING
+from binlog_merge.merge.evaluate_functions import CALLS
+from binlog_merge.merge.evaluate_kinds import (
+    BIGINT,
+    BIGINT_UNSIGNED,
+    CASTS,
+    MONTHS,
+    TYPES,
+    UNITS,
+    Kind,
+    NotComputableError,
+    kind_of,
+    literal_kind,
+)
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import read_expression
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, ColumnType
 
-Kind = str
-"""int, decimal, double, text, date, datetime, time, json, null: what a value is before a column makes it its own."""
-
-_COLUMN_KINDS: Final[dict[str, Kind]] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), "int"),
-    **dict.fromkeys(TEXT_TYPES, "text"),
-    **{name: name for name in ("decimal", "double", "date", "datetime", "time", "json")},
-    "float": "double",
-    "timestamp": "datetime",
-}
-_TYPES: Final[dict[Kind, ColumnType]] = {
-    "decimal": ColumnType("decimal", length=65, decimals=30),
-    "double": ColumnType("double"),
-    "text": ColumnType("varchar", length=1 << 32, charset="utf8mb4"),
-    "date": ColumnType("date"),
-    "datetime": ColumnType("datetime", fsp=6),
-    "time": ColumnType("time", fsp=6),
-    "json": ColumnType("json"),
-}
-_NUMBERS: Final = ("int", "decimal", "double")
-_BIGINT: Final = ColumnType("bigint")
-_BIGINT_UNSIGNED: Final = ColumnType("bigint", unsigned=True)
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
     "<>": operator.ne,
@@ -54,20 +44,6 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_UNITS: Final = {"microsecond": 1, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6,
-                 "week": 7 * 86400 * 10**6}  # fmt: skip
-_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
-_CASTS: Final[dict[str, tuple[Kind, ColumnType]]] = {
-    "signed": ("int", _BIGINT),
-    "unsigned": ("int", _BIGINT_UNSIGNED),
-    "json": ("json", _TYPES["json"]),
-    "date": ("date", _TYPES["date"]),
-    "double": ("double", _TYPES["double"]),
-}
-
-
-class NotComputableError(Exception):
-    """An expression that has no one answer here; says which part of it, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,106 +64,7 @@ def computed(source: str, columns: Mapping[str, Column]) -> Computed:
     except DdlNotUnderstood as error:
         raise NotComputableError(str(error)) from None
     at_commit = bool(read.functions & {"now", "curdate", "curtime", "unix_timestamp", "utc_timestamp"})
-    return Computed(source, read.node, _kind_of(read.node, columns), read.columns, at_commit)
-
-
-def _kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
-    kinds = [_kind_of(arg, columns) for arg in node.args] if node.kind not in ("string", "moment") else []
-    match node.kind:
-        case "literal":
-            return _literal_kind(node.text)
-        case "string":
-            if not node.text.isascii() and node.args and not node.args[0].text.startswith("utf8"):
-                raise NotComputableError(f"{node.text!r} is written in {node.args[0].text}")
-            return "text"
-        case "column":
-            column = columns.get(node.text.lower())
-            kind = _COLUMN_KINDS.get(column.type.name) if column is not None else None
-            if kind is None:
-                raise NotComputableError(f"column {node.text} is {column.type.name if column else 'not there'}")
-            return kind
-        case "prefix" if node.text == "-":
-            return _one_of(node, kinds, *_NUMBERS)
-        case "binary":
-            return _arithmetic_kind(node, kinds)
-        case "compare" | "between" | "in":
-            moments = all(kind in ("date", "datetime", "null") for kind in kinds)
-            if not moments:
-                _one_of(node, kinds, *_NUMBERS)
-            return "int"
-        case "and" | "or" | "xor" | "not" | "null" if node.text != "rows":
-            return "int"
-        case "case":
-            skip = node.text.startswith("operand")
-            if skip:
-                break_ = [kinds[0], *kinds[1:][: (len(kinds) - 1) // 2 * 2 : 2]]
-                _one_of(node, break_, *_NUMBERS)
-            values = kinds[1:] if skip else kinds
-            paired = len(values) // 2 * 2
-            return _same(node, [*values[1:paired:2], *values[paired:]])
-        case "cast" if node.text in _CASTS:
-            return _CASTS[node.text][0]
-        case "cast" if node.text.startswith("char charset"):
-            return _one_of(node, kinds, "text", "int", "date") and "text"
-        case "interval":
-            unit = node.text.split()[1].lower()
-            if unit in _UNITS or unit in _MONTHS:
-                return "datetime" if unit in ("microsecond", "second", "minute", "hour") else kinds[0]
-        case "call" if node.text in CHANGING:
-            raise NotComputableError(f"{node.text}() gives another value each time")
-        case "call" if node.text in ("if", "ifnull", "coalesce", "nullif"):
-            return _same(node, kinds[1:] if node.text == "if" else kinds)
-        case "call" if node.text in ("now", "utc_timestamp"):
-            return "datetime"
-        case "call" if node.text in ("curdate", "curtime", "unix_timestamp") and not node.args:
-            return {"curdate": "date", "curtime": "time"}.get(node.text, "int")
-        case "call" if node.text in CALLS:
-            function = CALLS[node.text]
-            if not function.least <= len(kinds) <= function.most:
-                raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
-            for kind in kinds:
-                if kind not in (*function.takes, "null"):
-                    raise NotComputableError(f"{node.text}() of a value of kind {kind}")
-            if node.text == "round":
-                if len(node.args) == 2 and node.args[1].kind != "literal":
-                    raise NotComputableError("round() to a number of digits that is not written out")
-                return kinds[0]
-            return function.gives or _same(node, kinds)
-    raise NotComputableError(f"{node.text or node.kind} is not among what is computed here".replace("  ", " "))
-
-
-def _literal_kind(text: str) -> Kind:
-    if text == "NULL":
-        return "null"
-    if text.lower() in ("true", "false") or text.isdigit():
-        return "int"
-    plain = text.lower()
-    if plain.startswith("0x"):
-        raise NotComputableError(f"{text} may be a text or a number")
-    return "double" if "e" in plain else "decimal"
-
-
-def _one_of(node: Node, kinds: list[Kind], *allowed: Kind) -> Kind:
-    for kind in kinds:
-        if kind not in (*allowed, "null"):
-            raise NotComputableError(f"{node.text or node.kind} of a value of kind {kind}")
-    return max(kinds, key=lambda kind: allowed.index(kind) if kind in allowed else -1, default="null")
-
-
-def _same(node: Node, kinds: list[Kind]) -> Kind:
-    found = {kind for kind in kinds if kind != "null"}
-    if len(found) > 1:
-        raise NotComputableError(f"{node.text or node.kind} of values of kinds {', '.join(sorted(found))}")
-    return found.pop() if found else "null"
-
-
-def _arithmetic_kind(node: Node, kinds: list[Kind]) -> Kind:
-    kind = _one_of(node, kinds, *_NUMBERS)
-    if node.text in ("+", "-", "*") or (node.text == "/" and kind == "double"):
-        return kind
-    if node.text in ("%", "DIV") and kind in ("int", "null"):
-        return kind
-    raise NotComputableError(f"{node.text} of a value of kind {kind}")
+    return Computed(source, read.node, kind_of(read.node, columns), read.columns, at_commit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +89,7 @@ def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
     value = _value(expression.node, row)
     if value is None:
         return None
-    kind = _TYPES.get(expression.kind, _BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else _BIGINT)
+    kind = TYPES.get(expression.kind, BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else BIGINT)
     if isinstance(value, Decimal):  # a text column shows its digits
         kind = ColumnType("decimal", length=65, decimals=max(0, -int(value.as_tuple().exponent)))
     elif expression.kind == "datetime" and column.type.name in TEXT_TYPES:
@@ -283,7 +160,7 @@ def _literal(text: str) -> Value | None:
         return None
     if text.lower() in ("true", "false"):
         return int(text.lower() == "true")
-    return {"int": int, "double": float, "decimal": Decimal}[_literal_kind(text)](text)
+    return {"int": int, "double": float, "decimal": Decimal}[literal_kind(text)](text)
 
 
 def _logic(node: Node, row: Row) -> Value | None:
@@ -349,8 +226,8 @@ def _cast(word: str, value: Value) -> Value:
     lost: Lost = []
     if word.startswith("char charset"):
         return value.date_text() if isinstance(value, Civil) else str(value)
-    target = _CASTS[word][1]
-    source = _BIGINT if isinstance(value, int) else _TYPES[_kind_of_value(value)]
+    target = CASTS[word][1]
+    source = BIGINT if isinstance(value, int) else TYPES[_kind_of_value(value)]
     found = coerce(source, target, value, lost)
     if lost:
         raise ConversionError(f"cast as {word}: {lost[0]}")
@@ -383,11 +260,11 @@ def _later(words: str, moment: Value, amount: Value) -> Value | None:
     sign, unit = words.lower().split()
     assert isinstance(moment, Civil)
     count = int(Decimal(_number(amount)).quantize(Decimal(1), ROUND_HALF_UP)) * (-1 if sign == "-" else 1)
-    if unit in _UNITS:
-        micros = _UNITS[unit] * count
+    if unit in UNITS:
+        micros = UNITS[unit] * count
         later = shifted(moment, micros // (60 * 10**6))
         return _with_micros(later, micros % (60 * 10**6))
-    months = moment.year * 12 + moment.month - 1 + _MONTHS[unit] * count
+    months = moment.year * 12 + moment.month - 1 + MONTHS[unit] * count
     year, month = months // 12, months % 12 + 1
     if not 1 <= year <= 9999:
         raise ConversionError(f"{moment.text(0)} {words}: no date")
