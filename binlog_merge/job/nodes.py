@@ -15,7 +15,8 @@ from binlog_merge.job.inputs import NodeInput
 from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.markers import MarkerCopy, SessionVariables, read_marker, transaction_events
+from binlog_merge.merge.markers import MarkerCopy, read_marker, transaction_events
+from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.polardbx.names import MarkerTables
 from binlog_merge.stages.block import read_block
@@ -259,8 +260,8 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                 ) from None
             if query is not None:
                 yield PhysicalDdl(
-                    key, file.path, start, query.schema_text or None, query.text, SessionVariables.of(query),
-                    version_number(file.server_version),
+                    key, file.path, start, query.schema_text or None, text_of(query),
+                    session_of(query, version_number(file.server_version)),
                 )  # fmt: skip
 
 

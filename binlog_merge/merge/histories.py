@@ -27,15 +27,14 @@ _AFTER_BASE = OrderKey(0, 0, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class PhysicalDdl:
-    """A DDL as a node ran it: where it stands, its default schema, its session, and the server's version."""
+    """A DDL as a node ran it: where it stands, its default schema, and its session."""
 
     key: OrderKey
     file: str
     position: int
     schema: str | None
     sql: str
-    session: SessionVariables
-    server_version: int
+    session: DdlSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def extend_physical(
     notes: list[str] = []
     for ddl in ddls:
         line.reach(ddl.key)
-        session = ddl_session(ddl.session, ddl.server_version)
+        session = ddl.session
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
             if not _concerns_us(ddl, session, topology):
