@@ -15,6 +15,7 @@ from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.polardbx.names import is_internal
 from binlog_merge.polardbx.places import Places
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
@@ -109,7 +110,12 @@ class SchemaWork:
         topology = topology_of(self.config)
         last = self.store.manifest.state.last
         done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
-        ddls = {n.source_id: list(physical_ddl(n, self.floor, done.get(n.source_id, ORIGIN))) for n in self.scanned}
+        ddls = {
+            n.source_id: [
+                ddl for ddl in physical_ddl(n, self.floor, done.get(n.source_id, ORIGIN)) if not is_internal(ddl.sql)
+            ]
+            for n in self.scanned
+        }
         markers = self.config.markers.tables()
         found, unread = all_sightings(self.scanned, markers, self.floor, limit)
         logical = self.cluster.coordinate(found, server_version)

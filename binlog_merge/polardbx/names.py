@@ -75,3 +75,8 @@ def is_cdc_schema(schema: str) -> bool:
 def is_system_table(table: str) -> bool:
     """Tell whether a physical table belongs to the transaction machinery."""
     return any(is_named(table, known) for known in SYSTEM_TABLES)
+
+
+def is_internal(sql: str) -> bool:
+    """Tell whether a statement is a node's own work."""
+    return sql.lstrip().startswith(INTERNAL_COMMENT)

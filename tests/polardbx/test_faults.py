@@ -121,6 +121,12 @@ def test_all_is_well(made: Made, tmp_path: Path) -> None:
     assert (result.transactions, result.ddl, result.warnings) == (3, 1, ())
 
 
+def test_statements_of_the_nodes_own_are_passed_over(made: Made, tmp_path: Path) -> None:
+    made.steps.append(Ddl("dn-1", "d_0", "/* rds internal mark */ ALTER TABLE t_x DO WHAT NOBODY KNOWS"))
+    made.rows(2)
+    assert merge(made.save(tmp_path), tmp_path / "out").transactions == 2
+
+
 def test_a_lost_branch(made: Made, tmp_path: Path) -> None:
     made.rows(2)
     lost = next(s for s in reversed(made.steps) if isinstance(s, Prepare) and s.node == "dn-2")
