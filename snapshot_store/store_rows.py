@@ -1,5 +1,6 @@
 """Versions as rows of the store's tables, and back."""
 
+import re
 from typing import Any
 
 from snapshot_store.history import SchemaVersion, TableVersion
@@ -8,23 +9,35 @@ from snapshot_store.tso import OrderKey
 
 Row = tuple[Any, ...]
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 TABLE_COLUMNS = "node, order_key, schema_name, table_name, definition, ddl, file, position, origin, version_id, folded"
 SCHEMA_COLUMNS = "node, order_key, schema_name, definition, ddl, file, position, origin, folded"
+
+
+def _text(text: str | None) -> str | None:
+    """Return text that a column can hold: bytes of a statement that were none (lone surrogates here) as `\\xNN`."""
+    return None if text is None else _SURROGATE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def table_row(version: TableVersion) -> Row:
     """Return a row with the columns of TABLE_COLUMNS."""
     definition = None if version.table is None else table_to_json(version.table)
-    names = (version.node or "", version.key.text(), version.schema, version.name)
-    who = (version.ddl, version.file, version.position, version.origin)
+    names = (version.node or "", version.key.text(), _text(version.schema), _text(version.name))
+    who = (_text(version.ddl), version.file, version.position, version.origin)
     return (*names, definition, *who, version.version_id, version.folded)
 
 
 def schema_row(version: SchemaVersion) -> Row:
     """Return a row with the columns of SCHEMA_COLUMNS."""
     definition = None if version.value is None else schema_to_json(version.value)
-    names = (version.node or "", version.key.text(), version.name)
-    return (*names, definition, version.ddl, version.file, version.position, version.origin, version.folded)
+    names = (version.node or "", version.key.text(), _text(version.name))
+    return (*names, definition, _text(version.ddl), version.file, version.position, version.origin, version.folded)
 
 
 def table_version(row: Row) -> TableVersion:

@@ -45,7 +45,12 @@ def touched_lines(
     texts = list(logical)
     lines |= {(None, database or "", "") for _, database in texts}
     lines.update(_named(store, None, [subject_of(sql, database) for sql, database in texts]))
-    return lines
+    return {line for line in lines if _is_text(*line[1:])}
+
+
+def _is_text(*names: str) -> bool:
+    """Tell whether names are text: bytes of damaged events that are none stand in no store."""
+    return not any("\ud800" <= character <= "\udfff" for name in names for character in name)
 
 
 def _logical(topology: Topology, node: str | None, schema: str, name: str) -> Iterator[tuple[str, str]]:
@@ -61,8 +66,8 @@ def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Itera
             yield node, schema, name
         for schema in subject.schemas:
             yield node, schema, ""
-        if subject.dropped is not None:
+        if subject.dropped is not None and _is_text(subject.dropped):
             yield from store.names_in(node, subject.dropped)
-    renamed = sorted({name for subject in subjects for _, name in subject.renamed})
+    renamed = sorted({name for subject in subjects for _, name in subject.renamed if _is_text(name)})
     if renamed:
         yield from store.referencing(node, renamed)

@@ -54,6 +54,17 @@ def test_a_history_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert history == expected
 
 
+def test_bytes_that_are_no_text_are_kept_as_their_numbers(tmp_path: Path) -> None:
+    ddl, name = b"CREATE TABLE `t\xfb` (a INT) COMMENT '\xe9'".decode("utf-8", "surrogateescape"), "t\udcfb\ud800"
+    table = Table("d", name, (Column("a", ColumnType("int"), comment="\udce9"),))
+    with Store.open(tmp_path / "s") as store:
+        assert store.append_versions([TableVersion(K5, 0, "d", name, table, ddl)], [SchemaVersion(K5, name, None)]) == 2
+        assert store.append_versions([TableVersion(K5, 0, "d", name, table, ddl)]) == 0
+        (version,) = store.load_history().versions
+    assert (version.name, version.ddl) == ("t\\xfb\\ud800", "CREATE TABLE `t\\xfb` (a INT) COMMENT '\\xe9'")
+    assert version.table == table
+
+
 def test_appending_twice_is_appending_once(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s") as store:
         assert store.append_versions([TableVersion(K5, 0, "d", "t", OLD)]) == 1
