@@ -15,7 +15,6 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.polardbx.names import TRANSACTION_LOG, is_named
-from binlog_merge.polardbx.xids import PREFIX
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,6 @@ class Detection:
     def _query(self, query: Query) -> None:
         if not query.text.startswith("XA "):
             return
-        self._likely |= _DRDS in query.text
         if any(int(code) in _LIZARD_VARIABLES for code in query.status_vars):
             self.carrier = POLARDBX
         elif query.text.startswith("XA COMMIT "):
@@ -112,5 +110,4 @@ class Detection:
         return None
 
 
-_DRDS = f"X'{PREFIX.hex()}"
 _LIZARD_VARIABLES = (200, 201)  # Q_LIZARD_COMMIT_GCN, Q_LIZARD_PREPARE_GCN

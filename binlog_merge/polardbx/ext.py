@@ -1,6 +1,7 @@
 """The EXT column of a DDL marker: what the cluster adds to the statement, as JSON (polardbx-sql `DDLExtInfo`)."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,7 @@ def _object(text: str | None) -> Mapping[str, Any]:
 
 def _number(values: Mapping[str, Any], name: str) -> int | None:
     value = values.get(name)
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,30}\s*", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
