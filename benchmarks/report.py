@@ -13,7 +13,9 @@ import psutil
 from benchmarks.measure import rate, spread
 from benchmarks.passes import Times
 
-TARGETS = {"warm_to_native": 0.8, "warm_to_mysqlbinlog": 8.0, "warm_to_mysql_replication": 150.0}
+TARGETS = {"warm_to_native": 0.8, "warm_to_mysqlbinlog_verify": 8.0, "warm_to_mysql_replication": 150.0}
+# Like is compared with like: a merge checks every checksum, and where it reshapes it takes the rows apart as well.
+_RESHAPING = {"warm_to_mysqlbinlog_verify": "warm_to_mysqlbinlog_rows"}
 _RATIOS = (
     ("warm_to_native", "native"),
     ("warm_to_one_process", "one_process"),
@@ -108,7 +110,11 @@ def verdicts(by_mode: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return each target with the modes' ratios, and whether all of them reach it."""
     result = {}
     for name, target in TARGETS.items():
-        found = {mode: one["ratios"][name] for mode, one in by_mode.items() if name in one["ratios"]}
+        found = {}
+        for mode, one in by_mode.items():
+            ratio = name if mode == "identity" else _RESHAPING.get(name, name)
+            if ratio in one["ratios"]:
+                found[f"{mode}: {ratio}"] = one["ratios"][ratio]
         if found:
-            result[name] = {"target": target, "modes": found, "met": min(found.values()) >= target}
+            result[name] = {"target": target, "found": found, "met": min(found.values()) >= target}
     return result
