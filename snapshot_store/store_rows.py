@@ -1,28 +1,21 @@
 """Versions as rows of the store's tables, and back."""
 
-import re
 from typing import Any
 
 from snapshot_store.history import SchemaVersion, TableVersion
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+from snapshot_store.surrogates import shown
 from snapshot_store.tso import OrderKey
 
 Row = tuple[Any, ...]
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 TABLE_COLUMNS = "node, order_key, schema_name, table_name, definition, ddl, file, position, origin, version_id, folded"
 SCHEMA_COLUMNS = "node, order_key, schema_name, definition, ddl, file, position, origin, folded"
 
 
 def _text(text: str | None) -> str | None:
-    """Return text that a column can hold: bytes of a statement that were none (lone surrogates here) as `\\xNN`."""
-    return None if text is None else _SURROGATE.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+    """Return text that a column can hold."""
+    return None if text is None else shown(text)
 
 
 def table_row(version: TableVersion) -> Row:

@@ -11,6 +11,7 @@ from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 
 Line = tuple[str | None, str, str]
@@ -45,12 +46,8 @@ def touched_lines(
     texts = list(logical)
     lines |= {(None, database or "", "") for _, database in texts}
     lines.update(_named(store, None, [subject_of(sql, database) for sql, database in texts]))
-    return {line for line in lines if _is_text(*line[1:])}
-
-
-def _is_text(*names: str) -> bool:
-    """Tell whether names are text: bytes of damaged events that are none stand in no store."""
-    return not any("\ud800" <= character <= "\udfff" for name in names for character in name)
+    # Names in damaged events may be no text; those stand in no store.
+    return {line for line in lines if is_text(*line[1:])}
 
 
 def _logical(topology: Topology, node: str | None, schema: str, name: str) -> Iterator[tuple[str, str]]:
@@ -66,8 +63,8 @@ def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Itera
             yield node, schema, name
         for schema in subject.schemas:
             yield node, schema, ""
-        if subject.dropped is not None and _is_text(subject.dropped):
+        if subject.dropped is not None and is_text(subject.dropped):
             yield from store.names_in(node, subject.dropped)
-    renamed = sorted({name for subject in subjects for _, name in subject.renamed if _is_text(name)})
+    renamed = sorted({name for subject in subjects for _, name in subject.renamed if is_text(name)})
     if renamed:
         yield from store.referencing(node, renamed)

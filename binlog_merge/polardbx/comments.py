@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_store.surrogates import is_text
 from snapshot_store.tso import OrderKey
 
 _PREFIX = "# POLARX_"
@@ -39,7 +40,7 @@ class PolarxComment:
     def text(self) -> str:
         """Return the lines, each with its line end."""
         # MySQL ends a comment at NUL too.
-        encoded = any(c in self.origin for c in "\n\r\0") or not _is_unicode(self.origin)
+        encoded = any(c in self.origin for c in "\n\r\0") or not is_text(self.origin)
         lines = [(_ENCODE, "BASE64")] if encoded else []
         lines += [
             (_SQL, _encode(self.origin) if encoded else self.origin),
@@ -86,7 +87,3 @@ def split_comment(text: str) -> tuple[PolarxComment | None, str]:
 
 def _encode(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= c <= "\udfff" for c in text)

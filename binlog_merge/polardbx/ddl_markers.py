@@ -12,6 +12,7 @@ from binlog_merge.polardbx.ddl import ConvertedDdl, convert, origin_of, shard_ke
 from binlog_merge.polardbx.ext import Extension
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.surrogates import is_text
 from snapshot_store.tso import OrderKey
 
 PRIVATE, PUBLIC, PROTECTED = 0, 1, 2
@@ -115,7 +116,7 @@ def _converted(
         lower_names=lower_names,
         session=session,
     )
-    if mysql.mysql is not None and any("\ud800" <= c <= "\udfff" for c in mysql.mysql):
+    if mysql.mysql is not None and not is_text(mysql.mysql):
         raise DdlNotUnderstood(marker.sql, "the statement is not UTF-8")
     if source == original:
         return mysql
