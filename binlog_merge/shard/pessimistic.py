@@ -9,6 +9,7 @@ way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
@@ -253,9 +254,11 @@ class _Run:
     def _open(self) -> Iterator[Open]:
         for place in range(self.sequence.active, len(self.sequence.order)):
             ddl = self.sequence.order[place].ddl
-            done = tuple(sorted(s for s, items in self.sequence.shards.items() if len(items) > place))
-            awaited = tuple(sorted(set(self.sequence.shards) - set(done)))
-            yield Open(open_id(ddl), ddl, "waiting" if place == self.sequence.active else "queued", done, awaited)
+            items = {shard: found[place] for shard, found in self.sequence.shards.items() if len(found) > place}
+            awaited = tuple(sorted(set(self.sequence.shards) - set(items)))
+            ran = sorted((item.ddl for item in items.values() if _ran(item)), key=lambda d: (d.key, d.shard))
+            stage: Literal["waiting", "queued"] = "waiting" if place == self.sequence.active else "queued"
+            yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))
 
 
 def _ran(item: Ran) -> bool:

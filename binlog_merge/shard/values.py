@@ -211,14 +211,17 @@ class Stop:
 class Open:
     """A coordination that is under way: who has run it, who is awaited, and since when.
 
-    `stage`: "waiting" for others to do the same, "conflict" where others do something else, "queued" behind another.
+    `stage`: "waiting" for others to do the same, "conflict" where others do something else, "queued" behind another;
+    "spreading" has taken effect already, and nothing is held for it. `ran` are the statements of those that are done,
+    as far as they have run it themselves.
     """
 
     id: str
     ddl: ShardDdl
-    stage: Literal["waiting", "conflict", "queued"]
+    stage: Literal["waiting", "conflict", "queued", "spreading"]
     done: tuple[Shard, ...]
     awaited: tuple[Shard, ...]
+    ran: tuple[ShardDdl, ...] = ()
 
 
 def open_id(ddl: ShardDdl) -> str:

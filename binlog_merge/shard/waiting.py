@@ -189,12 +189,19 @@ class Queues:
         behind = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.queues))
         for shard, queue in sorted(self.queues.items()):
             for number, ddl in enumerate(queue):
-                done = tuple(sorted(s for s, q in self.queues.items() if _same_change(q[0], ddl)))
-                awaited = tuple(sorted(set(self.lock.normal) - set(done)))
-                yield Open(open_id(ddl), ddl, self._stage(shard, number), done, awaited)
+                queued = [d for others in self.queues.values() for d in others if _same_change(d, ddl)]
+                done = {d.shard for d in queued}
+                awaited = tuple(sorted(set(self.lock.normal) - done))
+                ran = self._real(queued)
+                yield Open(open_id(ddl), ddl, self._stage(shard, number), tuple(sorted(done)), awaited, ran)
         for ddl in self.uneven:
-            done = tuple(sorted({d.shard for d in self.uneven if _same_change(d, ddl)}))
-            yield Open(open_id(ddl), ddl, "waiting", done, behind)
+            same = [d for d in self.uneven if _same_change(d, ddl)]
+            done = {d.shard for d in same}
+            yield Open(open_id(ddl), ddl, "spreading", tuple(sorted(done)), behind, self._real(same))
+
+    def _real(self, ddls: Iterable[ShardDdl]) -> tuple[ShardDdl, ...]:
+        found = [ddl for ddl in ddls if not self._is_pretended(ddl)]
+        return tuple(sorted(found, key=lambda ddl: (ddl.key, ddl.shard)))
 
     def _stage(self, shard: Shard, number: int) -> Literal["waiting", "conflict", "queued"]:
         if number:
