@@ -17,7 +17,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from binlog_merge.config_errors import explain
-from binlog_merge.config_values import Patterns, PlainName, QualifiedName, Size, is_uri, resolve_glob, resolve_path
+from binlog_merge.config_values import (
+    Duration,
+    Patterns,
+    PlainName,
+    QualifiedName,
+    Size,
+    is_uri,
+    resolve_glob,
+    resolve_path,
+)
 from binlog_merge.config_yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
 from binlog_merge.polardbx.names import MarkerTables
@@ -76,7 +85,7 @@ class RouteRule(_Section):
 
 
 Carrier = Literal[
-    "auto", "commit-table", "original-commit-timestamp", "original-commit-timestamp-us", "gtid", "polardbx"
+    "auto", "commit-table", "original-commit-timestamp", "original-commit-timestamp-us", "gtid", "polardbx", "gtid-time"
 ]
 
 
@@ -87,6 +96,8 @@ class CommitTso(_Section):
     commit_table: QualifiedName = "__cdc__.__commit_ts__"
     local_tso: Literal["inherit", "use"] = "inherit"
     max_disorder: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    max_step_back: Duration = 1_000_000
+    on_step_back: Literal["warn", "error"] = "warn"
 
     @property
     def commit_table_name(self) -> tuple[str, str]:

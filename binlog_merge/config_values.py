@@ -31,6 +31,19 @@ def parse_size(value: Any) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
+_DURATIONS = {"us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000}
+
+
+def parse_duration(value: Any) -> int:
+    """Return microseconds for "500ms", "1s", "1.5 s", "2m", or 0."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", value) if isinstance(value, str) else None
+    if match is not None and match[2] in _DURATIONS:
+        return round(float(match[1]) * _DURATIONS[match[2]])
+    if isinstance(value, int) and not isinstance(value, bool) and value == 0:
+        return 0
+    raise ValueError(f"{value!r} is not a duration; write it as 500ms, 1s or 2m")
+
+
 def is_uri(path: str) -> bool:
     """Tell whether `path` names a remote file system (s3://, hdfs://, file://…) rather than a local path."""
     return _URI.match(path) is not None
@@ -68,6 +81,7 @@ def _as_tuple(value: Any) -> Any:
 
 
 Size = Annotated[int, BeforeValidator(parse_size)]
+Duration = Annotated[int, BeforeValidator(parse_duration)]
 PlainName = Annotated[str, AfterValidator(plain_name)]
 QualifiedName = Annotated[str, AfterValidator(qualified_name)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), PlainSerializer(list)]

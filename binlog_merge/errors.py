@@ -329,6 +329,16 @@ class ClusterTopology(MergeError):
     )
 
 
+class ClockStep(MergeError):
+    """A node's clock stepped back further than is allowed, where clocks alone give the order."""
+
+    code, exit_code = "clock-step", 41
+    default_remedy = (
+        "if the order between nodes may be that much off there, raise `commit-tso.max-step-back` or set "
+        "`commit-tso.on-step-back: warn`, and merge again; a node's own order is never changed"
+    )
+
+
 class ReplayStopped(MergeError):
     """The target of a replay refuses a transaction, or is not as it should be."""
 
@@ -390,6 +400,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     SchemaConflict,
     ServerRefused,
     ClusterTopology,
+    ClockStep,
     OutsideLog,
     ReplayStopped,
     TargetBusy,

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from binlog_merge.config import MergeConfig, Node, config_schema, differences
-from binlog_merge.config_values import parse_size
+from binlog_merge.config_values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 
 MINIMAL = """\
@@ -66,6 +66,8 @@ def test_minimal_has_the_documented_defaults(tmp_path: Path) -> None:
     assert config.commit_tso.commit_table_name == ("__cdc__", "__commit_ts__")
     assert config.commit_tso.local_tso == "inherit"
     assert config.commit_tso.max_disorder == 0
+    assert config.commit_tso.max_step_back == 1_000_000
+    assert config.commit_tso.on_step_back == "warn"
     assert config.markers.schema_name == "__cdc__"
     assert config.markers.ddl_record == "__cdc_ddl_record__"
     assert config.base.logical is None
@@ -107,6 +109,19 @@ def test_sizes(text: Any, size: int) -> None:
 def test_not_sizes(text: Any) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "us"), [("1s", 1_000_000), ("500ms", 500_000), ("1.5 s", 1_500_000), ("2m", 12 * 10**7), (0, 0)]
+)
+def test_durations(text: Any, us: int) -> None:
+    assert parse_duration(text) == us
+
+
+@pytest.mark.parametrize("text", ["", "s", "1", "-1s", "1 fortnight", True, 3, None])
+def test_not_durations(text: Any) -> None:
+    with pytest.raises(ValueError, match="duration"):
+        parse_duration(text)
 
 
 def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:

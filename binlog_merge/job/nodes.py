@@ -13,6 +13,7 @@ from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.source import open_source
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
+from binlog_merge.merge.clock import time_tso
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.markers import MarkerCopy, read_marker, transaction_events
@@ -52,9 +53,20 @@ class ScannedNode:
         seen = self.input.seen or (self.input.first, 4)
         return next((max(seen, (p.file_index, p.end)) for p in reversed(self.pieces) if p.groups), seen)
 
+    @property
+    def by_time(self) -> bool:
+        """Tell whether the node's clock gives the order."""
+        return any(p.clock is not None for p in self.pieces)
+
+    @property
+    def begins(self) -> tuple[int, int] | None:
+        """Return the least (tso, transaction) that no run had seen, None where nothing has come."""
+        times = [p.clock.least for p in self.pieces if p.clock is not None]
+        return (time_tso(min(times)), 0) if times else self.least_new
+
     def watermark(self, max_disorder: int) -> OrderKey | None:
         """Return the least order key that may still arrive, or None before the first commit TSO."""
-        return node_watermark(self.carry, self.input.number, max_disorder)
+        return node_watermark(self.carry, self.input.number, max_disorder, not self.by_time)
 
 
 def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int]) -> frozenset[tuple[str, int]]:

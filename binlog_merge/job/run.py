@@ -18,6 +18,7 @@ from binlog_merge.files.directory import Discovery, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, OutputFile
 from binlog_merge.files.publish import file_name, part_path, recover
+from binlog_merge.job.clocks import check_clocks
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
@@ -31,7 +32,7 @@ from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_afte
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
 from binlog_merge.merge.assemble import check_without_tso, split_transactions
-from binlog_merge.merge.carriers import DEFAULT, POLARDBX
+from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
 from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
@@ -85,7 +86,7 @@ def _run(job: Job) -> MergeResult:
     without = {n.source_id: n.without_tso for n in scanned}
     if inputs.carrier == POLARDBX:
         job.warnings += split_transactions(without)
-    else:
+    elif inputs.carrier != BY_TIME:
         check_without_tso(without)
     with job.stage("coordinate"):
         store = SchemaStore(job.config, job.directory, inputs.manifest)
@@ -95,7 +96,7 @@ def _run(job: Job) -> MergeResult:
             job.directory,
         )  # fmt: skip
         work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster)
-        limit, watermarks, errors = _limit(job, scanned, cluster)
+        limit, watermarks, errors = _limit(job, scanned, cluster, floor)
         coordination = work.coordinate(limit, version_number(inputs.header.server_version))
         job.warnings += coordination.notes
         if coordination.stopped is not None and coordination.stopped < limit:
@@ -231,18 +232,21 @@ def _floor(job: Job, inputs: Inputs) -> OrderKey:
 
 
 def _limit(
-    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork
+    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, floor: OrderKey
 ) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
     """Return the key below which everything is final, the nodes' watermarks, and the errors that lower it."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
     errors: list[MergeError | None] = [n.error for n in scanned if n.error is not None]
     limit = GREATEST_KEY
+    stepped = check_clocks(scanned, job.config.commit_tso, floor, job.warnings)
     for node in scanned:
         if job.end_of_input and node.error is None:
             continue
         limit = min(limit, cluster.bound(node, watermarks[node.source_id]) or GREATEST_KEY)
     if job.stop_tso is not None:
         limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
+    if stepped is not None and stepped.order_key is not None and OrderKey.parse(stepped.order_key) < limit:
+        limit, errors = OrderKey.parse(stepped.order_key), [stepped]
     return limit, watermarks, errors
 
 

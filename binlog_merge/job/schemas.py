@@ -248,7 +248,7 @@ class SchemaWork:
 
         Returns how many logical versions there are below what the next run may change.
         """
-        begins = min((n.least_new for n in self.scanned if n.least_new is not None), default=None)
+        begins = min((n.begins for n in self.scanned if n.begins is not None), default=None)
         first = self.store.manifest.state.last is None and begins is not None
         made = Made(
             self.floor,

@@ -3,6 +3,11 @@
 A commit TSO is fetched after all branches are prepared, so it can only stand in what a node writes later: in a
 transaction of its own between PREPARE and XA COMMIT, or in the XA COMMIT's own group. The scan kernel reads all of
 these (`kernels.scan`, `_own_tso`).
+
+Servers without any global clock have none. Then `gtid-time` orders by the nodes' own clocks: every transaction, XA or
+not, and every DDL takes its time from its GTID event (`kernels.scan`, `_tick`), and what a node commits in one
+microsecond, or while its clock is behind what it was, follows in the order of its log. So a node's own order always
+holds; between nodes it is as good as their clocks, and branches of one transaction are transactions of their own.
 """
 
 from collections.abc import Iterable
@@ -44,11 +49,13 @@ CARRIERS = {
             "polardbx", k.BY_SEQUENCE, True,
             "as PolarDB-X's data nodes write it: events 105 and 80, status variable 200, the transaction log of old",
         ),
+        Carrier("gtid-time", k.BY_TIME, False, "none: the nodes' own clocks, by the commit time in every GTID event"),
     )
 }  # fmt: skip
 
 DEFAULT = "commit-table"
 POLARDBX = "polardbx"
+BY_TIME = "gtid-time"
 
 
 @dataclass

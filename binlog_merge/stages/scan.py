@@ -34,6 +34,7 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files.source import Source, open_source
 from binlog_merge.merge.assemble import LateCommit, OpenBranch
+from binlog_merge.merge.clock import Clocked, clocked
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, MarkerTables, is_named, is_system_table
 from binlog_merge.stages.block import from_rows, view, write_block
 
@@ -101,6 +102,7 @@ class ScanResult:
     markers: tuple[tuple[int, int, int, int], ...]  # (tso, transaction, start, end) of marker branches
     local_markers: tuple[int, ...]  # indexes of locals that touch the marker table
     unfinished: int | None  # where the group begins that is open at the end of the walk
+    clock: Clocked | None = None  # where the node's clock gives the order
     error: dict[str, Any] | None = None
 
 
@@ -508,6 +510,7 @@ def _result(walk: _Walk, first: int, truncated: int | None, error: dict[str, Any
         markers=tuple((r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()),
         local_markers=tuple(np.flatnonzero(local[:, k.L_FLAGS] & k.MARKER).tolist()),
         unfinished=None if reg[k.PHASE] == k.IDLE else int(reg[k.GROUP_START]),
+        clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         error=error,
     )
 

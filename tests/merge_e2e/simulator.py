@@ -59,6 +59,7 @@ class _Node:
     gno: int = 0
     clock: int = 1_790_000_000
     rows: int = 0
+    unsteady: bool = False
 
     def event(self, kind: int, body: bytes, flags: int = 0) -> None:
         self.events.append(Piece(self.clock, kind, self.number, flags, body))
@@ -81,6 +82,9 @@ class _Node:
         self.clock += self.rng.choice([0, 0, 1])
         self.gno += 1
         immediate = self.clock * 1_000_000 + self.gno
+        if self.unsteady:  # transactions of one microsecond, a clock that steps back, the time of a replica's source
+            immediate = self.clock * 1_000_000 + self.rng.choice([0, 0, 1, 999, 1000, -2_000_000, -30_000_000])
+            original_us = self.rng.choice([None, None, 0, immediate - 5_000_000])
         times = immediate.to_bytes(7, "little")
         if original_us is not None:
             times = (immediate | 1 << 55).to_bytes(7, "little") + original_us.to_bytes(7, "little")
@@ -115,7 +119,8 @@ class Simulator:
     def __init__(self, seed: int, style: Style | None = None) -> None:
         self.style = style or Style()
         self.rng = random.Random(seed)
-        self.nodes = [_Node(n + 1, self.rng) for n in range(self.style.nodes)]
+        unsteady = self.style.carrier == "gtid-time"
+        self.nodes = [_Node(n + 1, self.rng, unsteady=unsteady) for n in range(self.style.nodes)]
         self.running: list[_Transaction] = []
         self.tso = FIRST_TSO
         self.count = 0

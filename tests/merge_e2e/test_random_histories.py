@@ -22,6 +22,7 @@ STYLES = (
     Style(nodes=4, steps=300, carrier="gtid", max_size=3000),
     Style(nodes=3, steps=300, reshaped=True, max_size=9000, rotate=0.02),
     Style(nodes=2, steps=400, reshaped=True, large=0.1, rotate=0.05),
+    Style(nodes=3, steps=300, carrier="gtid-time", rotate=0.03),
 )
 
 

@@ -42,13 +42,14 @@ class NodeOrder:
     without_tso: list[bytes] = field(default_factory=list)  # gtrids of XA COMMITs that inherit
     greatest: tuple[int, int] = (0, 0)
     counter: int = 0
+    by_time: bool = False
 
     def watermark(self) -> Key | None:
         """Return the least key that may still arrive; None while the node has shown no commit TSO."""
         if self.greatest == (0, 0):
             return None
         marks: list[Key] = [(*self.greatest, self.counter + 1, self.node.number)]
-        if self.in_doubt:
+        if self.in_doubt and not self.by_time:
             marks.append((self.in_doubt[0][1][0] + 1, 0, 0, 0))
         return min(marks)
 
@@ -132,7 +133,7 @@ def _commit_tso(carrier: str, group: Group, rows: dict[bytes, int]) -> int | Non
     assert group.xid is not None
     if carrier == "commit-table":
         return rows.get(group.xid.gtrid)
-    if carrier == "inherit" or group.gtid is None:
+    if carrier in ("inherit", "gtid-time") or group.gtid is None:
         return None
     if carrier == "gtid":
         return group.gtid.gno or None
@@ -142,6 +143,12 @@ def _commit_tso(carrier: str, group: Group, rows: dict[bytes, int]) -> int | Non
         return group.gtid.original_us << 9
     millis, micros = divmod(group.gtid.original_us, 1000)
     return millis << 22 | micros  # a TSO that carries the same time
+
+
+def _commit_time(group: Group) -> int:
+    """Return when a group was committed where it ran first, in microseconds."""
+    times = ((group.gtid and group.gtid.original_us) or 0, group.commit_us(), group.events[0].timestamp * 1_000_000)
+    return next(us for us in times if 0 < us < 1_000_000 << 32)
 
 
 def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], carrier: str) -> NodeOrder:
@@ -157,6 +164,10 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
     for group in groups:
         if group.kind == "undone":
             continue
+        if carrier == "gtid-time" and group.kind not in ("prepare", "rollback"):
+            millis, micros = divmod(_commit_time(group), 1000)
+            if (millis << 22 | micros, 0) > state.greatest:
+                state.greatest, state.counter = (millis << 22 | micros, 0), 0
         if group.kind == "prepare":
             assert group.xid is not None
             if group.xid in prepared:
@@ -170,7 +181,8 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
             tso = _commit_tso(carrier, group, rows)
             if tso is None:
                 key = follow()
-                state.without_tso.append(group.xid.gtrid)
+                if carrier != "gtid-time":
+                    state.without_tso.append(group.xid.gtrid)
             else:
                 key = (tso, transaction_id(group.xid.gtrid), 0, 0)
                 if key[:2] > state.greatest:
@@ -182,15 +194,17 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
             state.ddl.append(Branch(follow(), node, group, group.commit_us()))
         else:
             names = {name for name, _ in table_maps(group)}
-            if group.kind == "local" and cluster.commit_table in names:
+            fed = carrier != "gtid-time"  # else the commit table is a table like others
+            if fed and group.kind == "local" and cluster.commit_table in names:
                 for gtrid, tso in _commit_rows(group, cluster).items():
                     if rows.setdefault(gtrid, tso) != tso:
                         raise OracleError(f"{group.where()}: {gtrid!r} has two commit TSOs, {rows[gtrid]} and {tso}")
-            if names == {cluster.commit_table} and group.kind == "local":
+            if fed and names == {cluster.commit_table} and group.kind == "local":
                 continue
             state.branches.append(Branch(follow(), node, group, group.commit_us()))
             if group.creates:
                 state.ddl.append(state.branches[-1])
+    state.by_time = carrier == "gtid-time"
     state.in_doubt = [(xid, key) for xid, (_, key) in prepared.items()]
     return state
 

@@ -23,9 +23,9 @@ def config(request: pytest.FixtureRequest) -> Path:
     return Path(request.param) / "cluster.yaml"
 
 
-def _expected(config: Path) -> tuple[str, dict[str, Expected]]:
+def _expected(config: Path, carrier: str | None = None) -> tuple[str, dict[str, Expected]]:
     try:
-        return expected(config)
+        return expected(config, carrier)
     except OracleError as error:
         pytest.skip(str(error))
 
@@ -35,6 +35,18 @@ def test_whole_files_and_any_pieces_of_them(config: Path, tmp_path: Path) -> Non
     rng = random.Random(str(config))
     for source_id, tasks in tasks_of(config, carrier, tmp_path).items():
         for pieces in ([*tasks], cut(tasks, rng, 4), cut(tasks, rng, 40)):
+            node = scanned(config, pieces)
+            assert node.error is None
+            assert ordered(node) == wanted[source_id].rows
+            assert node.watermark(0) == wanted[source_id].watermark
+            assert tuple(ddl.key for ddl in physical_ddl(node, ORIGIN, ORIGIN)) == wanted[source_id].ddl
+
+
+def test_clocks_of_nodes_instead_of_commit_tsos(config: Path, tmp_path: Path) -> None:
+    wanted = _expected(config, "gtid-time")[1]
+    rng = random.Random(str(config))
+    for source_id, tasks in tasks_of(config, "gtid-time", tmp_path).items():
+        for pieces in ([*tasks], cut(tasks, rng, 10)):
             node = scanned(config, pieces)
             assert node.error is None
             assert ordered(node) == wanted[source_id].rows
@@ -54,7 +66,7 @@ def test_buffers_of_any_size(config: Path, chunk: int, tmp_path: Path, monkeypat
 @given(
     st.integers(0, 10_000),
     st.integers(0, 10_000),
-    st.sampled_from(["commit-table", "gtid", "original-commit-timestamp"]),
+    st.sampled_from(["commit-table", "gtid", "original-commit-timestamp", "gtid-time"]),
 )
 @settings(max_examples=40, deadline=None)
 def test_made_up_histories_cut_anywhere(seed: int, cuts: int, carrier: str) -> None:
@@ -83,17 +95,17 @@ def test_ranges_cut_anywhere_give_the_same_order(seed: int, shares: list[int]) -
         assert ordered(node, ranges) == wanted["dn-1"].rows
 
 
-@given(st.integers(0, 10_000), st.floats(0, 1))
+@given(st.integers(0, 10_000), st.floats(0, 1), st.sampled_from(["commit-table", "gtid-time"]))
 @settings(max_examples=60, deadline=None)
-def test_nothing_that_arrives_later_is_below_the_watermark(seed: int, share: float) -> None:
+def test_nothing_that_arrives_later_is_below_the_watermark(seed: int, share: float, carrier: str) -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
-        config = Simulator(seed, Style(nodes=1, steps=120, rotate=0)).write(folder)
+        config = Simulator(seed, Style(nodes=1, steps=120, rotate=0, carrier=carrier)).write(folder)
         path = folder / "nodes" / "dn-1" / "binlog.000001"
-        whole = ordered(scanned(config, tasks_of(config, "commit-table", folder)["dn-1"]))
+        whole = ordered(scanned(config, tasks_of(config, carrier, folder)["dn-1"]))
         data = path.read_bytes()
         path.write_bytes(data[: 158 + int((len(data) - 158) * share)][:-1] if share < 1 else data)
-        now = scanned(config, tasks_of(config, "commit-table", folder)["dn-1"], end_of_input=False)
+        now = scanned(config, tasks_of(config, carrier, folder)["dn-1"], end_of_input=False)
         seen, watermark = set(ordered(now)), now.watermark(0)
         later = [row[0] for row in whole if row not in seen]
         assert seen <= set(whole)

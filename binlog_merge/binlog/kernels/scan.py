@@ -281,12 +281,43 @@ def _note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int) -> None:
 
 
 @njit(inline="always")
+def time_tso(us: int) -> int:
+    """Return the TSO of a time in microseconds since 1970: its milliseconds << 22 | the microseconds beyond."""
+    return ((us // 1000) << 22) | (us % 1000)
+
+
+@njit(inline="always")
+def _tick(reg: Any) -> None:
+    """Let the node's clock, its greatest TSO, follow the open group's time: when it was committed where it ran first,
+    by the GTID event. A replica keeps that time; 0 is a source that wrote none, and what is no time counts for nothing.
+
+    A clock that stepped back leaves the greatest TSO, so order in the log stays the order of keys.
+    """
+    if 0 < reg[k.ORIGINAL_US] < k.END_OF_TIME:
+        reg[k.COMMIT_US] = reg[k.ORIGINAL_US]
+    elif reg[k.COMMIT_US] >= k.END_OF_TIME:
+        reg[k.COMMIT_US] = reg[k.FIRST_TIMESTAMP] * 1000000
+    _advance(reg, time_tso(reg[k.COMMIT_US]), 0)
+
+
+@njit(inline="always")
+def _follow(a: k.Arrays, start: int, end: int, set_number: int, flags: int) -> None:
+    """Write the row of what sorts right behind the greatest key of its node so far."""
+    reg = a.reg
+    row = a.local[reg[k.N_LOCAL]]
+    row[k.L_START], row[k.L_END], row[k.L_COMMIT_US] = start, end, reg[k.COMMIT_US]
+    row[k.L_SET], row[k.L_FLAGS] = set_number, flags
+    row[k.L_MAX_TSO], row[k.L_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
+    reg[k.N_LOCAL] += 1
+
+
+@njit(inline="always")
 def _own_tso(reg: Any, carrier: int) -> int:
     """Return the commit TSO that the open group itself carries, or -1."""
     if carrier == k.BY_ORIGINAL_TIMESTAMP and reg[k.ORIGINAL_US] >= 0:
         return reg[k.ORIGINAL_US] << 9
     if carrier == k.BY_ORIGINAL_MICROSECONDS and reg[k.ORIGINAL_US] >= 0:
-        return ((reg[k.ORIGINAL_US] // 1000) << 22) | (reg[k.ORIGINAL_US] % 1000)
+        return time_tso(reg[k.ORIGINAL_US])
     if carrier == k.BY_GTID and reg[k.GNO] > 0:
         return reg[k.GNO]
     if carrier == k.BY_SEQUENCE:
@@ -347,11 +378,9 @@ def _end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: boo
             reg[k.N_TIMED] += 1
             _advance(reg, tso, reg[k.GTID_HASH])
         else:
-            row = a.local[reg[k.N_LOCAL]]
-            row[k.L_START], row[k.L_END], row[k.L_COMMIT_US] = reg[k.GROUP_START], end, reg[k.COMMIT_US]
-            row[k.L_SET], row[k.L_FLAGS] = reg[k.SET], flags
-            row[k.L_MAX_TSO], row[k.L_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
-            reg[k.N_LOCAL] += 1
+            if carrier == k.BY_TIME:
+                _tick(reg)
+            _follow(a, reg[k.GROUP_START], end, reg[k.SET], flags)
     _close(reg, end)
 
 
@@ -399,6 +428,8 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
                 tso = a.tsos[slot, k.C_TSO]
                 a.tsos[slot, k.C_STATE] = 2
         tso = max(tso, np.int64(-1))  # more than 63 bits are no TSO
+        if carrier == k.BY_TIME:
+            _tick(reg)
     if prepared >= 0 and rollback:
         a.xids[prepared, k.P_STATE] = 2
     elif prepared >= 0 and tso >= 0:
@@ -414,6 +445,10 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
         p[k.P_STATE] = 2
         reg[k.N_TIMED] += 1
         _advance(reg, tso, reg[k.TRANSACTION_ID])
+    elif prepared >= 0 and carrier == k.BY_TIME:
+        p = a.xids[prepared]
+        _follow(a, p[k.P_START], p[k.P_END], p[k.P_SET], p[k.P_FLAGS])
+        p[k.P_STATE] = 2
     else:
         row = a.late[reg[k.N_LATE]]
         row[k.X_LOCAL], row[k.X_LOCALS_BEFORE] = -1, reg[k.N_LOCAL]
@@ -434,11 +469,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
             p[k.P_STATE] = 2
         if tso == -1:
             row[k.X_LOCAL] = reg[k.N_LOCAL]
-            place = a.local[reg[k.N_LOCAL]]
-            place[k.L_START], place[k.L_END], place[k.L_COMMIT_US] = row[k.X_START], row[k.X_END], reg[k.COMMIT_US]
-            place[k.L_SET], place[k.L_FLAGS] = row[k.X_SET], row[k.X_FLAGS] | k.PLACEHOLDER
-            place[k.L_MAX_TSO], place[k.L_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
-            reg[k.N_LOCAL] += 1
+            _follow(a, row[k.X_START], row[k.X_END], row[k.X_SET], row[k.X_FLAGS] | k.PLACEHOLDER)
         elif tso >= 0:
             _advance(reg, tso, reg[k.TRANSACTION_ID])
         reg[k.N_LATE] += 1

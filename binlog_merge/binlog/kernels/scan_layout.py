@@ -136,7 +136,9 @@ ORDINARY, COMMIT_TABLE, MARKER_TABLE, LOG_TABLE, SYSTEM_TABLE = range(5)  # what
 BY_NUMBER = 0x44524453
 
 # Carriers of the commit TSO (design: one function per carrier; `merge/carriers.py` names and describes them).
-BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE = range(1, 6)
+BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SEQUENCE, BY_TIME = range(1, 7)
+
+END_OF_TIME = 4_294_967_296_000_000  # microseconds since 1970: no event's timestamp goes beyond 32 bits of seconds
 
 # PolarDB-X's own events (libbinlogevents of polardbx-engine): SEQUENCE_EVENT, and GCN_LOG_EVENT with its flags.
 SEQUENCE_EVENT, GCN_EVENT = 80, 105
