@@ -88,7 +88,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--mode", default=",".join(MODES), help="identity, trim, pad, or several with commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", type=int, default=2, help="merges in a new process, per mode")
-    parser.add_argument("--large", type=parse_size, help="also measure the cost per GB at this size")
+    parser.add_argument(
+        "--large", type=parse_size, default=parse_size("8GB"), help="the cost per GB at this size; 0: not measured"
+    )
     parser.add_argument(
         "--schema-versions", default=schema_store.SIZES, help="sizes of schema stores, with commas; none: not measured"
     )

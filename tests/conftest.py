@@ -35,7 +35,12 @@ def _shared_mysql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 
 @pytest.fixture
 def mysql_server(_shared_mysql_server: MySqlServer) -> MySqlServer:
-    """One server for the whole run, handed out without databases, prepared branches, or binlog history."""
+    """One server for the whole run, handed out without databases, prepared branches, or binlog history.
+
+    A test that crashes it has failed by that; those behind it get it started again.
+    """
+    if not _shared_mysql_server.running:
+        _shared_mysql_server.restart()
     _shared_mysql_server.drop_databases()
     _shared_mysql_server.execute("RESET BINARY LOGS AND GTIDS")
     return _shared_mysql_server

@@ -35,6 +35,13 @@ class Job:
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.config.output.cts != "begin":
+            self.warnings.append(
+                f"output.cts: {self.config.output.cts} is for readers of PolarDB-X's global binlog; MySQL 9.7 as a "
+                "replica crashes on the event behind XID (mysqlbinlog takes it): cts: begin is for replicas"
+            )
+
     @property
     def work(self) -> Path:
         return self.directory / WORK_FOLDER

@@ -98,7 +98,9 @@ def test_long_and_strange_texts_keep_their_length_byte_in_range() -> None:
     assert text.endswith(long)
 
 
-VARIANTS: list[tuple[CtsPlace, bool]] = [("begin", False), ("begin", True), ("end", False), ("both", True)]
+# A key behind XID is no part of a transaction: MySQL 9.7 as a replica frees that event twice, and crashes.
+FOR_REPLICAS: list[tuple[CtsPlace, bool]] = [("begin", False), ("begin", True)]
+VARIANTS: list[tuple[CtsPlace, bool]] = [*FOR_REPLICAS, ("end", False), ("both", True)]
 
 
 def variant(number: int) -> bytes:
@@ -131,11 +133,11 @@ def test_mysqlbinlog_and_a_client_apply_every_form(mysql_server: MySqlServer, tm
 
 
 @pytest.mark.mysql
-def test_a_replica_applies_every_form(mysql_server: MySqlServer, tmp_path: Path) -> None:
+def test_a_replica_applies_what_is_for_replicas(mysql_server: MySqlServer, tmp_path: Path) -> None:
     with MySqlServer(tmp_path / "source", server_id=9001, port=_free_port()) as source:
         source.execute("CREATE USER repl; GRANT REPLICATION SLAVE ON *.* TO repl")
         source.stop()
-        names = [f"binlog.{number + 1:06d}" for number in range(len(VARIANTS))]
+        names = [f"binlog.{number + 1:06d}" for number in range(len(FOR_REPLICAS))]
         for number, name in enumerate(names):
             (source.data / name).write_bytes(variant(number))
         (source.data / "binlog.index").write_text("".join(f"./{name}\n" for name in names))
@@ -145,7 +147,7 @@ def test_a_replica_applies_every_form(mysql_server: MySqlServer, tmp_path: Path)
                 f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='repl', "
                 "GET_SOURCE_PUBLIC_KEY=1, SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4; START REPLICA"
             )
-            last = f"d{len(VARIANTS) - 1}"
+            last = f"d{len(FOR_REPLICAS) - 1}"
             for _ in range(300):
                 status = _replica_status(mysql_server)
                 assert not (status["Last_SQL_Error"] or status["Last_IO_Error"])
@@ -154,7 +156,7 @@ def test_a_replica_applies_every_form(mysql_server: MySqlServer, tmp_path: Path)
                 ):
                     break
                 time.sleep(0.1)
-            for number in range(len(VARIANTS)):
+            for number in range(len(FOR_REPLICAS)):
                 assert [t for (t,) in mysql_server.query("SHOW TABLES", f"d{number}")] == ["t", "u"]
         finally:
             mysql_server.execute("STOP REPLICA; RESET REPLICA ALL")
@@ -186,8 +188,9 @@ def test_transactions_with_the_key_behind_xid_are_the_same_but_for_it(
     case = case_named("two-nodes")
     plain = copy_case(case, tmp_path / "plain")
     marked = copy_case(case, tmp_path / "marked", lambda values: values["output"].update(cts=cts))
-    merge(plain, tmp_path / "a")
+    assert not any("replica" in warning for warning in merge(plain, tmp_path / "a").warnings)
     result = merge(marked, tmp_path / "b")
+    assert any("MySQL 9.7 as a replica crashes" in warning for warning in result.warnings)
     (before,), (after,) = written(tmp_path / "a").values(), written(tmp_path / "b").values()
     assert _transactions(after, cts) == _transactions(before, "begin")
     text = mysqlbinlog([tmp_path / "b" / "binlog.000001"], "--verify-binlog-checksum")
