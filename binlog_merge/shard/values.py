@@ -207,6 +207,9 @@ class Stop:
         return self.event.key
 
 
+OpenStage = Literal["waiting", "conflict", "queued", "spreading"]
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """A coordination that is under way: who has run it, who is awaited, and since when.
@@ -218,7 +221,7 @@ class Open:
 
     id: str
     ddl: ShardDdl
-    stage: Literal["waiting", "conflict", "queued", "spreading"]
+    stage: OpenStage
     done: tuple[Shard, ...]
     awaited: tuple[Shard, ...]
     ran: tuple[ShardDdl, ...] = ()

@@ -7,7 +7,6 @@ of them to their ends.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.doubts import doubts_of
@@ -20,6 +19,7 @@ from binlog_merge.shard.values import (
     Effect,
     Event,
     Open,
+    OpenStage,
     Outcome,
     Place,
     Shard,
@@ -185,25 +185,25 @@ class Queues:
         )
 
     def _open(self) -> Iterator[Open]:
+        """Yield what is under way, once for all shards that have made the same change."""
         ready = self.lock.ready()
         behind = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.queues))
-        for shard, queue in sorted(self.queues.items()):
-            for number, ddl in enumerate(queue):
-                queued = [d for others in self.queues.values() for d in others if _same_change(d, ddl)]
-                done = {d.shard for d in queued}
-                awaited = tuple(sorted(set(self.lock.normal) - done))
-                ran = self._real(queued)
-                yield Open(open_id(ddl), ddl, self._stage(shard, number), tuple(sorted(done)), awaited, ran)
-        for ddl in self.uneven:
-            same = [d for d in self.uneven if _same_change(d, ddl)]
-            done = {d.shard for d in same}
-            yield Open(open_id(ddl), ddl, "spreading", tuple(sorted(done)), behind, self._real(same))
+        stages = {id(d): self._stage(s, number) for s, queue in self.queues.items() for number, d in enumerate(queue)}
+        for same in _by_change(ddl for _, queue in sorted(self.queues.items()) for ddl in queue):
+            done = {ddl.shard for ddl in same}
+            yield self._one_open(same, stages, tuple(sorted(set(self.lock.normal) - done)))
+        for same in _by_change(self.uneven):
+            yield self._one_open(same, {}, behind)
 
-    def _real(self, ddls: Iterable[ShardDdl]) -> tuple[ShardDdl, ...]:
-        found = [ddl for ddl in ddls if not self._is_pretended(ddl)]
-        return tuple(sorted(found, key=lambda ddl: (ddl.key, ddl.shard)))
+    def _one_open(self, same: Sequence[ShardDdl], stages: Mapping[int, OpenStage], awaited: tuple[Shard, ...]) -> Open:
+        """Return what is under way by the first that does not queue up behind another."""
+        real = sorted((d for d in same if not self._is_pretended(d)), key=lambda d: (d.key, d.shard))
+        stage, first = min(
+            ((stages.get(id(d), "spreading"), d) for d in real or same), key=lambda pair: _STAGES.index(pair[0])
+        )
+        return Open(open_id(first), first, stage, tuple(sorted({d.shard for d in same})), awaited, tuple(real))
 
-    def _stage(self, shard: Shard, number: int) -> Literal["waiting", "conflict", "queued"]:
+    def _stage(self, shard: Shard, number: int) -> OpenStage:
         if number:
             return "queued"
         return "waiting" if shard in self.lock.waiting else "conflict"
@@ -217,6 +217,9 @@ class Queues:
         return any(ddl is pretended for pretended in self.pretended)
 
 
+_STAGES: tuple[OpenStage, ...] = ("waiting", "conflict", "queued", "spreading")
+
+
 def _waits(change: Composed) -> bool:
     """Tell whether a change makes a table neither larger nor smaller, or moves values from column to column."""
     return bool(change.renames) or order(change.before, change.after, True) is None
@@ -225,6 +228,18 @@ def _waits(change: Composed) -> bool:
 def _moves_values(change: Composed) -> bool:
     """Tell whether a change renames columns in such a way that the tables do not show it, as a swap of two."""
     return bool(change.renames) and order(change.before, change.after, True) is not None
+
+
+def _by_change(ddls: Iterable[ShardDdl]) -> list[list[ShardDdl]]:
+    """Return statements put together that make the same change."""
+    found: list[list[ShardDdl]] = []
+    for ddl in ddls:
+        same = next((group for group in found if _same_change(group[0], ddl)), None)
+        if same is None:
+            found.append([ddl])
+        else:
+            same.append(ddl)
+    return found
 
 
 def _same_change(a: ShardDdl, b: ShardDdl) -> bool:

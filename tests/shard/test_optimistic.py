@@ -92,13 +92,22 @@ def test_what_waits_is_shown_and_its_rows_are_held() -> None:
     outcome = outcome_of(made)
     assert held(made, outcome) == ["t1", "t1"]
     assert written(outcome) == []
-    (first, second) = outcome.open
-    assert (first.stage, [s.table for s in first.done], [s.table for s in first.awaited]) == (
+    (waiting,) = outcome.open
+    assert (waiting.stage, [s.table for s in waiting.done], [s.table for s in waiting.awaited]) == (
         "waiting",
         ["t1", "t2"],
         ["t3"],
     )
-    assert second.ddl.shard.table == "t2"
+    assert [ddl.shard.table for ddl in waiting.ran] == ["t1", "t2"]
+
+
+def test_what_is_done_by_all_that_wait_is_shown_once_by_one_that_can_be_decided() -> None:
+    made = ran(
+        TABLE, "t1 t2 t3", "t1 RENAME COLUMN id TO y", "t1 RENAME COLUMN a TO b", "t2 RENAME COLUMN id TO y",
+        "t2 RENAME COLUMN a TO b", "t3 RENAME COLUMN id TO z",
+    )  # fmt: skip
+    shown = [(o.stage, [d.shard.table for d in o.ran]) for o in outcome_of(made).open]
+    assert shown == [("waiting", ["t1", "t2"]), ("queued", ["t1", "t2"]), ("conflict", ["t3"])]
 
 
 def test_a_column_without_default_has_one_while_shards_differ() -> None:
