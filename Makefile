@@ -8,6 +8,8 @@ RUN := . build/env.sh &&
 SOAK_SECONDS ?= 600
 BENCH_ARGS ?=
 TEST_ARGS ?=
+# Side by side; what shares a Spark session stays together.
+TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
 
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 
@@ -36,7 +38,7 @@ demo: $(SETUP)
 	@$(RUN) $(VENV)/binlog-merge demo --out build/demo
 
 test: $(SETUP) mysql
-	@$(RUN) $(VENV)/python -m pytest $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
 
 # Without a MySQL the tests that need one are skipped; where the run promises one, that is a failure.
 mysql:

@@ -26,6 +26,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("a long random run; select it with -m soak")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together, where tests run side by side, what shares a Spark session, or a server of its module."""
+    for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+        elif any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def _shared_mysql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySqlServer]:
     _need_mysql()
