@@ -1,0 +1,239 @@
+"""`binlog-merge ddl`: what shards' DDL waits for, and what an operator decides about it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
+from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.schema_place import floor_of
+from binlog_merge.cli.schema_store import STORE_NAME, moment_of, opened, store_path
+from binlog_merge.errors import ConfigError, StoreUnusable
+
+if TYPE_CHECKING:
+    from binlog_merge.shard.notes import Lock, Locks
+    from binlog_merge.shard.values import Decided, Shard
+    from snapshot_store.store import Store
+    from snapshot_store.tso import OrderKey
+
+HELP = """What shards' DDL waits for, where no marker says that all shards have it: look, and decide.
+
+With `shard-mode: pessimistic` or `optimistic` a shard's DDL may have to wait for the other shards, and its rows wait
+with it. `locks` shows what waits for whom since when; where a shard will never follow, `resolve` says what to do.
+
+\b
+  binlog-merge ddl locks --out merged/
+  binlog-merge ddl resolve shop.orders --out merged/ --as-if-done n2/shop_2/orders_3
+  binlog-merge ddl resolve shop.orders --out merged/ --emit 'ALTER TABLE orders ADD COLUMN note TEXT'
+
+Both work on what the last merge left in its output directory; no server is asked."""
+
+LOCKS_HELP = """Show every coordination of shards' DDL that is under way, as the last merge left it.
+
+For each: the statement, which shards have run it (where, when, in which words), which are awaited, and the
+transactions held back because of it. Stages:
+
+\b
+  waiting    the shards awaited have to do the same
+  conflict   the shards awaited have done, or may do, something that contradicts it
+  queued     stands behind another statement of its shards that waits
+  spreading  has taken effect (optimistic); the shards awaited lag behind, and nothing is held
+
+\b
+  binlog-merge ddl locks --out merged/
+  binlog-merge ddl locks --out merged/ -o json | jq '.locks[] | {id, awaited}'"""
+
+RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carries it out, later ones repeat it.
+
+\b
+  --as-if-done SHARD  The shard counts as having run it; others are still awaited. For a shard that follows late, or
+                      never: its rows are written as if it had, and when it runs the DDL, nothing more changes.
+  --emit SQL          Write SQL in its place, and await nobody. For shards that have been changed, but not alike.
+  --skip              Write nothing, and await nobody. The logical table stays as it is; rows are written in its shape.
+  --withdraw          Take back what was decided and is not carried out yet.
+
+ID is what `ddl locks` shows, or the table's name where only one of its statements can be decided about. The decision
+takes effect in the order of the log where the next merge goes on (or at --at-tso, never below what is published), so
+merging everything anew with the same store gives the same log.
+
+\b
+  binlog-merge ddl resolve shop.orders --out merged/ --skip
+  binlog-merge ddl resolve shop.orders@7507…0002 --out merged/ --as-if-done n2/shop_2/orders_3"""
+
+Out = Annotated[
+    Path,
+    typer.Option("--out", "--store", help="A merge's output directory, or its schema store.", metavar="DIR"),
+]
+Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
+HERE = Path()
+
+
+def locks(out: Out = HERE, output: Format = OutputFormat.text) -> None:
+    """Show what is under way."""
+    with opened(out) as store:
+        found, decisions = _read(store)
+    if output is OutputFormat.json:
+        print_json({"error": None, "store": str(store_path(out)), **locks_values(found, decisions)})
+    else:
+        print(printable(locks_text(found, decisions, str(out))))
+
+
+def resolve(
+    id: Annotated[str, typer.Argument(help="The id that `ddl locks` shows, or schema.table.", metavar="ID")],
+    emit: Annotated[
+        str | None, typer.Option("--emit", help="Write this statement in its place.", metavar="SQL")
+    ] = None,
+    skip: Annotated[bool, typer.Option("--skip", help="Write nothing in its place.")] = False,
+    as_if_done: Annotated[
+        str | None,
+        typer.Option("--as-if-done", help="This shard counts as having run it.", metavar="NODE/SCHEMA/TABLE"),
+    ] = None,
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back what is not carried out yet.")] = False,
+    at_tso: Annotated[
+        str | None,
+        typer.Option("--at-tso", help="From this commit TSO or order key on; else where the next merge goes on."),
+    ] = None,
+    out: Out = HERE,
+    output: Format = OutputFormat.text,
+) -> None:
+    """Record a decision."""
+    from binlog_merge.files.lock import OutputLock
+    from binlog_merge.shard.notes import DECISIONS, decisions_to_json
+
+    if [emit is not None, skip, as_if_done is not None, withdraw].count(True) != 1:
+        raise ConfigError("give one of --emit SQL, --skip, --as-if-done SHARD and --withdraw")
+    if not store_path(out).exists():
+        raise _nothing(store_path(out))
+    # A merge that is under way has read the decisions already.
+    with OutputLock(store_path(out).parent), opened(out, read_only=False) as store:
+        found, decisions = _read(store)
+        floor = floor_of(store.path)
+        if withdraw:
+            left, made = _withdrawn(id, found, decisions, floor, store.path)
+        else:
+            made = [_decided(store, id, found, decisions, emit, as_if_done, _from(at_tso, floor, store.path))]
+            left = (*decisions, *made)
+        store.set_note(DECISIONS, decisions_to_json(left))
+    if output is OutputFormat.json:
+        key = "withdrawn" if withdraw else "decided"
+        print_json({"error": None, "store": str(store_path(out)), key: [decision_values(d) for d in made]})
+    else:
+        print(printable("\n".join(("withdrawn: " if withdraw else "") + decided_text(d) for d in made)))
+
+
+def _read(store: "Store") -> "tuple[Locks, tuple[Decided, ...]]":
+    from binlog_merge.shard.notes import DECISIONS, LOCKS, decisions_from_json, locks_from_json
+
+    text = store.note(LOCKS)
+    if text is None:
+        raise _nothing(store.path)
+    return locks_from_json(text), decisions_from_json(store.note(DECISIONS) or "[]")
+
+
+def _nothing(path: Path) -> StoreUnusable:
+    return StoreUnusable(
+        "no merge has coordinated shards here",
+        file=str(path),
+        remedy=f"give --out, the output directory of a merge with `shard-mode`; it has {STORE_NAME}",
+    )
+
+
+def _from(at_tso: str | None, floor: "OrderKey", path: Path) -> "OrderKey":
+    """Return the key from which on a decision holds. Raises SchemaConflict below what is published."""
+    from binlog_merge.job.stores import below_published
+
+    if at_tso is None:
+        return floor
+    key = moment_of("--at-tso", at_tso).first
+    if key < floor.previous():
+        raise below_published(key, floor, path)
+    return key
+
+
+def _decided(
+    store: "Store",
+    id: str,
+    found: "Locks",
+    decisions: "Sequence[Decided]",
+    emit: str | None,
+    as_if_done: str | None,
+    floor: "OrderKey",
+) -> "Decided":
+    from binlog_merge.shard.deciding import Refused, checked, lock_named, place_for, statement_for
+    from binlog_merge.shard.values import Decided
+
+    try:
+        lock = lock_named(found, decisions, id)
+        key = place_for(decisions, floor)
+        if as_if_done is not None:
+            shard = _shard(as_if_done, lock)
+            checked(lock, found, decisions, "as-if-done", shard)
+            return Decided(key, lock.id, "as-if-done", "", shard)
+        checked(lock, found, decisions, "skip" if emit is None else "emit", None)
+        if emit is None:
+            return Decided(key, lock.id, "skip")
+        return Decided(key, lock.id, "emit", statement_for(lock, emit, _logical(store, lock)))
+    except Refused as refused:
+        raise ConfigError(refused.message, remedy=refused.remedy) from None
+
+
+def _shard(text: str, lock: "Lock") -> "Shard":
+    """Return the shard that is meant: by its name as `locks` prints it, whatever characters it has."""
+    from binlog_merge.shard.values import Shard
+
+    known = {str(shard): shard for shard in (*lock.awaited, *lock.done)}
+    parts = text.split("/")
+    if text not in known and len(parts) != 3:
+        raise ConfigError(
+            f"--as-if-done: {text!r} is no shard", remedy="write it as `ddl locks` does: NODE/SCHEMA/TABLE"
+        )
+    return known.get(text) or Shard(parts[0], parts[1], parts[2])
+
+
+def _logical(store: "Store", lock: "Lock") -> Any:
+    """Return the logical table of a lock as it stands."""
+    from binlog_merge.shard.notes import table_of
+    from snapshot_store.questions_names import LAST
+
+    parts = table_of(lock.id).split(".")  # a name may have dots of its own
+    names = [(".".join(parts[:i]), ".".join(parts[i:])) for i in range(1, len(parts))]
+    versions = store.lookup([(*name, LAST, None) for name in names])
+    return next((version.table for version in versions if version is not None), None)
+
+
+def _withdrawn(
+    id: str, found: "Locks", decisions: "Sequence[Decided]", floor: "OrderKey", path: Path
+) -> "tuple[tuple[Decided, ...], list[Decided]]":
+    """Return the decisions that are left, and those that are taken back."""
+    from binlog_merge.job.stores import below_published
+    from binlog_merge.shard.deciding import Refused, lock_named
+
+    try:
+        name = id if any(d.id == id for d in decisions) else lock_named(found, decisions, id).id
+    except Refused as refused:
+        raise ConfigError(refused.message, remedy=refused.remedy) from None
+    mine = [decided for decided in decisions if decided.id == name]
+    pending = [decided for decided in mine if decided.key >= floor]
+    if not mine:
+        raise ConfigError(f"nothing is decided about {name}", remedy="`ddl locks` shows what is")
+    if not pending:
+        raise below_published(mine[-1].key, floor, path)
+    return tuple(decided for decided in decisions if decided not in pending), pending
+
+
+app = typer.Typer(
+    name="ddl",
+    help=HELP,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
+app.command("locks", help=LOCKS_HELP)(locks)
+app.command("resolve", help=RESOLVE_HELP)(resolve)
+
+
+@app.callback(invoke_without_command=True)
+def _help_if_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())

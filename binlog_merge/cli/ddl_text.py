@@ -1,0 +1,153 @@
+"""Open coordination and decisions as text for people and as values for machines."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from binlog_merge.shard.notes import HeldRows, Lock, Locks, Ran
+    from binlog_merge.shard.values import Decided, Shard
+    from snapshot_store.tso import OrderKey
+
+
+def locks_values(found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
+    """Return plain values of what is open, held and decided."""
+    return {
+        "known": moment_values(found.known),
+        "locks": [_lock_values(lock, found, decisions) for lock in found.locks],
+        "held": [_held_values(held) for held in found.held],
+        "decisions": [decision_values(decided) for decided in decisions],
+    }
+
+
+def _lock_values(lock: "Lock", found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
+    from binlog_merge.shard.notes import table_of
+
+    ran = {ran.shard: ran for ran in lock.ran}
+    return {
+        "id": lock.id,
+        "table": table_of(lock.id),
+        "mode": lock.mode,
+        "stage": lock.stage,
+        "sql": lock.sql,
+        "since": _since_values(lock),
+        "done": [_done_values(shard, ran.get(shard)) for shard in lock.done],
+        "awaited": [_shard_values(shard) for shard in lock.awaited],
+        "held": [_held_values(held) for held in _held_for(lock, found)],
+        "decisions": [decision_values(decided) for decided in decisions if decided.id == lock.id],
+    }
+
+
+def _since_values(lock: "Lock") -> dict[str, Any]:
+    return moment_values(_since(lock))
+
+
+def _done_values(shard: "Shard", ran: "Ran | None") -> dict[str, Any]:
+    """Return a shard that is done; without a statement if it counts as having run it."""
+    place = {} if ran is None else {"sql": ran.sql, "file": ran.file, "position": ran.position}
+    return {**_shard_values(shard), "ran": None if ran is None else {**moment_values(ran.key), **place}}
+
+
+def _shard_values(shard: "Shard") -> dict[str, Any]:
+    return {"shard": str(shard), **shard._asdict()}
+
+
+def _held_values(held: "HeldRows") -> dict[str, Any]:
+    numbers = {"transactions": held.transactions, "bytes": held.bytes, "since": moment_values(held.since)}
+    return {**_shard_values(held.shard), **numbers}
+
+
+def decision_values(decided: "Decided") -> dict[str, Any]:
+    """Return plain values of a decision."""
+    return {
+        "id": decided.id,
+        "action": decided.action,
+        "sql": decided.sql or None,
+        "shard": None if decided.shard is None else str(decided.shard),
+        **moment_values(decided.key),
+    }
+
+
+def moment_values(key: "OrderKey") -> dict[str, Any]:
+    """Return an order key and its time, None where its TSO carries none."""
+    from snapshot_store.questions_names import time_of
+
+    time = time_of(key)
+    return {"order_key": key.text(), "time": None if time is None else time.isoformat().replace("+00:00", "Z")}
+
+
+def _since(lock: "Lock") -> "OrderKey":
+    from snapshot_store.tso import OrderKey
+
+    return min((ran.key for ran in lock.ran), default=OrderKey.parse(lock.id.rpartition("@")[2]))
+
+
+def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
+    """Return what is held of the shards that are done; not said again of statements that queue up behind."""
+    return [held for held in found.held if held.shard in lock.done and lock.stage in ("waiting", "conflict")]
+
+
+def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
+    """Return what is open as text."""
+    from snapshot_store.questions_names import since
+
+    if not found.locks:
+        return f"nothing is open, up to {since(found.known)}"
+    number = len(found.locks)
+    lines = [f"{number} {'coordination' if number == 1 else 'coordinations'} under way, up to {since(found.known)}"]
+    for lock in found.locks:
+        lines += _lock_lines(lock, found, [decided for decided in decisions if decided.id == lock.id])
+    lines += _advice(found, decisions, out)
+    return "\n".join(lines)
+
+
+def _lock_lines(lock: "Lock", found: "Locks", decisions: "Iterable[Decided]") -> Iterator[str]:
+    from snapshot_store.questions_names import since
+
+    ran = {ran.shard: ran for ran in lock.ran}
+    yield lock.id
+    yield f"  {lock.mode}, {lock.stage} since {since(_since(lock))}: {lock.sql}"
+    yield from _rows("done", [_done_text(shard, ran.get(shard)) for shard in lock.done])
+    yield from _rows("awaited", map(str, lock.awaited))
+    yield from _rows("held", [_held_text(held) for held in _held_for(lock, found)])
+    yield from _rows("decided", [_decision_text(decided) for decided in decisions])
+
+
+def _rows(title: str, values: Iterable[str]) -> Iterator[str]:
+    for number, value in enumerate(values):
+        yield f"  {'' if number else title:<8} {value}"
+
+
+def _done_text(shard: "Shard", ran: "Ran | None") -> str:
+    from snapshot_store.questions_names import since
+
+    if ran is None:
+        return f"{shard}  counts as having run it"
+    return f"{shard}  {since(ran.key)}  {ran.file}:{ran.position}  {ran.sql}"
+
+
+def _held_text(held: "HeldRows") -> str:
+    from snapshot_store.questions_names import since
+
+    number = f"{held.transactions} transaction{'' if held.transactions == 1 else 's'}"
+    return f"{held.shard}  {number}, {held.bytes:,} bytes, since {since(held.since)}"
+
+
+def _decision_text(decided: "Decided") -> str:
+    what = {"emit": decided.sql, "skip": "", "as-if-done": str(decided.shard)}[decided.action]
+    return f"{decided.action} {what}".rstrip() + f"  from order key {decided.key.text()} on"
+
+
+def decided_text(decided: "Decided") -> str:
+    """Return a decision as text."""
+    return f"{decided.id}\n  {_decision_text(decided)}"
+
+
+def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
+    """Return how to decide about the first that nothing is decided about."""
+    known = {decided.id for decided in decisions}
+    lock = next((lock for lock in found.locks if lock.stage in ("waiting", "conflict") and lock.id not in known), None)
+    if lock is None:
+        return []
+    command = f"binlog-merge ddl resolve {lock.id} --out {out}"
+    shards = [f"  {command} --as-if-done {shard}" for shard in lock.awaited[:1]]
+    return ["if a shard awaited will never follow:", *shards, f"  {command} --emit SQL", f"  {command} --skip"]
