@@ -30,6 +30,7 @@ from binlog_merge.config_values import (
 from binlog_merge.config_yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
 from binlog_merge.polardbx.names import MarkerTables
+from binlog_merge.shard.routes import Extract, Extractor
 
 CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 
@@ -69,6 +70,41 @@ class Node(_Section):
     server_uuid: Uuid | None = None
 
 
+ShardMode = Literal["marker", "pessimistic", "optimistic"]
+
+
+class _Extract(_Section):
+    target_column: PlainName
+
+    @model_validator(mode="after")
+    def _check_regexp(self) -> Self:
+        self.extractor()
+        return self
+
+    def extractor(self) -> Extractor:
+        """Return what takes the value out of a name."""
+        values = self.model_dump()
+        return Extractor(next(v for k, v in values.items() if k != "target_column"), self.target_column)
+
+
+class ExtractTable(_Extract):
+    """Part of a physical table's name as a column of the logical table."""
+
+    table_regexp: str
+
+
+class ExtractSchema(_Extract):
+    """Part of a physical schema's name as a column of the logical table."""
+
+    schema_regexp: str
+
+
+class ExtractSource(_Extract):
+    """Part of a node's source-id as a column of the logical table."""
+
+    source_regexp: str
+
+
 class RouteRule(_Section):
     """Which physical tables make a logical table; DM's `routes`. Patterns know `*`, `?` and `[a-z]`."""
 
@@ -76,12 +112,28 @@ class RouteRule(_Section):
     table_pattern: PlainName | None = None
     target_schema: PlainName
     target_table: PlainName | None = None
+    shard_mode: ShardMode | None = None
+    extract_table: ExtractTable | None = None
+    extract_schema: ExtractSchema | None = None
+    extract_source: ExtractSource | None = None
 
     @model_validator(mode="after")
     def _check_pair(self) -> Self:
         if self.target_table is not None and self.table_pattern is None:
             raise ValueError("target-table needs a table-pattern")
+        self.extract()
         return self
+
+    def extract(self) -> Extract | None:
+        """Return what the route writes into columns of the logical table."""
+        rules = (self.extract_table, self.extract_schema, self.extract_source)
+        return Extract(*(None if r is None else r.extractor() for r in rules)) if any(rules) else None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the route as plain values; what was added to routes later only where it is set."""
+        values = self.model_dump(by_alias=True)
+        always = ("schema-pattern", "table-pattern", "target-schema", "target-table")
+        return {name: value for name, value in values.items() if name in always or value is not None}
 
 
 Carrier = Literal[
@@ -211,6 +263,9 @@ class MergeConfig(_Section):
     name: PlainName
     nodes: tuple[Node, ...] = Field(min_length=1)
     routes: tuple[RouteRule, ...] = ()
+    shard_mode: ShardMode = "marker"
+    shard_doubts: Literal["warn", "error"] = "warn"
+    online_ddl: bool = True
     topology: Literal["auto", "markers", "routes"] = "auto"
     ignore_schemas: tuple[PlainName, ...] = ()
     commit_tso: CommitTso = Field(default_factory=CommitTso)
@@ -233,6 +288,28 @@ class MergeConfig(_Section):
         if strangers := sorted(set(self.base.physical) - set(ids)):
             raise ValueError(f"base.physical: no node has the source-id {', '.join(strangers)}")
         return self
+
+    @model_validator(mode="after")
+    def _check_shards(self) -> Self:
+        modes: dict[tuple[str, str | None], ShardMode] = {}
+        for route in self.routes:
+            target = (route.target_schema, route.target_table)
+            mode = route.shard_mode or self.shard_mode
+            if route.target_table is not None and modes.setdefault(target, mode) != mode:
+                raise ValueError(
+                    f"routes: {'.'.join(map(str, target))} is {modes[target]} by one route and {mode} by another: "
+                    "all shards of a table have one shard-mode"
+                )
+        if self.coordinates and self.topology == "markers":
+            raise ValueError(
+                "topology: markers, but with a shard-mode other than marker only routes say where tables lie"
+            )
+        return self
+
+    @property
+    def coordinates(self) -> bool:
+        """Tell whether DDL of some tables is coordinated without markers."""
+        return any(mode != "marker" for mode in (self.shard_mode, *(r.shard_mode or "marker" for r in self.routes)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MergeConfig":
@@ -319,7 +396,7 @@ class MergeConfig(_Section):
         """
         values: dict[str, Any] = {
             "name": self.name,
-            "routes": sorted(json.dumps(r.model_dump(by_alias=True), sort_keys=True) for r in self.routes),
+            "routes": sorted(json.dumps(r.settings(), sort_keys=True) for r in self.routes),
             "ignore-schemas": sorted(set(self.ignore_schemas)),
             "commit-tso.commit-table": self.commit_tso.commit_table,
             "commit-tso.local-tso": self.commit_tso.local_tso,
@@ -331,6 +408,10 @@ class MergeConfig(_Section):
             values["reshape.time-zone"] = self.reshape.time_zone
         if self.topology != "auto":
             values["topology"] = self.topology
+        if self.shard_mode != "marker":
+            values["shard-mode"] = self.shard_mode
+        if self.coordinates and not self.online_ddl:
+            values["online-ddl"] = False
         if self.ddl.private != "query":
             values["ddl.private"] = self.ddl.private
         if self.output.cts != "begin":

@@ -45,14 +45,15 @@ def topology_to_json(topology: Topology) -> str:
     routes = [
         [r.schema_pattern, r.table_pattern, r.target_schema, r.target_table, r.node] for r in topology.routes
     ]  # the constructor's order
-    return json.dumps({"routes": routes, "ignored": sorted(topology.ignored)})
+    return json.dumps({"routes": routes, "ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)})
 
 
 def topology_from_json(text: str) -> Topology:
     """Return the topology that `topology_to_json` wrote. Raises StoreError if it did not write this."""
     try:
         values = json.loads(text)
-        return Topology(tuple(Route(*route) for route in values["routes"]), frozenset(values["ignored"]))
+        hidden = frozenset(values.get("hidden", ()))  # stores of older programs have none
+        return Topology(tuple(Route(*route) for route in values["routes"]), frozenset(values["ignored"]), hidden)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 

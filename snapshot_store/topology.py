@@ -50,11 +50,13 @@ _WILD = re.compile(r"[*?\[]")
 class Topology:
     """The routes of a cluster, and the schemas that never come out.
 
-    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one.
+    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one. `hidden` are wildcards for
+    tables that never come out, in any schema.
     """
 
     routes: tuple[Route, ...] = ()
     ignored: frozenset[str] = SYSTEM_SCHEMAS
+    hidden: frozenset[str] = frozenset()
 
     def is_ignored(self, schema: str) -> bool:
         """Tell whether a schema's tables never come out."""
@@ -66,9 +68,9 @@ class Topology:
         The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
         rank disagree.
         """
-        if self.is_ignored(schema):
+        if self.is_ignored(schema) or any(_matches(pattern, table) for pattern in self.hidden):
             return None
-        route = self._route(node, schema, table)
+        route = self.route(node, schema, table)
         if route is None:
             return (schema, table)
         return (route.target_schema or schema, route.target_table or table)
@@ -101,7 +103,8 @@ class Topology:
                     groups.setdefault(logical, []).append((node, schema, table))
         return {logical: tuple(sorted(groups[logical])) for logical in sorted(groups)}
 
-    def _route(self, node: str, schema: str, table: str) -> Route | None:
+    def route(self, node: str, schema: str, table: str) -> Route | None:
+        """Return the route that takes a table, None if none does. Raises AmbiguousRoute."""
         matching = [r for r in self.routes if r.matches(node, schema, table)]
         if not matching:
             return None

@@ -142,6 +142,27 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
         ("routes: [{schema-pattern: a, target-schema: b, target-table: c}]", "target-table needs a table-pattern"),
         ("commit-tso: {carrier: gcn}", "commit-tso.carrier: Input should be 'auto', 'commit-table'"),
         ("commit-tso: {commit-table: a}", "not a table name of the form schema.table"),
+        ("commit-tso: {max-step-back: 3}", "commit-tso.max-step-back: 3 is not a duration"),
+        ("shard-mode: optimist", "shard-mode: Input should be 'marker', 'pessimistic' or 'optimistic'"),
+        ("shard-mode: optimistic\ntopology: markers", "only routes say where tables lie"),
+        (
+            "routes: [{schema-pattern: a, table-pattern: b, target-schema: c, target-table: d, shard-mode: optimistic},"
+            " {schema-pattern: e, table-pattern: b, target-schema: c, target-table: d}]",
+            "c.d is optimistic by one route and marker by another",
+        ),
+        (
+            "routes: [{schema-pattern: a, target-schema: b, extract-table: {table-regexp: 't_.*', target-column: c}}]",
+            "'t_.*' captures nothing: put what is to be taken in parentheses",
+        ),
+        (
+            "routes: [{schema-pattern: a, target-schema: b, extract-source: {source-regexp: '(.*', target-column: c}}]",
+            "is not a regular expression",
+        ),
+        (
+            "routes: [{schema-pattern: a, target-schema: b, extract-schema: {schema-regexp: '(.*)', target-column: c},"
+            " extract-source: {source-regexp: '(.*)', target-column: C}}]",
+            "write the same column",
+        ),
         ("commit-tso: {max-disorder: -1}", "commit-tso.max-disorder"),
         ("base: {physical: {dn-3: a.sql}}", "no node has the source-id dn-3"),
         ("output: {max-size: 0}", "output.max-size"),
@@ -156,7 +177,8 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path, text: str, says: str) -> None:
     error = refused(tmp_path, MINIMAL + text + "\n")
     assert says in error.message
-    assert error.file == f"{tmp_path}/cluster.yaml:6" or "base.physical" in error.message
+    whole = ("base.physical", "one shard-mode", "only routes say")  # not of one line
+    assert error.file == f"{tmp_path}/cluster.yaml:6" or any(part in error.message for part in whole)
 
 
 @pytest.mark.parametrize(
@@ -285,3 +307,37 @@ def test_reshape_says_what_becomes_of_values_that_do_not_fit(tmp_path: Path) -> 
     for wrong in ("{on-unconvertible: null}", "{time-zone: Asia/Shanghai}", "{time-zone: '+15:00'}", "{time-zone: 8}"):
         with pytest.raises(ConfigError, match="reshape"):
             load(wrong)
+
+
+def test_routes_in_dms_words(tmp_path: Path) -> None:
+    text = """\
+shard-mode: pessimistic
+shard-doubts: error
+online-ddl: false
+routes:
+  - schema-pattern: shop_*
+    table-pattern: t_*
+    target-schema: shop
+    target-table: t
+    shard-mode: optimistic
+    extract-table: {table-regexp: "t_(.*)", target-column: c_table}
+    extract-schema: {schema-regexp: "shop_(.*)", target-column: c_schema}
+    extract-source: {source-regexp: "(.*)", target-column: c_source}
+"""
+    config = MergeConfig.load(write(tmp_path, MINIMAL + text))
+    assert (config.shard_mode, config.shard_doubts, config.online_ddl) == ("pessimistic", "error", False)
+    assert config.coordinates and config.routes[0].shard_mode == "optimistic"
+    extract = config.routes[0].extract()
+    assert extract is not None
+    assert extract.values("dn-1", "shop_2", "t_7") == (("c_table", "7"), ("c_schema", "2"), ("c_source", "dn-1"))
+
+
+def test_what_decides_about_shards_is_a_setting_of_the_output(tmp_path: Path) -> None:
+    plain = MergeConfig.load(write(tmp_path, MINIMAL))
+    assert not plain.coordinates
+    assert not {"shard-mode", "online-ddl"} & plain.settings().keys()
+    for text in ("shard-mode: optimistic\n", "shard-mode: pessimistic\n"):
+        other = MergeConfig.load(write(tmp_path, MINIMAL + text))
+        assert other.fingerprint() != plain.fingerprint()
+        relaxed = MergeConfig.load(write(tmp_path, MINIMAL + text + "shard-doubts: error\n"))
+        assert relaxed.fingerprint() == other.fingerprint()  # says only whether to stop

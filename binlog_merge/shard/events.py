@@ -74,7 +74,7 @@ def _altered(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
         return
     sql, before = routed(ddl.sql, *logical, ddl.session), table.renamed(*logical)
     steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
-    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps)
+    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
 
 
 def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -145,7 +145,7 @@ def _swapped(ddl: NodeDdl, logical: Name, shard: Shard, origin: Name) -> Iterato
     after = ddl.effect.catalog.tables[(shard.schema, shard.table)].renamed(*logical)
     for sql in _statements(ddl, logical, before, after, origin):
         steps = steps_of(sql, before, ddl.session)
-        yield logical, ShardDdl(ddl.key, shard, sql, before, steps)
+        yield logical, ShardDdl(ddl.key, shard, sql, before, steps, ddl.session)
         before = steps[-1].after
 
 

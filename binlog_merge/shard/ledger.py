@@ -20,6 +20,7 @@ from binlog_merge.shard.writing import Renames, write, writing_session
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
 
 
 class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
@@ -41,11 +42,15 @@ class Ledger:
         self.findings: list[Finding] = []
         self.swallowed: list[Event] = []
         self._rank = 0
+        self._key: OrderKey | None = None
         self._inert: dict[str, dict[Shard, int]] = {}
 
-    def begin(self) -> None:
-        """Go on to another event."""
-        self._rank = 0
+    def begin(self, event: Event) -> None:
+        """Go on to another event, which may come of the same statement as the last; its session counts from here on."""
+        if event.key != self._key:
+            self._key, self._rank = event.key, 0
+        if isinstance(event, ShardDdl) and event.session is not None:
+            self.session = event.session
 
     def here(self, event: Event) -> Place:
         """Return the place behind what has been written at this event so far."""

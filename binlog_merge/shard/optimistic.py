@@ -61,7 +61,7 @@ class _Run(Queues):
     """Takes events one by one."""
 
     def take(self, event: Event) -> None:
-        self.ledger.begin()
+        self.ledger.begin(event)
         if isinstance(event, Decided):
             self._decide(event)
             self._settle(event)

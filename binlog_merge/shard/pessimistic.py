@@ -77,7 +77,7 @@ class _Run:
         self.decision: Decided | None = None
 
     def take(self, event: Event) -> None:
-        self.ledger.begin()
+        self.ledger.begin(event)
         if isinstance(event, Decided):
             self._decide(event)
             return

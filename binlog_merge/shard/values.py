@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal, NamedTuple
 
+from snapshot_store.ddl.session import DdlSession
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
@@ -46,13 +47,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ShardDdl:
-    """A statement that a shard ran on its table, written for the logical table."""
+    """A statement that a shard ran on its table, written for the logical table; `session` None: that of others."""
 
     key: OrderKey
     shard: Shard
     sql: str
     before: Table
     steps: tuple[Step, ...]
+    session: DdlSession | None = field(default=None, compare=False)
 
     @property
     def after(self) -> Table:
