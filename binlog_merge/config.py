@@ -24,6 +24,7 @@ from binlog_merge.config_values import (
     QualifiedName,
     Size,
     is_uri,
+    parse_duration,
     resolve_glob,
     resolve_path,
 )
@@ -220,8 +221,15 @@ def _gtid_word(value: Any) -> Any:
     return {True: "on", False: "anonymous"}[value] if isinstance(value, bool) else value
 
 
+def _interval(value: Any) -> Any:
+    microseconds = 0 if value is False or value == "off" else parse_duration(value)
+    if microseconds % 1_000_000:
+        raise ValueError(f"{value!r} is no number of whole seconds; write it as 30s")
+    return microseconds // 1_000_000
+
+
 class Output(_Section):
-    """The merged binlog: where it goes and what it says of itself."""
+    """The merged binlog: where it goes and what it says of itself. `heartbeat` is in seconds of TSO time; 0: none."""
 
     dir: str | None = None
     basename: str = "binlog"
@@ -230,6 +238,7 @@ class Output(_Section):
     cluster_uuid: Uuid | None = None
     gtid: Annotated[Literal["on", "anonymous"], BeforeValidator(_gtid_word)] = "on"
     cts: Literal["begin", "end", "both"] = "begin"
+    heartbeat: Annotated[int, BeforeValidator(_interval)] = 0
 
     @field_validator("basename")
     @classmethod
@@ -416,6 +425,8 @@ class MergeConfig(_Section):
             values["ddl.private"] = self.ddl.private
         if self.output.cts != "begin":
             values["output.cts"] = self.output.cts
+        if self.output.heartbeat:
+            values["output.heartbeat"] = self.output.heartbeat
         output = self.output.model_dump(by_alias=True)
         values |= {f"output.{key}": output[key] for key in ("basename", "max-size", "server-id", "gtid")}
         return values

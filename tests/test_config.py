@@ -341,3 +341,18 @@ def test_what_decides_about_shards_is_a_setting_of_the_output(tmp_path: Path) ->
         assert other.fingerprint() != plain.fingerprint()
         relaxed = MergeConfig.load(write(tmp_path, MINIMAL + text + "shard-doubts: error\n"))
         assert relaxed.fingerprint() == other.fingerprint()  # says only whether to stop
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("off", 0), ("'off'", 0), ("30s", 30), ("1m", 60), ("0.5m", 30), ("0", 0), ("2000ms", 2)]
+)
+def test_heartbeats_are_whole_seconds_apart(text: str, seconds: int, tmp_path: Path) -> None:
+    config = MergeConfig.load(write(tmp_path, MINIMAL + f"output: {{heartbeat: {text}}}\n"))
+    assert config.output.heartbeat == seconds
+    assert config.settings().get("output.heartbeat", 0) == seconds
+
+
+@pytest.mark.parametrize("text", ["on", "30", "1500ms", "-1s", "often"])
+def test_heartbeats_that_are_not(text: str, tmp_path: Path) -> None:
+    error = refused(tmp_path, MINIMAL + f"output: {{heartbeat: {text}}}\n")
+    assert "output.heartbeat" in error.message and ("30s" in error.message or "duration" in error.message)

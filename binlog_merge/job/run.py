@@ -269,7 +269,7 @@ def _order(
         OrderTask(
             i, low, high, floor, limit, blocks, edges, coordination.topology,
             frozenset((d.key.commit_tso, d.key.transaction_id) for d in coordination.ddl), seen,
-            str(job.work / f"order-{i:06d}.arrow"), coordination.places,
+            str(job.work / f"order-{i:06d}.arrow"), coordination.places, job.config.output.heartbeat,
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
     ]  # fmt: skip

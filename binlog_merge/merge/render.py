@@ -62,6 +62,11 @@ class LogicalDdl:
     rows_query: bool = False
 
 
+def heartbeat(key: OrderKey) -> LogicalDdl:
+    """Return the transaction that says how far the cluster is, as PolarDB-X's global binlog has it."""
+    return LogicalDdl(key, "", "", 0, 0, 255, None, text="# TSO HEARTBEAT TXN", rows_query=True)
+
+
 def version_number(version: str) -> int:
     """Return 90704 for "9.7.4-log" (MySQL `get_server_version`)."""
     numbers = [0, 0, 0]

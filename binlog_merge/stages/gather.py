@@ -24,7 +24,7 @@ from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, 
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.merge.convert import ConversionError
-from binlog_merge.merge.render import CTS_PLACES, FileHead, LogicalDdl, pack_ddl, pack_head, pack_rotate
+from binlog_merge.merge.render import CTS_PLACES, FileHead, LogicalDdl, heartbeat, pack_ddl, pack_head, pack_rotate
 from binlog_merge.merge.reshape import reshape_rows
 from binlog_merge.stages.block import view
 from binlog_merge.stages.plans import PlanTable, Schemas
@@ -393,9 +393,10 @@ def _damage(reason: int) -> MergeError:
 def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     """Write the logical DDL that stands at a row's key."""
     key = rows.key(row)
+    beats = bool(rows.flags[row] & ks.HEARTBEAT)
     data, events = pack_ddl(
         state.task.head,
-        state.task.ddl[key.commit_tso, key.transaction_id],
+        heartbeat(key) if beats else state.task.ddl[key.commit_tso, key.transaction_id],
         rank=int(state.reg[k.RANK]),
         sequence=int(state.reg[k.SEQUENCE]),
         commit_us=int(rows.commit_us[row]),
@@ -411,4 +412,4 @@ def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     state.reg[k.EVENTS] += events
     state.reg[k.RANK] += 1
     state.reg[k.SEQUENCE] += 1
-    state.ddl += 1
+    state.ddl += not beats

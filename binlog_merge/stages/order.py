@@ -5,7 +5,7 @@ in global order, a row per branch, so that the driver can cut output files exact
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -77,6 +77,7 @@ class OrderTask:
     seen: Mapping[int, tuple[int, int]]  # by node: (file, offset) up to which earlier runs had read
     path: str
     places: Places | None = None
+    heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none do
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def order(task: OrderTask) -> OrderResult:
         int(np.sum(rows["end"] - rows["start"])),
         last,
         empty + dropped,
-        int(np.count_nonzero(begins & ((rows["flags"] & k.MARKER) != 0))),
+        int(np.count_nonzero(begins & ((rows["flags"] & (k.MARKER | k.HEARTBEAT)) == k.MARKER))),
         int(np.count_nonzero(held)),
         held_bytes,
         late,
@@ -227,6 +228,10 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     own = (columns["flags"] & k.OWN_TSO) != 0
     seq, node_seq = np.zeros(b - a, np.int64), np.where(own, block.node, 0).astype(np.int64)
     keep = keeper.rows(block, columns["set"], (columns["tso"], columns["transaction"], seq, node_seq))
+    flags, keep = columns["flags"], keeper.markers(columns["tso"], columns["transaction"], columns["flags"], keep)
+    if task.heartbeat:
+        beats = _beats(columns["tso"], flags, task.heartbeat)
+        flags, keep = np.where(beats, flags | k.MARKER, flags), keep | beats
     return {
         "tso": columns["tso"],
         "transaction": columns["transaction"],
@@ -237,9 +242,18 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "start": columns["start"],
         "end": columns["end"],
         "commit_us": columns["commit_us"],
-        "flags": columns["flags"],
-        "keep": keeper.markers(columns["tso"], columns["transaction"], columns["flags"], keep),
+        "flags": flags,
+        "keep": keep,
     }
+
+
+def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
+    """Tell which rows are heartbeats that come out: those in seconds that are multiples of the interval, as in
+    PolarDB-X's global binlog (`LogFileGenerator`, binlog_write_heartbeat_interval). They come out without rows, as DDL
+    do.
+    """
+    wanted = (tso >> LOGICAL_BITS) // 1000 % interval == 0
+    return wanted & ((flags & (k.HEARTBEAT | k.MARKER)) == k.HEARTBEAT)
 
 
 def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
@@ -274,13 +288,21 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     }
 
 
+def _beating(edge: EdgeRow, interval: int) -> EdgeRow:
+    """Return a branch that is a heartbeat as one that comes out, if it does."""
+    if not interval or not edge.flags & k.HEARTBEAT:
+        return edge
+    beats = _beats(np.array([edge.tso]), np.array([edge.flags]), interval)[0]
+    return replace(edge, flags=edge.flags | k.MARKER) if beats else edge
+
+
 def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
-    inside = [e for e in task.edges if task.low <= e.tso < task.high]
+    inside = [_beating(e, task.heartbeat) for e in task.edges if task.low <= e.tso < task.high]
     kept = [
         e
         for e in inside
         if (
-            (e.tso, e.transaction) in task.ddl
+            (e.tso, e.transaction) in task.ddl or bool(e.flags & k.HEARTBEAT)
             if e.flags & k.MARKER
             else keeper.tables(e.source_id, e.tables, OrderKey(e.tso, e.transaction, 0, 0))
         )

@@ -43,7 +43,12 @@ FIND_BUFFER = 20 << 20  # more than find_group asks to see of one event
 GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum is taken piece by piece
 QUANTILES = 256
 
-_MESSAGES = (MarkerTable.DDL_RECORD, MarkerTable.INSTRUCTION, MarkerTable.SYNC_POINT)  # rows that must be read
+_MESSAGES = {
+    MarkerTable.DDL_RECORD: k.MARKER_TABLE,
+    MarkerTable.INSTRUCTION: k.MARKER_TABLE,
+    MarkerTable.HEARTBEAT: k.HEARTBEAT_TABLE,
+    MarkerTable.SYNC_POINT: k.SYNC_POINT_TABLE,
+}
 
 TIMED_COLUMNS = ("tso", "transaction", "start", "end", "commit_us", "set", "flags")
 _TIMED_FROM = (k.T_TSO, k.T_TRANSACTION, k.T_START, k.T_END, k.T_COMMIT_US, k.T_SET, k.T_FLAGS)
@@ -291,8 +296,8 @@ def _learn_table(walk: _Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
         kind = k.LOG_TABLE
     elif task.carrier == k.BY_SEQUENCE and is_system_table(names[1]):
         kind = k.SYSTEM_TABLE
-    elif task.markers.kind(*names) in _MESSAGES:
-        kind = k.MARKER_TABLE
+    elif (message := task.markers.kind(*names)) is not None:
+        kind = _MESSAGES[message]
     if reg[k.NAMES_END] + len(key) > len(a.names):
         longer = np.zeros(2 * len(a.names) + len(key), np.uint8)
         longer[: len(a.names)] = a.names

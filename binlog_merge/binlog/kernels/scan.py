@@ -151,6 +151,10 @@ def _table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
         return k.MORE
     if kind == k.MARKER_TABLE:
         reg[k.FLAGS] |= k.MARKER
+    elif kind == k.HEARTBEAT_TABLE:
+        reg[k.FLAGS] |= k.HEARTBEAT
+    elif kind == k.SYNC_POINT_TABLE:
+        reg[k.FLAGS] |= k.MARKER | k.SYNC_POINT
     _add_table_to_set(a, a.tables[slot, 3] - 1)
     return k.MORE
 

@@ -94,6 +94,8 @@ PLACEHOLDER = 32  # an XA COMMIT without a known TSO holds this place
 FLAG_CREATE_SELECT = 64
 ARCHIVE = 128  # rows deleted because their time to live is over (PolarDB-X TTL tables)
 DISCARD = 256  # a transaction of PolarDB-X's own that no reader takes
+HEARTBEAT = 512  # writes the heartbeat table
+SYNC_POINT = 1024  # writes the sync point table
 
 T_TSO, T_TRANSACTION, T_START, T_END, T_COMMIT_US, T_SET, T_FLAGS, T_COMMIT_AT, T_COLUMNS = range(9)
 L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COLUMNS = range(8)
@@ -130,7 +132,8 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
 ) = range(12)
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
-ORDINARY, COMMIT_TABLE, MARKER_TABLE, LOG_TABLE, SYSTEM_TABLE = range(5)  # what a table name is to the scan
+# What a table name is to the scan.
+ORDINARY, COMMIT_TABLE, MARKER_TABLE, LOG_TABLE, SYSTEM_TABLE, HEARTBEAT_TABLE, SYNC_POINT_TABLE = range(7)
 
 # The second half of a gtrid's hash where its first is a PolarDB-X transaction id: the transaction log has nothing else.
 BY_NUMBER = 0x44524453
