@@ -17,8 +17,9 @@ from snapshot_store.model import Column, Table
 
 def doubts_of(ddl: ShardDdl, change: Composed, logical: Table, dropping: Dropping) -> Iterator[Finding]:
     """Yield what is to be said of a statement that takes effect, while the logical table is still as before it."""
+    freed = {old.lower() for old, _ in change.renames}  # by a swap of names
     for old, new in change.renames:
-        if logical.index_of(new) is not None and old.lower() != new.lower():
+        if logical.index_of(new) is not None and new.lower() not in freed:
             yield Finding(
                 Doubt.RENAME_BY_DROP, ddl.key, ddl.shard, new,
                 f"column {old} is renamed to {new} here, but {new} is already in the logical table: the values of "

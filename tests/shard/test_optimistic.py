@@ -242,6 +242,7 @@ def test_columns_swapped_wait_for_all_although_the_tables_show_nothing() -> None
     made = ran(two, "t1 t2", f"t1 {clause}", "t1 row", "t2 row", f"t2 {clause}")
     assert order_of(made) == ["t2@3", f"ALTER TABLE `shop`.`t` {clause}", "t1@2"]
     check_agreement(outcome_of(made))
+    assert not outcome_of(made).findings
 
 
 def test_clauses_are_taken_one_by_one() -> None:
