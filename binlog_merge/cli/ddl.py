@@ -166,7 +166,7 @@ def _decided(
 
     try:
         lock = lock_named(found, decisions, id)
-        key = place_for(decisions, floor)
+        key = place_for(decisions, floor, found.stop)
         if as_if_done is not None:
             shard = _shard(as_if_done, lock)
             checked(lock, found, decisions, "as-if-done", shard)

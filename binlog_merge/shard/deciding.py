@@ -96,11 +96,15 @@ def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
     return text
 
 
-def place_for(decisions: Sequence[Decided], floor: OrderKey) -> OrderKey:
-    """Return a key at or above the floor that no transaction has, and no decision yet.
+def place_for(decisions: Sequence[Decided], floor: OrderKey, stop: OrderKey | None) -> OrderKey:
+    """Return a key for a decision that no row has, at or above the floor.
 
-    Transactions without a commit TSO of their own have a node's number in their keys, others no number behind theirs.
+    It is the floor itself if coordination stopped there: the statement at that key comes behind the decision. Else it
+    is a key that no decision has either: transactions without a commit TSO of their own have a node's number in their
+    keys, and all others no `seq`.
     """
+    if floor == stop:
+        return floor
     key = OrderKey(floor.commit_tso, floor.transaction_id, floor.seq + 1, 0)
     taken = [d.key.seq for d in decisions if d.key[:2] == key[:2]]
     return key._replace(seq=max([key.seq, *(seq + 1 for seq in taken)]))

@@ -71,11 +71,15 @@ class HeldRows:
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """How things stood where a merge ended: everything below `known` was taken in."""
+    """How things stood where a merge ended: everything below `known` was taken in.
+
+    `stop` is the key of the shard's statement at which coordination stopped, if it did.
+    """
 
     known: OrderKey
     locks: tuple[Lock, ...] = ()
     held: tuple[HeldRows, ...] = ()
+    stop: OrderKey | None = None
 
 
 def lock_of(waiting: Open, mode: Mode, source: Callable[[str, OrderKey], Source]) -> Lock:
@@ -118,6 +122,7 @@ def locks_from_json(text: str) -> Locks:
                 for lock in values["locks"]
             ),
             tuple(HeldRows(**_placed(held, "since")) for held in values["held"]),
+            None if values["stop"] is None else OrderKey(*values["stop"]),
         )
     except (ValueError, TypeError, KeyError) as error:
         raise _damaged("open coordination", text, error) from None

@@ -24,7 +24,10 @@ ACTIONS = st.sampled_from(["emit", "skip", "as-if-done"])
 DECISIONS = st.lists(st.builds(Decided, KEYS, st.text(), ACTIONS, st.text(), st.none() | SHARDS), max_size=3).map(tuple)
 
 
-@given(st.builds(Locks, KEYS, st.lists(LOCK, max_size=3).map(tuple), st.lists(HELD, max_size=3).map(tuple)))
+SEVERAL = st.lists(LOCK, max_size=3).map(tuple)
+
+
+@given(st.builds(Locks, KEYS, SEVERAL, st.lists(HELD, max_size=3).map(tuple), st.none() | KEYS))
 def test_locks(locks: Locks) -> None:
     assert notes.locks_from_json(notes.locks_to_json(locks)) == locks
 
