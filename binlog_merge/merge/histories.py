@@ -3,11 +3,11 @@ version.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError
-from binlog_merge.merge.charsets import charset_of, collation_name
 from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
@@ -35,6 +35,16 @@ class PhysicalDdl:
     schema: str | None
     sql: str
     session: DdlSession
+    variables: SessionVariables = field(default_factory=SessionVariables)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A DDL and what it did: the node's tables before it, as far as it names them, and its effect."""
+
+    ddl: PhysicalDdl
+    before: Catalog
+    effect: DdlEffect
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class Extended:
     """New versions, what was passed over, and, where it stopped, the key before which all is well and why.
 
     `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    Of a node's DDL: those `applied`, those `passed` over for tables that are not known, and those after which only
+    table maps know the tables.
     """
 
     versions: tuple[TableVersion, ...]
@@ -51,6 +63,9 @@ class Extended:
     error: MergeError | None = None
     notes: tuple[str, ...] = ()
     tables: tuple[tuple[str, str], ...] = ()
+    applied: tuple[Applied, ...] = ()
+    passed: tuple[PhysicalDdl, ...] = ()
+    opaque: tuple[PhysicalDdl, ...] = ()
 
 
 def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[TableVersion], list[SchemaVersion]]:
@@ -61,20 +76,6 @@ def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[T
     ]
     schemas = [SchemaVersion(ORIGIN, s.name, s, node=node, file=file, origin="base") for s in catalog.schemas.values()]
     return tables, schemas
-
-
-def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSession:
-    """Return what a QUERY event's variables mean to a DDL; what it leaves unsaid is its server version's default."""
-    modern = server_version >= 80000
-    utf8mb4 = collation_name(session.utf8mb4_collation) if session.utf8mb4_collation is not None else None
-    return DdlSession(
-        sql_mode=session.sql_mode,
-        charset_server=charset_of(session.server_collation) or "utf8mb4",
-        collation_server=collation_name(session.server_collation) or "utf8mb4_0900_ai_ci",
-        default_collation_for_utf8mb4=utf8mb4 or ("utf8mb4_0900_ai_ci" if modern else "utf8mb4_general_ci"),
-        explicit_defaults_for_timestamp=modern,
-        server_version=server_version,
-    )
 
 
 def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
@@ -123,6 +124,9 @@ def extend_physical(
     schemas: list[SchemaVersion] = []
     ignored: list[str] = []
     notes: list[str] = []
+    applied: list[Applied] = []
+    passed: list[PhysicalDdl] = []
+    opaque: list[PhysicalDdl] = []
     for ddl in ddls:
         line.reach(ddl.key)
         session = ddl.session
@@ -135,12 +139,17 @@ def extend_physical(
             effect = apply_ddl(line.catalog, ddl.sql, ddl.schema, session)
         except (UnknownTable, UnknownSchema) as error:
             ignored.append(f"{ddl.sql} ({error})")
+            passed.append(ddl)
             continue
         except SnapshotStoreError as error:
             subject = subject_of(ddl.sql, ddl.schema, session)
             if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
                 ignored.append(ddl.sql)
-            elif not _helped(line, made, subject, versions, notes):
+            elif _helped(line, made, subject, versions, notes):
+                said = line.applied(ddl.key, subject)
+                applied += [Applied(replace(ddl, sql=sql), before, effect) for sql, before, effect in said]
+                opaque += [] if said else [ddl]
+            else:
                 problem = DdlNotUnderstoodError(
                     f"DDL {ddl.sql[:300]!r}: {_reason(error)}",
                     node=node,
@@ -150,15 +159,20 @@ def extend_physical(
                     remedy=remedy_of(ddl.key, node, subject),
                 )
                 return Extended(
-                    tuple(versions), tuple(schemas), tuple(ignored), ddl.key, problem, tuple(notes), subject.tables
-                )
+                    tuple(versions), tuple(schemas), tuple(ignored), ddl.key, problem, tuple(notes), subject.tables,
+                    tuple(applied), tuple(passed), tuple(opaque),
+                )  # fmt: skip
             continue
         if not effect.changed and not effect.changed_schemas:
             ignored.append(ddl.sql)
+        applied.append(Applied(ddl, line.catalog, effect))
         new_tables, new_schemas = _versions(effect, line, made)
         versions += new_tables
         schemas += new_schemas
-    return Extended(tuple(versions), tuple(schemas), tuple(ignored), notes=tuple(notes))
+    return Extended(
+        tuple(versions), tuple(schemas), tuple(ignored), notes=tuple(notes), applied=tuple(applied),
+        passed=tuple(passed), opaque=tuple(opaque),
+    )  # fmt: skip
 
 
 def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:

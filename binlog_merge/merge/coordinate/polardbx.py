@@ -7,8 +7,8 @@ from typing import Protocol
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.merge.coordinate.cluster import Cluster, Said, charset_of_database, collation_of
 from binlog_merge.merge.coordinate.marker import Convert, plain
-from binlog_merge.merge.histories import ddl_session
 from binlog_merge.merge.markers import PROTECTED, MarkerCopy, SessionVariables, SyncPoint
+from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
 from binlog_merge.polardbx.ddl import has_private_syntax
