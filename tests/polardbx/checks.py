@@ -11,6 +11,7 @@ import yaml
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
 from tests.polardbx.apply import apply_merged, comparable, tables_of, user_tables
+from tests.polardbx.history import run
 from tests.polardbx.play import play, spliced, write_files
 from tests.polardbx.read import comparable as plain
 from tests.polardbx.read import read_merged
@@ -68,7 +69,7 @@ def check_real(seed: int, folder: Path, nodes: Mapping[str, MySqlServer], target
     """Real servers run the statements of a history; their binlogs become data nodes', and the merge is applied."""
     rng = random.Random(seed)
     world = World(rng, Knobs(120, len(nodes), 60, hints=True, scale=False))
-    world.run()
+    run(world)
     for node in nodes.values():
         node.drop_databases()
         node.execute("RESET BINARY LOGS AND GTIDS")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.polardbx.columns import keyed
 from tests.simulator.columns import Column, Table, Value
 
 Key = tuple[int, int, int, int]
@@ -41,7 +42,25 @@ HEARTBEAT = Table(
         Column("gmt_modified", "datetime", 0, 3, nullable=False),
     )
 )
+SYNC_POINT = Table((Column("ID", "bigint", nullable=False), Column("GMT_CREATED", "datetime", 0, 3, nullable=False)))
 OWN = {"__cdc_ddl_record__": DDL_RECORD, "__cdc_instruction__": INSTRUCTION, "__cdc_heartbeat__": HEARTBEAT}
+TRANSACTION_LOG = Table(
+    (
+        Column("TXID", "bigint", nullable=False),
+        Column("START_TIME", "datetime", nullable=False),
+        Column("TYPE", "enum", members=("TCC", "XA", "BED", "TSO", "HLC"), nullable=False),
+        Column("STATE", "enum", members=("PREPARE", "COMMIT", "ROLLBACK", "SUCCEED", "ABORTED"), nullable=False),
+        Column("RETRIES", "int", nullable=False),
+        Column("COMMIT_TS", "bigint"),
+        Column("PARTICIPANTS", "blob"),
+        Column("SERVER_ADDR", "varchar", 21, nullable=False),
+        Column("CONTEXT", "text", nullable=False),
+    )
+)
+"""The oldest clusters' table of commit TSOs, in every physical schema."""
+REDO_LOG = Table((Column("TXID", "bigint", nullable=False), Column("INFO", "text")))
+MACHINERY = {"__drds_global_tx_log": TRANSACTION_LOG, "__drds_redo_log": REDO_LOG, "polarx_global_trx_log": REDO_LOG}
+"""Tables of the transaction machinery, whose rows never come out."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,21 @@ class Group:
     name: str
     node: str
     schema: str
+
+    def branch(self, view: int | None = None) -> bytes:
+        """Return what a branch of the group is called: a long name is hashed, so that all of it has 64 bytes."""
+        name = self.name.encode()
+        if len(name) > 59:
+            name = b"%x" % fnv1a(name)
+        return name if view is None else b"%s@%04d" % (name, view)
+
+
+def fnv1a(data: bytes) -> int:
+    """Return the 64-bit FNV-1a hash."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 % 2**64
+    return value
 
 
 @dataclass(eq=False)
@@ -94,6 +128,7 @@ class Logical:
     index: list[Shard] = field(default_factory=list)  # a global secondary index
     open: bool = True
     bank: bool = False
+    listed: bool = False  # of a broadcast table, the copies are in its topology too
     locked: set[int] = field(default_factory=set)
     next_row: int = 1
     serial: int = 0
@@ -114,12 +149,22 @@ class Logical:
         return list(dict.fromkeys([*found, *self.copies]))
 
     def create_sql(self, name: str | None = None) -> str:
+        """Return what the user wrote."""
         return self.table.create(f"`{name or self.name}`")
+
+    def stored_sql(self, name: str | None = None) -> str:
+        """Return what the cluster keeps: with the key that it has given the table."""
+        return keyed(self.table).create(f"`{name or self.name}`")
+
+    @property
+    def told(self) -> list[Shard]:
+        """Return the physical tables that a topology names."""
+        return [*self.shards, *self.copies] if self.listed else self.shards
 
 
 def settled(table: Table) -> Table:
     """Return the table once a MODIFY is over: every column takes all its values."""
-    return Table(tuple(replace(c, safe=None) for c in table.columns))
+    return replace(table, columns=tuple(replace(c, safe=None) for c in table.columns))
 
 
 # What markers and instructions say
@@ -128,13 +173,13 @@ def settled(table: Table) -> Table:
 def table_meta(logical: Logical, shards: Sequence[Shard] | None = None, name: str | None = None) -> dict[str, Any]:
     """Return logicTableMeta of META_INFO."""
     places: dict[Group, list[str]] = {}
-    for shard in logical.shards if shards is None else shards:
+    for shard in logical.told if shards is None else shards:
         places.setdefault(shard.group, []).append(shard.name)
     return {
         "tableName": name or logical.name,
         "tableCollation": "utf8mb4_0900_ai_ci",
         "tableType": logical.kind,
-        "createSql": logical.create_sql(name),
+        "createSql": logical.stored_sql(name),
         "phySchemas": [{**_group(group), "phyTables": tables} for group, tables in places.items()],
     }
 

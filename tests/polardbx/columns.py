@@ -2,10 +2,51 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from tests.simulator.columns import Column, Table, Value
+
+IMPLICIT, ROW_ID = "_drds_implicit_id_", "__#alibaba_rds_row_id#__"
+"""The keys of tables without one: the cluster's own column, and the one that a data node adds to table maps."""
+
+
+@dataclass(frozen=True)
+class Keyless(Table):
+    """A table that its user gave no key. With `implicit` the cluster has given it one, without it the data node."""
+
+    implicit: bool = True
+
+    def create(self, name: str) -> str:
+        """Return CREATE TABLE; the cluster's own column is the key where it is there."""
+        lines = [c.sql() + (" AUTO_INCREMENT" if c.name == IMPLICIT else "") for c in self.columns]
+        if self.named(IMPLICIT) is not None:
+            lines.append(f"PRIMARY KEY (`{IMPLICIT}`)")
+        return f"CREATE TABLE {name} (\n  " + ",\n  ".join(lines) + "\n) DEFAULT CHARSET=utf8mb4"
+
+    @property
+    def stored(self) -> Table:
+        """Return the table as table maps and row images have it."""
+        if self.implicit:
+            return self
+        return Table((*self.columns, Column(ROW_ID, "bigint", nullable=False)))
+
+
+def keyed(table: Table) -> Table:
+    """Return a logical table with the cluster's own key, where it has one: what its physical tables are."""
+    if isinstance(table, Keyless) and table.implicit:
+        return replace(table, columns=(*table.columns, Column(IMPLICIT, "bigint", nullable=False)))
+    return table
+
+
+def stored(table: Table) -> Table:
+    """Return a physical table as table maps and row images have it."""
+    return table.stored if isinstance(table, Keyless) else table
+
+
+def hidden_key(row: int) -> int:
+    """Return the hidden key of a row: each has its own."""
+    return 10**9 + row
 
 
 def new_column(rng: random.Random, name: str) -> Column:
@@ -46,14 +87,14 @@ WIDER: dict[str, Callable[[Column], Column]] = {
 
 
 def without(table: Table, name: str) -> Table:
-    return Table(tuple(c for c in table.columns if c.name != name))
+    return replace(table, columns=tuple(c for c in table.columns if c.name != name))
 
 
 def placed(table: Table, column: Column, after: str | None) -> Table:
     """Return the table with a column behind another, or at the end."""
     at = len(table.columns) if after is None else table.index(after) + 1
-    return Table((*table.columns[:at], column, *table.columns[at:]))
+    return replace(table, columns=(*table.columns[:at], column, *table.columns[at:]))
 
 
 def changed(table: Table, column: Column) -> Table:
-    return Table(tuple(column if c.name == column.name else c for c in table.columns))
+    return replace(table, columns=tuple(column if c.name == column.name else c for c in table.columns))

@@ -43,7 +43,7 @@ def statements(step: Step) -> list[str]:
             return [*_branch(xid, writes), f"XA PREPARE {xid.text}"]
         case OnePhase(_, xid, writes):
             return [*_branch(xid, writes), f"XA COMMIT {xid.text} ONE PHASE"]
-        case Local(_, writes):
+        case Local(_, writes, _):
             return ["BEGIN", *map(statement, writes), "COMMIT"]
         case Commit(_, xid):
             return [f"XA COMMIT {xid.text}"]

@@ -45,12 +45,12 @@ def _transactions(events: list[binlog.Event], servers: Mapping[int, int]) -> lis
         text = binlog.parse_query(events[at + 1]).text
         at += 2
         if text != "BEGIN":
-            found.append(_ddl(text))
+            found.append(_ddl(text, servers[events[at - 1].start]))
             continue
         end = next(i for i in range(at, len(events)) if events[i].type == binlog.XID)
         queries = [e for e in events[at:end] if e.type == binlog.QUERY]
         if queries:  # comments alone: nothing that MySQL executes
-            found.append(_ddl(binlog.parse_query(queries[0]).text))
+            found.append(_ddl(binlog.parse_query(queries[0]).text, servers[queries[0].start]))
             assert found[-1].private and len(queries) == 1
             assert all(e.type in (binlog.QUERY, binlog.ROWS_QUERY) for e in events[at:end])
             at = end + 1
@@ -67,9 +67,9 @@ def _transactions(events: list[binlog.Event], servers: Mapping[int, int]) -> lis
     return found
 
 
-def _ddl(text: str) -> Expected:
+def _ddl(text: str, server: int) -> Expected:
     lines = text.split("\n")
     notes = [line for line in lines if line.startswith(COMMENT)]
     sql = "\n".join(line for line in lines if not line.startswith(COMMENT)).strip()
     key = next((n.partition("=")[2] for n in notes if n.startswith("# POLARX_TSO=")), "")
-    return Expected(key, (), sql, not sql)
+    return Expected(key, (), sql, not sql, None if server == OURS else server)

@@ -5,10 +5,13 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tests.polardbx.changes import PRIVATE, PUBLIC, copy_rows, untouched
+from tests.polardbx.announce import PRIVATE, PUBLIC, untouched
 from tests.polardbx.cluster import SHARDED, Group, Key, Logical, Shard, settled, snapshot, table_meta
+from tests.polardbx.placement import copy_rows
 from tests.polardbx.splice import Stamp
 from tests.polardbx.steps import Commit, Local, Prepare, Rollback
+from tests.polardbx.transactions import begin_with, writes
+from tests.polardbx.under_way import hold, release
 from tests.polardbx.world import Announced, Effect, Knobs, Running, State, World
 from tests.simulator.columns import Table, Value
 
@@ -70,7 +73,7 @@ class Script(World):
     def _branches(self, gtrid: bytes, rows: Sequence[Row]) -> Running:
         self.rng = random.Random(3)  # one branch for a group, whatever was drawn before
         self.serial += 1
-        running = self.begin_with(list(rows))
+        running = begin_with(self, list(rows))
         self.running.remove(running)
         return running
 
@@ -85,7 +88,7 @@ class Script(World):
                 self.saw(node, running.key)
                 self.effects += [Effect(running.key, branch.place, w, s) for w, s in branch.writes if s is not None]
         if all(b.state == "ended" for b in running.branches):
-            self._release(running)
+            release(running)
         return running.key
 
     def rollback(self, running: Running) -> None:
@@ -94,21 +97,21 @@ class Script(World):
             self.do(Rollback(branch.node, branch.xid))
         for undo in reversed(running.undo):
             undo()
-        self._release(running)
+        release(running)
 
     def distributed(self, tso: int, *rows: Row, nodes: Sequence[str] = ()) -> Key:
         return self.commit(self.prepare(*rows), tso, *nodes)
 
-    def local(self, node: str, *rows: Row) -> None:  # type: ignore[override]
+    def local(self, node: str, *rows: Row) -> None:
         """Write rows by a transaction of one node alone."""
-        found = self.writes(list(rows))
+        found = writes(self, list(rows))
         assert {s.node for _, s in found} == {node}
         holder = Running(b"", [])
-        self._hold(holder, found)
+        hold(holder, found)
         key = self.follow(node)
         place = self.do(Local(node, tuple(w for w, _ in found)))
         self.effects += [Effect(key, place, w, s) for w, s in found]
-        self._release(holder)
+        release(holder)
 
     # -- what the cluster announces
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tests.polardbx.history import run
 from tests.polardbx.splice import Dialect
 from tests.polardbx.truth import Expected, expected, final
 from tests.polardbx.world import Knobs, State, World
@@ -15,11 +16,15 @@ from tests.simulator.columns import Table
 
 DIALECTS = (
     Dialect("gcn"),
-    Dialect("gcn", consensus=True, branch_count=True),
-    Dialect("gcn", behind_gtid=True),
+    Dialect("gcn", consensus=True, branch_count=True, proposals=True),
+    Dialect("gcn", behind_gtid=True, bare=True),
+    Dialect("gcn", local_tso=True),
     Dialect("query"),
+    Dialect("query", local_tso=True),
     Dialect("sequence"),
+    Dialect("sequence", heartbeats=5, local_tso=True),
 )
+LOG = Dialect("log")
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,10 @@ class Simulation:
 def simulate(seed: int, folder: Path, knobs: Knobs | None = None, dialect: Dialect | None = None) -> Simulation:
     """Write the history of a seed; it is a pure function of the arguments."""
     rng = random.Random(seed)
-    knobs = knobs or Knobs(rng.choice((50, 100, 200)), rng.choice((1, 2, 2, 3)), rng.choice((20, 60, 120)))
-    knobs = replace(knobs, hints=rng.random() < 0.8)
-    world = World(rng, knobs)
-    world.run()
-    dialects = [dialect] if dialect else [rng.choice(DIALECTS)] if rng.random() < 0.8 else list(DIALECTS)
-    files = write_nodes(world.steps, world.stamps, world.numbers, rng, dialects)
+    knobs = knobs or knobs_of(rng)
+    world = World(rng, replace(knobs, dialects=(dialect,)) if dialect else knobs)
+    run(world)
+    files = write_nodes(world.steps, world.stamps, world.numbers, rng, world.dialects)
     for node, named in files.items():
         (folder / "nodes" / node).mkdir(parents=True, exist_ok=True)
         for name, data in named.items():
@@ -60,6 +63,25 @@ def simulate(seed: int, folder: Path, knobs: Knobs | None = None, dialect: Diale
     (folder / "cluster.yaml").write_text(yaml.safe_dump(cluster_yaml(world, rng), sort_keys=False))
     places = {node: [(name, at) for name, data in named.items() for at in ends(data)] for node, named in files.items()}
     return Simulation(seed, world, folder, files, places, expected(world), final(world))
+
+
+def knobs_of(rng: random.Random) -> Knobs:
+    """Make up what a history is like."""
+    keyless = rng.random() < 0.3  # changes of rows without a key can only be told by whole images
+    log = rng.random() < 0.2
+    return Knobs(
+        rng.choice((60, 120, 240)), rng.choice((1, 2, 2, 3, 3)), rng.choice((40, 120, 300)), hints=rng.random() < 0.8,
+        extras=rng.random() < 0.7, log=log, keyless=keyless, row_ids=keyless,
+        images=("FULL",) if keyless or rng.random() < 0.5 else ("FULL", "MINIMAL", "NOBLOB"),
+        windows=False, dialects=dialects_of(rng, log),
+    )  # fmt: skip
+
+
+def dialects_of(rng: random.Random, log: bool) -> tuple[Dialect, ...]:
+    """Return what the nodes' dialects are chosen from: one, or several in one cluster."""
+    if log:
+        return (LOG,) if rng.random() < 0.5 else (LOG, *DIALECTS)
+    return (rng.choice(DIALECTS),) if rng.random() < 0.7 else DIALECTS
 
 
 def cluster_yaml(world: World, rng: random.Random) -> dict[str, Any]:

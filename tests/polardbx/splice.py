@@ -5,7 +5,8 @@ depends on it: positions, checksums, the transaction lengths of GTID events. Whe
 
 * gcn (8.0, current): GCN_LOG_EVENT (105) in front of every group, before its GTID event; flags, then the sequence.
 * query (8.0, first): status variables 200 (on XA COMMIT) and 201 (on XA END) of QUERY events.
-* sequence (5.7): SEQUENCE_EVENT (80), type 1 behind XA START, type 2 before XA COMMIT.
+* sequence (5.7): SEQUENCE_EVENT (80), type 1 behind XA START, type 2 before XA COMMIT, type 3 to keep the time.
+* log (the oldest): nowhere; the compute node writes it into a table.
 
 These events, and the consensus layer's (101 to 104), carry LOG_EVENT_IGNORABLE_F. mysqlbinlog passes over them where
 the file head also describes that many event types, as a data node's does; else it stops, --force-read or not.
@@ -23,6 +24,8 @@ from tests.merge_e2e.editing import (
     QUERY,
     ROTATE,
     STOP,
+    XA_PREPARE,
+    XID,
     Log,
     Piece,
 )
@@ -55,15 +58,26 @@ class Dialect:
     branch_count: bool = False  # GCN events of branches carry how many there are
     consensus: bool = False  # the consensus layer's events are in the file too
     ignorable: bool = True  # its own events carry LOG_EVENT_IGNORABLE_F
+    proposals: bool = False  # GCN events at the prepare propose a commit TSO, which is none yet
+    bare: bool = False  # GCN events of what is no branch carry flags alone
+    local_tso: bool = False  # transactions of a node alone carry a TSO of their own
+    heartbeats: int = 0  # in front of every so many groups a SEQUENCE event only keeps the time
     types: int | None = 105
     version: str | None = None  # the server version that the file head announces
 
 
-def splice(log: Log, stamps: Mapping[bytes, Stamp], dialect: Dialect, local: Stamp | None = None) -> Log:
+def splice(
+    log: Log,
+    stamps: Mapping[bytes, Stamp],
+    dialect: Dialect,
+    local: Stamp | None = None,
+    own: Mapping[int, int] | None = None,
+) -> Log:
     """Return a file of a plain server as a data node writes it.
 
     `stamps` are by gtrid; branches of a gtrid that is not in it stay without a TSO. `local` is what groups that are no
     branch carry, where the dialect gives them anything: a data node's own sequence by default, which readers ignore.
+    `own` are TSOs of transactions of the node alone, by the number in their XID events.
     """
     head = [_head(e, dialect) if e.type == FORMAT_DESCRIPTION else e for e in log.events if _is_head(e)]
     events: list[Piece] = list(head)
@@ -72,16 +86,26 @@ def splice(log: Log, stamps: Mapping[bytes, Stamp], dialect: Dialect, local: Sta
     newest = 0
     for index, group in enumerate(groups(log)):
         text = _first_query(group)
-        stamp = stamps.get(gtrid_of(text)) if text.startswith("XA ") else local
+        stamp = stamps.get(gtrid_of(text), _one_phase(group, local)) if text.startswith("XA ") else local
+        number = int.from_bytes(group[-1].body, "little") if own and group[-1].type == XID else -1
+        if own and number in own:
+            stamp = Stamp(own[number])
         if text.startswith("XA COMMIT") and stamp is not None and stamp.commit is not None:
             newest = max(newest, stamp.commit)
         spliced = list(_group(group, text, stamp, dialect, newest))
         if dialect.consensus:
             body = struct.pack("<IQQQQ", 0, 3, 8 + index, sum(len(e.body) + 23 for e in spliced), 0)
             events.append(_like(group[0], CONSENSUS, body, IGNORABLE))
+        if dialect.heartbeats and index % dialect.heartbeats == 0:
+            events.append(sequence_event(group[0], HEARTBEAT, newest + (1 << 40)))
         events += _measured(spliced, log.checksum)
     events += [e for e in log.events if e.type in (ROTATE, STOP)]
     return log.with_events(events if dialect.ignorable else [_unmarked(e) for e in events])
+
+
+def _one_phase(group: Sequence[Piece], local: Stamp | None) -> Stamp | None:
+    """Return the stamp of a group that is a node's own, though it has the form of a branch."""
+    return local if any(e.type == XA_PREPARE and e.body[0] for e in group) else None
 
 
 def groups(log: Log) -> Iterator[list[Piece]]:
@@ -122,34 +146,45 @@ def with_variable(query: Piece, code: int, value: int) -> Piece:
 
 def _group(group: Sequence[Piece], text: str, stamp: Stamp | None, dialect: Dialect, newest: int) -> Iterator[Piece]:
     if dialect.name == "gcn":
-        carrier = _gcn_of(group[0], text, stamp, dialect, newest)
+        own = not text.startswith("XA ") or _one_phase(group, stamp) is not None
+        carrier = _gcn_of(group[0], text, stamp, dialect, newest, own)
         yield from (group[0], carrier) if dialect.behind_gtid else (carrier, group[0])
         yield from group[1:]
     else:
         yield group[0]
         for event in group[1:]:
-            yield from _older(event, stamp, dialect)
+            yield from _older(event, text, stamp, dialect)
 
 
-def _gcn_of(like: Piece, text: str, stamp: Stamp | None, dialect: Dialect, newest: int) -> Piece:
+def _gcn_of(like: Piece, text: str, stamp: Stamp | None, dialect: Dialect, newest: int, own: bool) -> Piece:
     """Return the GCN event of a group. Every group has one; only a commit TSO that was given from outside is told."""
+    if own and stamp is None and dialect.bare:
+        return gcn_event(like, 0, 0)
     flags, sequence, branches = HAVE_GCN, newest, None
     if stamp is not None:
         if stamp.snapshot is not None:
             flags |= HAVE_SNAPSHOT
-        if stamp.commit is not None and not text.startswith(("XA START", "XA ROLLBACK")):
+        if stamp.commit is not None and (own or not text.startswith(("XA START", "XA ROLLBACK"))):
             flags |= HAVE_COMMIT | ASSIGNED
             sequence = stamp.commit
+        elif stamp.commit is not None and dialect.proposals and text.startswith("XA START"):
+            flags |= HAVE_COMMIT | PROPOSAL
+            sequence = stamp.commit - 1
         if dialect.branch_count and text.startswith("XA START"):
             branches = stamp.branches
     return gcn_event(like, flags, sequence, branches)
 
 
-def _older(event: Piece, stamp: Stamp | None, dialect: Dialect) -> Iterator[Piece]:
+def _older(event: Piece, first: str, stamp: Stamp | None, dialect: Dialect) -> Iterator[Piece]:
     text = event.text if event.type == QUERY else ""
-    if stamp is None or not text.startswith("XA "):
+    if stamp is None or dialect.name == "log":
         yield event
         return
+    if not first.startswith("XA ") and stamp.commit is not None:
+        if dialect.name == "query" and event.type == QUERY:
+            event = with_variable(event, COMMIT_VARIABLE, stamp.commit)
+        if dialect.name == "sequence" and event.type == XID:
+            yield sequence_event(event, COMMIT, stamp.commit)
     if dialect.name == "query":
         if text.startswith("XA END") and stamp.snapshot is not None:
             event = with_variable(event, PREPARE_VARIABLE, stamp.snapshot)

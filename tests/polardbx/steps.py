@@ -30,8 +30,8 @@ class Xid:
 class Write:
     """One row of one physical table, written by the `sequence`-th statement of its transaction.
 
-    `hint` is the comment that the compute node puts before the statement; it holds the sequence, and the server id of
-    a client that wants to know its own changes again.
+    `hint` is the comment that the compute node puts before the statement; it holds the sequence and its part `sub`,
+    and the server id of a client that wants to know its own changes again. `image` is the node's binlog_row_image.
     """
 
     schema: str
@@ -42,10 +42,30 @@ class Write:
     sequence: int = 1
     hint: str = ""
     server: int | None = None
+    sub: int = 0
+    image: str = "FULL"
 
     @property
     def kind(self) -> str:
         return "insert" if self.before is None else "delete" if self.after is None else "update"
+
+    @property
+    def images(self) -> tuple[Values | None, Values | None]:
+        """Return both images with the columns that the binlog has of them."""
+        blobs = {c.name for c in self.table.columns if c.is_blob}
+        if self.image == "FULL" or self.kind == "insert":
+            return self.before, self.after
+        assert self.before is not None
+        if self.image == "NOBLOB":
+            before = {name: value for name, value in self.before.items() if name not in blobs}
+            return before, self.after and {
+                name: value for name, value in self.after.items() if name in before or value != self.before[name]
+            }
+        key = self.table.columns[0].name
+        changed = self.after and {n: v for n, v in self.after.items() if v != self.before[n] and n != key}
+        if self.after and not changed:  # a server writes nothing then
+            changed = dict(list(self.after.items())[-1:])
+        return {key: self.before[key]}, changed
 
 
 @dataclass(frozen=True)
@@ -77,7 +97,10 @@ class OnePhase(Step):
 
 @dataclass(frozen=True)
 class Local(Step):
+    """A transaction of a node alone; `tso` is one that the node gives it, where its dialect has room for it."""
+
     writes: tuple[Write, ...]
+    tso: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from fixtures.polardbx import FIXTURES
 from tests.merge_e2e.cases import copy_case, whole
 from tests.merge_e2e.editing import GTIDS, QUERY, ROTATE, STOP, WRITE_ROWS, XA_PREPARE, Log, assert_prefix
 from tests.merge_e2e.local import merge, written
-from tests.polardbx.changes import PRIVATE
+from tests.polardbx.announce import PRIVATE
 from tests.polardbx.cluster import Group, Logical, Shard, db_meta
 from tests.polardbx.read import read_merged
 from tests.polardbx.script import Script, meta_of

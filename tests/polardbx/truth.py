@@ -31,7 +31,7 @@ class Expected:
 def expected(world: World) -> list[Expected]:
     """Return what must come out, in order."""
     found = [
-        ((a.key, 0), Expected(key_text(a.key), (), a.sql, a.visibility == 2)) for a in world.announced
+        ((a.key, 0), Expected(key_text(a.key), (), a.sql, a.visibility == 2, a.server)) for a in world.announced
     ] + [((key, 1), _transaction(key, effects)) for key, effects in by_key(world)]  # fmt: skip
     return [entry for _, entry in sorted(found, key=lambda f: f[0])]
 
@@ -57,7 +57,7 @@ def by_key(world: World) -> list[tuple[tuple[int, int, int, int], list[Effect]]]
     """Return the effects of each transaction that come out: statement by statement, then node by node."""
     kept = [e for e in world.effects if e.shard.logical_at(e.key) is not None]
     if world.knobs.hints:
-        kept.sort(key=lambda e: (e.key, e.write.sequence, e.place))
+        kept.sort(key=lambda e: (e.key, e.write.sequence, e.write.sub, e.place))
     else:
         kept.sort(key=lambda e: (e.key, e.place))
     return [(key, list(group)) for key, group in groupby(kept, key=lambda e: e.key)]
@@ -80,31 +80,38 @@ def _rows(effects: list[Effect]) -> tuple[LogicalRow, ...]:
         assert logical is not None
         name, table = logical.at(effect.key)
         write = effect.write
-        change = RowChange(name, write.kind, write.table, write.before, write.after)
+        change = RowChange(name, write.kind, write.table, *write.images)
         found.append(as_logical(change, table, (effect.key[0] >> 22) * 1000))
     return tuple(found)
 
 
 def logical_row(effect: Effect) -> tuple[str, str, dict[str, Value] | None, dict[str, Value] | None]:
-    """Return (table, kind, before, after) by the logical table's columns as a row of this key sees them."""
+    """Return (table, kind, before, after) by the logical table's columns as a row of this key sees them.
+
+    What a physical table lacks is filled in where the image is whole.
+    """
     logical = effect.shard.logical_at(effect.key)
     assert logical is not None
     name, table = logical.at(effect.key)
+    physical = effect.write.table
 
     def image(values: Values | None) -> dict[str, Value] | None:
         if values is None:
             return None
-        return {c.name: values[c.name] if c.name in values else filled(c) for c in table.columns}
+        whole = len(values) == len(physical.columns)
+        pads = {c.name: filled(c) for c in table.columns if whole and physical.named(c.name) is None}
+        return {c.name: {**values, **pads}[c.name] for c in table.columns if c.name in values or c.name in pads}
 
-    return name, effect.write.kind, image(effect.write.before), image(effect.write.after)
+    before, after = effect.write.images
+    return name, effect.write.kind, image(before), image(after)
 
 
 def _apply(tables: dict[str, State], effect: Effect) -> None:
-    name, _, before, after = logical_row(effect)
-    row = (after or before or {})["id"]
+    name, kind, _, after = logical_row(effect)
+    row = (effect.write.before or effect.write.after or {})["id"]
     assert isinstance(row, int)
-    assert (row in tables[name]) == (before is not None), (name, row)
+    assert (row in tables[name]) == (kind != "insert"), (name, row)
     if after is None:
         del tables[name][row]
     else:
-        tables[name][row] = after
+        tables[name][row] = {**tables[name].get(row, {}), **after}

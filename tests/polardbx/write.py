@@ -2,9 +2,12 @@
 
 import random
 import struct
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
 
 from tests.merge_e2e.editing import GTIDS, Log
+from tests.polardbx.columns import ROW_ID, hidden_key, stored
 from tests.polardbx.splice import CONSENSUS, GCN, PREVIOUS_CONSENSUS, Dialect, Stamp, splice
 from tests.polardbx.steps import (
     Commit,
@@ -15,11 +18,11 @@ from tests.polardbx.steps import (
     Rollback,
     Rotate,
     Step,
-    Values,
     Write,
     Xid,
     counted,
 )
+from tests.polardbx.world import LOCAL
 from tests.simulator import wire
 from tests.simulator.columns import Table, table_map
 from tests.simulator.nodes import Manner, Node
@@ -30,20 +33,27 @@ START = 1_790_000_000
 
 
 def write_nodes(
-    steps: list[Step], stamps: dict[bytes, Stamp], numbers: dict[str, int], rng: random.Random, dialects: list[Dialect]
+    steps: list[Step],
+    stamps: dict[bytes, Stamp],
+    numbers: dict[str, int],
+    rng: random.Random,
+    dialects: Sequence[Dialect] | Mapping[str, Dialect],
 ) -> dict[str, dict[str, bytes]]:
-    """Return every node's files; `dialects` are chosen from, node by node."""
+    """Return every node's files; `dialects` are by node, or what is chosen from, node by node."""
     nodes = {name: Node(_manner(rng, name, number), rng, START) for name, number in numbers.items()}
     for node in nodes.values():
         node.begin_file()
-    for step in steps:
-        _take(nodes[step.node], step, rng)
+    for number, step in enumerate(steps):
+        _take(nodes[step.node], step, number, rng)
+    own = {i: s.tso for i, s in enumerate(steps) if isinstance(s, Local) and s.tso is not None}
     found = {}
     for name, node in nodes.items():
-        dialect = rng.choice(dialects)
+        dialect = dialects[name] if isinstance(dialects, Mapping) else rng.choice(dialects)
         logs = [Log.load(bytes(data)) for data in node.files]
         mine = counted(steps, stamps, name)
-        found[name] = {node.name(i): splice(log, mine, dialect).pack() for i, log in enumerate(logs)}
+        local = Stamp(LOCAL) if dialect.local_tso else None
+        told = own if dialect.local_tso else {}
+        found[name] = {node.name(i): splice(log, mine, dialect, local, told).pack() for i, log in enumerate(logs)}
     return found
 
 
@@ -68,14 +78,14 @@ def _manner(rng: random.Random, name: str, number: int) -> Manner:
     )  # fmt: skip
 
 
-def _take(node: Node, step: Step, rng: random.Random) -> None:
+def _take(node: Node, step: Step, number: int, rng: random.Random) -> None:
     match step:
         case Prepare(_, xid, writes):
             node.group([*_opened(xid), *_rows(node, writes, rng), _verb("END", xid), _prepare(xid, False)])
         case OnePhase(_, xid, writes):
             node.group([*_opened(xid), *_rows(node, writes, rng), _verb("END", xid), _prepare(xid, True)])
-        case Local(_, writes):
-            node.group([wire.query("BEGIN"), *_rows(node, writes, rng), wire.xid(rng.randrange(10**6))])
+        case Local(_, writes, _):
+            node.group([wire.query("BEGIN"), *_rows(node, writes, rng), wire.xid(number)])
         case Commit(_, xid):
             node.group([_verb("COMMIT", xid)])
         case Rollback(_, xid):
@@ -104,8 +114,8 @@ def _prepare(xid: Xid, one_phase: bool) -> Event:
 def _rows(node: Node, writes: tuple[Write, ...], rng: random.Random) -> list[Event]:
     """Return the events of rows: one statement for neighbours on one table."""
     events: list[Event] = []
-    for _, group in groupby(writes, key=lambda w: (w.schema, w.name, w.kind, w.sequence, w.hint)):
-        rows = list(group)
+    for _, group in groupby(writes, key=lambda w: (w.schema, w.name, w.kind, w.sequence, w.hint, _present(w))):
+        rows = [_with_row_id(write) for write in group]
         first = rows[0]
         if first.hint:
             events.append(wire.rows_query(f"{first.hint}{first.kind.upper()} {first.name}"))
@@ -116,17 +126,30 @@ def _rows(node: Node, writes: tuple[Write, ...], rng: random.Random) -> list[Eve
     return events
 
 
+def _present(write: Write) -> list[list[str]]:
+    """Return the columns in each image: one event has the same in all its rows."""
+    return [sorted(image) for image in write.images if image is not None]
+
+
+def _with_row_id(write: Write) -> Write:
+    """Return the row as a data node writes it that has given the table a key."""
+    table = stored(write.table)
+    if table is write.table:
+        return write
+    image = write.before or write.after or {}
+    number = image["id"]
+    assert isinstance(number, int)
+    key = {ROW_ID: hidden_key(number)}
+    before, after = ({**values, **key} if values is not None else None for values in (write.before, write.after))
+    return replace(write, table=table, before=before, after=after)
+
+
 def _rows_event(table: Table, table_id: int, rows: list[Write]) -> Event:
     kind = rows[0].kind
-    images = 2 if kind == "update" else 1
     body = table_id.to_bytes(6, "little") + b"\1\0\2\0" + wire.lenenc(len(table.columns))
-    body += wire.to_bits([True] * len(table.columns)) * images
-    for row in rows:
-        for values in (row.before, row.after):
-            if values is not None:
-                body += _image(table, values)
+    images = [[values for values in row.images if values is not None] for row in rows]
+    for image in images[0]:
+        body += wire.to_bits([c.name in image for c in table.columns])
+    for values in chain.from_iterable(images):
+        body += pack_image([c for c in table.columns if c.name in values], values)
     return Event({"insert": wire.WRITE, "update": wire.UPDATE, "delete": wire.DELETE}[kind], body)
-
-
-def _image(table: Table, values: Values) -> bytes:
-    return pack_image(table.columns, values)
