@@ -339,6 +339,22 @@ class ClockStep(MergeError):
     )
 
 
+class ShardDdlStopped(MergeError):
+    """Shards without markers have run DDL that cannot be brought together."""
+
+    code, exit_code = "shard-ddl", 42
+    default_remedy = "`binlog-merge ddl locks` shows what waits, `binlog-merge ddl resolve` decides about it"
+
+
+class ShardsInDoubt(MergeError):
+    """Shards have run DDL by which the logical table comes to hold other data than they."""
+
+    code, exit_code = "shard-doubt", 43
+    default_remedy = (
+        "see what the statement did to the shard's rows; where that may be, set `shard-doubts: warn` and merge again"
+    )
+
+
 class ReplayStopped(MergeError):
     """The target of a replay refuses a transaction, or is not as it should be."""
 
@@ -401,6 +417,8 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ServerRefused,
     ClusterTopology,
     ClockStep,
+    ShardDdlStopped,
+    ShardsInDoubt,
     OutsideLog,
     ReplayStopped,
     TargetBusy,

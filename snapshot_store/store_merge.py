@@ -87,6 +87,14 @@ class MergeStore:
         ).fetchall()
         return [(node, schema, name) for (name,) in rows]
 
+    def names(self) -> list[Line]:
+        """Return the lines of all tables and, with the name "", all databases that nodes ever had."""
+        rows = self._connection.execute(
+            """SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE node <> ''
+               UNION SELECT DISTINCT node, schema_name, '' FROM schema_versions WHERE node <> ''"""
+        ).fetchall()
+        return [(node, schema, name) for node, schema, name in rows]
+
     def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
         """Return the lines of tables whose foreign keys may name one of these: they follow when it is renamed."""
         rows = self._connection.execute(

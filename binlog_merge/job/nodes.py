@@ -1,6 +1,6 @@
 """A node after the scan: its pieces joined, its watermark, its DDL and markers, and how far it can be trusted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,7 @@ from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_
 from binlog_merge.merge.clock import time_tso
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.markers import MarkerCopy, read_marker, transaction_events
+from binlog_merge.merge.markers import MarkerCopy, SessionVariables, read_marker, transaction_events
 from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.polardbx.names import MarkerTables
@@ -273,7 +273,7 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
             if query is not None:
                 yield PhysicalDdl(
                     key, file.path, start, query.schema_text or None, text_of(query),
-                    session_of(query, version_number(file.server_version)),
+                    session_of(query, version_number(file.server_version)), SessionVariables.of(query),
                 )  # fmt: skip
 
 
@@ -284,6 +284,35 @@ def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
             if query.text not in ("BEGIN", "COMMIT"):
                 return query
     return None
+
+
+def first_rows(
+    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
+) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
+    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
+    found = [
+        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, name)
+        for e in node.edges
+        for name in e.tables
+        if name in tables
+    ]
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
+        if not sets:
+            continue
+        columns = read_block(f"{block.path}.local.arrow")
+        touching = np.flatnonzero(np.isin(columns["set"], list(sets))).tolist()
+        found += [
+            (key, piece.file_index, start, sets[int(columns["set"][i])])
+            for i in touching
+            for key, start, _, _ in _keys_of(block, [i])
+        ]
+        columns = read_block(f"{block.path}.timed.arrow")
+        for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
+            key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, 0)
+            found.append((key, piece.file_index, int(columns["start"][i]), sets[int(columns["set"][i])]))
+    key, index, position, name = min((f for f in found if f[0] >= floor), default=(floor, -1, 0, ("", "")))
+    return (key, node.input.files[index].path, position, name) if index >= 0 else None
 
 
 def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:

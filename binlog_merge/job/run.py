@@ -27,6 +27,7 @@ from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.schemas import Coordination, SchemaWork, topology_of
+from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
 from binlog_merge.job.stores import SchemaStore
@@ -95,7 +96,8 @@ def _run(job: Job) -> MergeResult:
             job.config, scanned, inputs.nodes, merged_to, inputs.carrier == POLARDBX, topology_of(job.config),
             job.directory,
         )  # fmt: skip
-        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster)
+        shards = ShardWork(job.config, topology_of(job.config), merged_to, job.directory)
+        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster, shards)
         limit, watermarks, errors = _limit(job, scanned, cluster, floor)
         coordination = work.coordinate(limit, version_number(inputs.header.server_version))
         job.warnings += coordination.notes
@@ -125,6 +127,7 @@ def _run(job: Job) -> MergeResult:
         next_floor = max(floor, limit if limit != GREATEST_KEY else key_after(last_key))
         versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
         cluster.keep(next_floor)
+        shards.keep(next_floor, limit)
         publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions)
     result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
     if errors and errors[0] is not None:
@@ -176,7 +179,8 @@ def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str
         return configured
     if header is not None and header.carrier is not None:
         return header.carrier
-    return detect_carrier(job.config, nodes)[0]
+    # Shards that no commit TSO was found on have none, as a rule.
+    return detect_carrier(job.config, nodes)[0] or (BY_TIME if job.config.coordinates else None)
 
 
 def _newest_version(discovery: Discovery) -> str:

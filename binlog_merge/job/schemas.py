@@ -9,6 +9,7 @@ from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode, all_sightings, local_markers, physical_ddl
+from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.touched import touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
@@ -17,6 +18,8 @@ from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.names import is_internal
 from binlog_merge.polardbx.places import Places
+from binlog_merge.shard.modes import GHOSTS, Modes
+from binlog_merge.stages.holds import Holds, place_of
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
 from snapshot_store.store_settings import Stop
@@ -44,6 +47,8 @@ class Coordination:
     notes: tuple[str, ...] = ()
     tables: tuple[tuple[str, str], ...] = ()
     places: Places | None = None
+    holds: Holds | None = None
+    modes: Modes | None = None
 
 
 def topology_of(config: MergeConfig) -> Topology:
@@ -55,7 +60,8 @@ def topology_of(config: MergeConfig) -> Topology:
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
-    return Topology(routes, frozenset(ignored))
+    hidden = GHOSTS if config.coordinates and config.online_ddl else frozenset[str]()
+    return Topology(routes, frozenset(ignored), hidden)
 
 
 @dataclass
@@ -69,6 +75,10 @@ class _Coming:
     stopped: OrderKey | None = None
     error: MergeError | None = None
     named: tuple[tuple[str, str], ...] = ()
+
+    def begin(self, tables: Sequence[TableVersion], schemas: Sequence[SchemaVersion]) -> None:
+        self.tables += tables
+        self.schemas += schemas
 
     def add(self, extended: Extended) -> None:
         self.tables += extended.versions
@@ -104,6 +114,7 @@ class SchemaWork:
     inputs: Sequence[NodeInput]
     floor: OrderKey
     cluster: ClusterWork
+    shards: ShardWork
 
     def coordinate(self, limit: OrderKey, server_version: int) -> Coordination:
         """Turn the nodes' DDL and markers into both histories; `limit` is where this run stops."""
@@ -125,25 +136,36 @@ class SchemaWork:
         part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()
         coming.stop(logical.stopped, logical.error)
+        self.shards.begin(part.history, [n.source_id for n in self.inputs], self._joined())
+        coming.begin(*self.shards.first_tables())
         for error in (unread, failed):
             if error is not None and error.order_key is not None:
                 coming.stop(OrderKey.parse(error.order_key), error)
         for node in self.scanned:
             done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
+        known = {
+            (None if v.node is None else v.node, v.schema, v.name) for v in (*part.history.versions, *coming.tables)
+        }
+        self.shards.check_rows(self.scanned, known)
         bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        shard_ddl, stopped, warnings = self.shards.coordinate(bound)
+        coming.notes += warnings
+        if stopped is not None and stopped.order_key is not None:
+            coming.stop(OrderKey.parse(stopped.order_key), stopped)
+            bound = min(bound, OrderKey.parse(stopped.order_key))
         for node in self.scanned:
             stray = local_markers(node, markers, self.floor, bound)
             if stray is not None and stray.order_key is not None:
                 coming.stop(OrderKey.parse(stray.order_key), stray)
-        wanted = self._logical(part, logical.ddl, coming, shapes, server_version)
+        wanted = self._logical(part, [*logical.ddl, *shard_ddl], coming, shapes, server_version)
         return Coordination(
             part.history.continued(
                 [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
             ),
             self.cluster.topology(),
-            tuple(d for d in wanted if coming.stopped is None or d.key < coming.stopped),
+            tuple(d for d in wanted if self.floor <= _place(d.key) and coming.counts(_place(d.key))),
             done,
-            logical.swallowed,
+            logical.swallowed + self.shards.together.swallowed,
             coming.ignored,
             coming.stopped,
             coming.error,
@@ -152,6 +174,8 @@ class SchemaWork:
             tuple(coming.notes),
             coming.named,
             places,
+            self.shards.holds(),
+            self.shards.modes if self.shards.active else None,
         )
 
     def _known(
@@ -162,12 +186,21 @@ class SchemaWork:
         placed: set[TouchedLine],
     ) -> Part:
         """Return what is known of the tables that this run touches."""
-        last = self.store.manifest.state.last
-        joined = [n.source_id for n in self.inputs if last is not None and n.source_id not in last.nodes]
         texts = {(d.sql, d.schema) for d in logical if d.sql}
         return self.store.read(
-            lambda names: placed | touched_lines(names, self.scanned, ddls, texts, topology), self.floor, joined
+            lambda names: (
+                placed
+                | touched_lines(names, self.scanned, ddls, texts, topology)
+                | self.shards.lines(names, self._joined())
+            ),
+            self.floor,
+            self._joined(),
         )
+
+    def _joined(self) -> list[str]:
+        """Return the nodes that are new in this run of an output."""
+        last = self.store.manifest.state.last
+        return [n.source_id for n in self.inputs if last is not None and n.source_id not in last.nodes]
 
     def _line(self, part: Part, node: str | None) -> Line:
         catalog = part.history.catalog(_LAST, node)
@@ -194,6 +227,7 @@ class SchemaWork:
             here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
             left = left[len(here) :]
             extended = extend_physical(part.history, line, node, here, topology)
+            self.shards.take(node, extended)
             coming.add(extended)
             if extended.stopped is not None:
                 return extended.stopped.previous()
@@ -215,6 +249,12 @@ class SchemaWork:
     ) -> list[LogicalDdl]:
         """Extend the logical line; returns the DDL as it comes out."""
         line = self._line(part, None)
+        for database in coming.schemas:
+            if database.node is None and database.value is not None:
+                line.catalog = line.catalog.with_schema(database.value)
+        for version in coming.tables:
+            if version.node is None and version.table is not None:
+                line.catalog = line.catalog.with_table(version.table)
         steps: Sequence[LogicalDdl | Shapes] = [*ddls, *shapes]
         steps = sorted(steps, key=lambda step: step.key)
         done: list[LogicalDdl] = []
@@ -252,14 +292,19 @@ class SchemaWork:
         first = self.store.manifest.state.last is None and begins is not None
         made = Made(
             self.floor,
-            [v for v in coordination.new_tables if v.node is not None or v.key < limit],
-            [v for v in coordination.new_schemas if v.node is not None or v.key < limit],
+            [v for v in coordination.new_tables if v.node is not None or _place(v.key) < limit],
+            [v for v in coordination.new_schemas if v.node is not None or _place(v.key) < limit],
             # For questions only; the merge itself takes both from its input.
             coordination.topology,
             stop_at(error, coordination),
             OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None,
         )
         return self.store.save(made, next_floor)
+
+
+def _place(key: OrderKey) -> OrderKey:
+    """Return the key of the event that something follows, by its own key."""
+    return place_of(key).key
 
 
 def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None:

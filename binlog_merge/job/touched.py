@@ -20,6 +20,9 @@ Line = tuple[str | None, str, str]
 class Names(Protocol):
     """What is asked of a schema store here."""
 
+    def names(self) -> list[Line]:
+        """Return the lines of all tables and databases that nodes ever had."""
+
     def names_in(self, node: str | None, schema: str) -> list[Line]:
         """Return the lines of all tables that a database ever had."""
 

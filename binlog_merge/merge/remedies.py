@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.merge.statements import Name, Subject
-from snapshot_store.ddl import DdlEffect
+from snapshot_store.ddl import DdlEffect, apply_ddl
 from snapshot_store.history import OPAQUE, SchemaVersion, TableVersion
-from snapshot_store.model import Catalog
+from snapshot_store.model import Catalog, Table
+from snapshot_store.questions_alter import alter_sql
+from snapshot_store.render_sql import create_sql, quote_name
 from snapshot_store.tso import OrderKey
 
 
@@ -79,6 +81,23 @@ class Line:
             here.append((version.schema, version.name))
         return frozenset(here)
 
+    def applied(self, key: OrderKey, subject: Subject) -> list[tuple[str, Catalog, DdlEffect]]:
+        """Return what people said that a statement did, as statements, each with the tables before it and its effect.
+
+        Call `reach` before; what they say comes into force behind the key.
+        """
+        found: list[tuple[str, Catalog, DdlEffect]] = []
+        catalog = self.catalog
+        for version in self._remedies.tables[self._tables :]:
+            if version.key != key:
+                break
+            before = catalog.get(version.schema, version.name)
+            for sql in _statements(before, version.table):
+                effect = apply_ddl(catalog, sql, version.schema)
+                found.append((sql, catalog, effect))
+                catalog = effect.catalog
+        return found
+
     def take(self, effect: DdlEffect) -> frozenset[Name]:
         """Take in what a statement did; returns the tables, among those it made or changed, that are opaque now."""
         made = {name for name in effect.tables if effect.kind == "CREATE TABLE" and name not in self.catalog.tables}
@@ -104,6 +123,13 @@ class Line:
             later = dict.fromkeys(subject.tables)
         self._opaque |= set(later)
         return later or None
+
+
+def _statements(before: Table | None, after: Table | None) -> tuple[str, ...]:
+    """Return the statements between two definitions of a table."""
+    if after is None:
+        return () if before is None else (f"DROP TABLE {quote_name(before.schema)}.{quote_name(before.name)}",)
+    return (create_sql(after, qualified=True),) if before is None else alter_sql(before, after)
 
 
 def opaque_versions(

@@ -1,0 +1,281 @@
+"""A run's shards without markers: what is known of them, what this run adds, and what the next run must know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.errors import DdlNotUnderstoodError, MergeError, ShardDdlStopped, ShardsInDoubt, UnknownTableSchema
+from binlog_merge.job.nodes import ScannedNode, first_rows
+from binlog_merge.job.store_errors import told
+from binlog_merge.job.stores import STORE_NAME
+from binlog_merge.job.touched import Line, Names
+from binlog_merge.merge.coordinate.shard_json import log_from_json, log_to_json
+from binlog_merge.merge.coordinate.shard_log import Name, ShardLog, coordinated
+from binlog_merge.merge.coordinate.shards import SESSION, Placed, Together, coordinate_shards
+from binlog_merge.merge.histories import Extended, PhysicalDdl
+from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.statements import subject_of
+from binlog_merge.shard.joined import join_all
+from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.notes import (
+    DECISIONS,
+    LOCKS,
+    HeldRows,
+    Locks,
+    Source,
+    decisions_from_json,
+    lock_of,
+    locks_to_json,
+)
+from binlog_merge.shard.values import Decided, Fault, Shard, Stop
+from binlog_merge.shard.writing import writing_session
+from binlog_merge.stages.holds import Holds, key_of
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Schema
+from snapshot_store.topology import Route, Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+LOG = "shard-log"
+_AFTER_BASE = OrderKey(0, 0, 1, 0)
+_AT_BASE = OrderKey(0, 0, 0, 1)
+"""Where the logical tables begin that no base has, and shards are there for."""
+
+
+def modes_of(config: MergeConfig, topology: Topology) -> Modes:
+    """Return how the tables of a configuration are coordinated."""
+    routes, extracts = {}, {}
+    for rule in config.routes:
+        route = Route(rule.schema_pattern, rule.table_pattern or "", rule.target_schema, rule.target_table or "")
+        routes[route] = rule.shard_mode or config.shard_mode
+        extract = rule.extract()
+        if extract is not None:
+            extracts[route] = extract
+    return Modes(topology, config.shard_mode, routes, extracts)
+
+
+@dataclass
+class ShardWork:
+    """What a run makes of DDL that no marker tells of. Does nothing where all tables are by marker."""
+
+    config: MergeConfig
+    topology: Topology
+    floor: OrderKey
+    directory: Path
+    log: ShardLog = field(default_factory=ShardLog)
+    decisions: tuple[Decided, ...] = ()
+    together: Together = field(default_factory=Together)
+    errors: list[MergeError] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        from snapshot_store.store import Store
+
+        self.active = self.config.coordinates
+        self.modes = modes_of(self.config, self.topology)
+        path = self.directory / STORE_NAME
+        if not self.active or not path.exists():
+            return
+        with told(path), Store.open(path) as store:
+            self.decisions = decisions_from_json(store.note(DECISIONS) or "[]")
+            text = store.note(LOG)
+        if text is not None and self.floor > ORIGIN:
+            self.log = log_from_json(text).before(self.floor)
+
+    def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
+        """Return the lines of history that coordination must see."""
+        if not self.active:
+            return set()
+        lines: set[Line] = {(None, *name) for name in self.log.names()}
+        if self.floor == ORIGIN or joined:
+            for node, schema, table in store.names():
+                if (
+                    node is None
+                    or not self.modes.coordinates(node, schema)
+                    or (self.floor > ORIGIN and node not in joined)
+                ):
+                    continue
+                lines |= {(node, schema, table), (node, schema, "")}
+                logical = coordinated(self.modes, node, schema, table) if table else None
+                lines |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
+        return lines
+
+    def begin(self, history: SchemaHistory, nodes: Sequence[str], joined: Sequence[str]) -> None:
+        """Take in what there is at the beginning; `joined` are nodes new in this run."""
+        if not self.active:
+            return
+        first = self.floor == ORIGIN
+        if first:
+            base = history.catalog(_AFTER_BASE)
+            self.log.logical, self.log.schemas = dict(base.tables), {*base.schemas, *(s for s, _ in base.tables)}
+        for node in nodes if first else joined:
+            catalog = history.catalog(_AFTER_BASE, node)
+            if first:
+                self.log.begin(node, catalog.tables.values(), catalog.schemas, self.modes)
+            else:
+                self.log.join(node, catalog.tables.values(), self.floor.previous(), self.modes)
+        if first:
+            self.log.logical = {name: t for name, t in self.log.logical.items() if name in self.log.members}
+
+    def first_tables(self) -> tuple[list[TableVersion], list[SchemaVersion]]:
+        """Return the logical tables at the beginning that no base has: what their shards come to."""
+        tables, schemas = [], {}
+        for name, members in self.log.members.items() if self.active and self.floor == ORIGIN else ():
+            joined = join_all(members.values())
+            if name not in self.log.logical and joined is not None:
+                self.log.logical[name] = joined
+                tables.append(TableVersion(_AT_BASE, 0, *name, joined))
+                schemas[name[0]] = SchemaVersion(_AT_BASE, name[0], Schema(name[0], joined.charset, joined.collation))
+        return tables, list(schemas.values())
+
+    def take(self, node: str, extended: Extended) -> None:
+        """Take in what a node ran."""
+        if not self.active:
+            return
+        for ddl in extended.passed:
+            names = [
+                n for n in subject_of(ddl.sql, ddl.schema, ddl.session).tables if coordinated(self.modes, node, *n)
+            ]
+            if names:
+                error = UnknownTableSchema(f"{ddl.sql[:200]!r}: {_unknown(Shard(node, *names[0]))}", remedy=_KNOW_ALL)
+                self.errors.append(_located(error, node, ddl))
+        for ddl in extended.opaque:
+            names = [
+                n for n in subject_of(ddl.sql, ddl.schema, ddl.session).tables if coordinated(self.modes, node, *n)
+            ]
+            if names:
+                name = ".".join(names[0])
+                misread = DdlNotUnderstoodError(
+                    f"DDL {ddl.sql[:200]!r} of a shard: what is not understood cannot be coordinated",
+                    remedy=f"say what it does: `binlog-merge schema set {name} --sql FILE --store OUT --node {node} "
+                    f"--at-tso {ddl.key.text()}`",
+                )
+                self.errors.append(_located(misread, node, ddl))
+        for one in extended.applied:
+            try:
+                self.log.take(node, [one], self.modes)
+            except SnapshotStoreError as raised:
+                self.errors.append(_located(DdlNotUnderstoodError(f"DDL of a shard: {raised}"), node, one.ddl))
+                return
+
+    def check_rows(self, scanned: Sequence[ScannedNode], known: set[Line]) -> None:
+        """Note an error for the first rows of each node that are of a shard of which nothing is known."""
+        for node in scanned if self.active else ():
+            strangers = {
+                name
+                for block in node.blocks
+                for tables in block.sets
+                for name in tables
+                if (node.source_id, *name) not in known and coordinated(self.modes, node.source_id, *name)
+            }
+            found = first_rows(node, strangers, self.floor) if strangers else None
+            if found is not None:
+                key, file, position, name = found
+                error = UnknownTableSchema(f"rows of {_unknown(Shard(node.source_id, *name))}", remedy=_KNOW_ALL)
+                self.errors.append(error.located(node=node.source_id, file=file, position=position, order_key=key))
+
+    def coordinate(self, limit: OrderKey) -> tuple[list[LogicalDdl], MergeError | None, list[str]]:
+        """Bring together what shards have run below `limit`; returns the DDL that come out, why it stopped if it did,
+        and warnings.
+        """
+        if not self.active:
+            return [], None, []
+        error = min(self.errors, key=lambda e: e.order_key or "", default=None)
+        if error is not None and error.order_key is not None:
+            limit = min(limit, OrderKey.parse(error.order_key))
+            error = error if limit == OrderKey.parse(error.order_key) else None
+        self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
+        if self.together.stop is not None:
+            error = self._stopped(*self.together.stop)
+        doubts = [f for f in self.together.findings if f.key >= self.floor]
+        warnings = []
+        for doubt in doubts:
+            ran = self.log.ran.get((doubt.shard.node, doubt.key))
+            if ran is None:
+                continue  # a shard that only counts as having run it
+            text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
+            if self.config.shard_doubts == "error":
+                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.key)
+                error = ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.key)
+                break
+            warnings.append(f"{text}: {ran.file}:{ran.position}")
+        # Versions at or above the floor are made again by every run, also of DDL that are published.
+        ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
+        return ddl, error, warnings
+
+    def _ddl(self, placed: Placed) -> LogicalDdl:
+        variables = SessionVariables(sql_mode=SESSION.sql_mode)
+        if placed.cause is not None:
+            variables = self.log.ran[placed.cause].variables
+        session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
+        return LogicalDdl(
+            key_of(placed.place),
+            placed.schema,
+            placed.sql,
+            variables.flags2,
+            session.sql_mode,
+            variables.server_collation,
+            variables.utf8mb4_collation,
+            placed.table is None,
+        )
+
+    def _stopped(self, name: Name, stop: Stop) -> MergeError:
+        event = stop.event
+        table = ".".join(name)
+        if isinstance(event, Decided):
+            return ShardDdlStopped(
+                f"{table}: what was decided about {event.id} cannot be done: {stop.detail}",
+                order_key=stop.key,
+                remedy=f"take it back, `binlog-merge ddl resolve {event.id} --withdraw`, and merge again",
+            )
+        ran = self.log.ran[event.shard.node, event.key]
+        return ShardDdlStopped(
+            f"{table}: {stop.detail}",
+            node=ran.node,
+            file=ran.file,
+            position=ran.position,
+            order_key=stop.key,
+            remedy=_KNOW_ALL if stop.fault is Fault.UNKNOWN_SHARD else None,
+        )
+
+    def holds(self) -> Holds | None:
+        """Return what the stages must know; None where no table is coordinated here."""
+        if not self.active:
+            return None
+        return Holds(self.together.effects, tuple(d.place for d in self.together.ddl if d.place.key >= self.floor))
+
+    def locks(self, known: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
+        """Return what waits, where everything below `known` has been taken in."""
+
+        def source(node: str, key: OrderKey) -> Source:
+            ran = self.log.ran[node, key]
+            return Source(ran.sql, ran.file, ran.position)
+
+        open_ = tuple(lock_of(one, mode, source) for mode, one in self.together.open if mode != "marker")
+        return Locks(known, open_, tuple(held))
+
+    def keep(self, next_floor: OrderKey, known: OrderKey, held: Sequence[HeldRows] = ()) -> None:
+        """Leave what the next run must know, and what operators want to."""
+        from snapshot_store.store import Store
+
+        if not self.active:
+            return
+        path = self.directory / STORE_NAME
+        with told(path), Store.open(path) as store:
+            store.set_note(LOG, log_to_json(self.log.before(next_floor)))
+            store.set_note(LOCKS, locks_to_json(self.locks(known, held)))
+
+
+_KNOW_ALL = (
+    "without markers all shards must be known, or DDL would not wait for them: give `base.physical` of the node, or "
+    "its binlogs from the CREATE TABLE on"
+)
+
+
+def _unknown(shard: Shard) -> str:
+    return f"{shard}, of which neither a base schema nor a CREATE TABLE is known"
+
+
+def _located(error: MergeError, node: str, ddl: PhysicalDdl) -> MergeError:
+    return error.located(node=node, file=ddl.file, position=ddl.position, order_key=ddl.key)

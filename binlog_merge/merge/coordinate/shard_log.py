@@ -1,0 +1,180 @@
+"""What shards without markers have been and have run since the beginning: the whole input of their coordination.
+
+It grows with the nodes' DDL and is kept from run to run, so every run comes to the decisions that the runs before it
+came to, and goes on from there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from binlog_merge.merge.histories import Applied
+from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.shard.events import NodeDdl, shard_events
+from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.routes import Extract, with_columns
+from binlog_merge.shard.values import Joins, Shard, ShardDdl, ShardEvent
+from snapshot_store.model import Schema, Table
+from snapshot_store.render_sql import create_sql
+from snapshot_store.tso import OrderKey
+
+Name = tuple[str, str]
+
+_ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A statement as a node ran it: where it stands, and the session's variables."""
+
+    node: str
+    key: OrderKey
+    sql: str
+    file: str
+    position: int
+    variables: SessionVariables
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseEvent:
+    """A node's database is made, altered, or dropped (`value` None)."""
+
+    key: OrderKey
+    node: str
+    name: str
+    value: Schema | None
+
+
+@dataclass(frozen=True, slots=True)
+class GhostEvent:
+    """A table that is no shard is made or gone (`sql` ""), or altered: it may take a shard's place later."""
+
+    key: OrderKey
+    node: str
+    name: Name
+    sql: str
+
+
+@dataclass
+class ShardLog:
+    """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
+
+    `databases` are the nodes' that go into a logical one, as (node, name).
+    """
+
+    members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
+    logical: dict[Name, Table] = field(default_factory=dict)
+    schemas: set[str] = field(default_factory=set)
+    databases: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    events: list[tuple[Name, ShardEvent]] = field(default_factory=list)
+    database_events: list[DatabaseEvent] = field(default_factory=list)
+    ghosts: list[GhostEvent] = field(default_factory=list)
+    ran: dict[tuple[str, OrderKey], Ran] = field(default_factory=dict)
+
+    def before(self, key: OrderKey) -> "ShardLog":
+        """Return what stands below a key, where the beginning is below it."""
+        return ShardLog(
+            self.members,
+            self.logical,
+            self.schemas,
+            self.databases,
+            [(name, event) for name, event in self.events if event.key < key],
+            [event for event in self.database_events if event.key < key],
+            [event for event in self.ghosts if event.key < key],
+            {place: ran for place, ran in self.ran.items() if ran.key < key},
+        )
+
+    def names(self) -> set[Name]:
+        """Return the logical tables that are coordinated here."""
+        return {*self.members, *(name for name, _ in self.events)}
+
+    def begin(self, node: str, tables: Iterable[Table], databases: Iterable[str], modes: Modes) -> None:
+        """Take in what a node has at the beginning."""
+        for name in databases:
+            self._database(node, name, modes)
+        for table in tables:
+            logical = coordinated(modes, node, table.schema, table.name)
+            if logical is not None:
+                shard = Shard(node, table.schema, table.name)
+                self.members.setdefault(logical, {})[shard] = self._extended(shard, table.renamed(*logical), modes)
+                self._database(node, table.schema, modes)
+
+    def join(self, node: str, tables: Iterable[Table], key: OrderKey, modes: Modes) -> None:
+        """Take in what a node has that comes later than the beginning."""
+        for table in tables:
+            logical = coordinated(modes, node, table.schema, table.name)
+            if logical is not None:
+                shard = Shard(node, table.schema, table.name)
+                self.events.append((logical, Joins(key, shard, self._extended(shard, table.renamed(*logical), modes))))
+
+    def _database(self, node: str, name: str, modes: Modes) -> None:
+        if modes.coordinates(node, name):
+            logical = modes.topology.logical_schema(node, name)
+            if logical is not None:
+                self.databases.setdefault(logical, set()).add((node, name))
+
+    def take(self, node: str, applied: Sequence[Applied], modes: Modes) -> None:
+        """Take in what a node ran, in its order. Raises what `apply_ddl` raises, before it takes in that statement."""
+        known = set(self.ran)
+        for one in applied:
+            ddl, effect = one.ddl, one.effect
+            if (node, ddl.key) in known:
+                continue
+            changes = {name: [g.sql for g in found[1:]] for (of, name), found in self._ghosts().items() if of == node}
+            node_ddl = NodeDdl(node, ddl.key, ddl.sql, ddl.session, one.before, effect, changes, ddl.schema)
+            events = [
+                (logical, self._with_columns(event, modes))
+                for logical, event in shard_events(node_ddl, modes.topology)
+                if modes.of(*event.shard) != "marker"
+            ]
+            self.events += events
+            databases = [name for name in effect.changed_schemas if modes.coordinates(node, name)]
+            self.database_events += [
+                DatabaseEvent(ddl.key, node, name, effect.catalog.schemas.get(name)) for name in databases
+            ]
+            if events or databases:
+                self.ran[node, ddl.key] = Ran(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
+            self._note_ghost(node, one, modes)
+
+    def _note_ghost(self, node: str, one: Applied, modes: Modes) -> None:
+        """Remember what is done to tables that are no shards."""
+        key, effect = one.ddl.key, one.effect
+        for name in effect.changed:
+            if name not in effect.catalog.tables or effect.kind == "CREATE TABLE":
+                self.ghosts.append(GhostEvent(key, node, name, ""))
+            elif coordinated(modes, node, *name) is None and effect.kind in _ALTERS:
+                self.ghosts.append(GhostEvent(key, node, name, one.ddl.sql))
+
+    def _ghosts(self) -> dict[tuple[str, Name], list[GhostEvent]]:
+        """Return what was done to each table that is no shard since it was made last."""
+        found: dict[tuple[str, Name], list[GhostEvent]] = {}
+        for ghost in self.ghosts:
+            if not ghost.sql:
+                found[ghost.node, ghost.name] = [ghost]
+            elif (ghost.node, ghost.name) in found:  # else it was there at the beginning: not all is known
+                found[ghost.node, ghost.name].append(ghost)
+        return found
+
+    def _with_columns(self, event: ShardEvent, modes: Modes) -> ShardEvent:
+        """Return an event with the columns that the shard's route writes."""
+        extract = modes.extract(*event.shard)
+        if extract is None:
+            return event
+        if isinstance(event, Joins):
+            table = self._extended(event.shard, event.table, modes)
+            return Joins(event.key, event.shard, table, create_sql(table, qualified=True))
+        return self._ddl_with_columns(event, extract) if isinstance(event, ShardDdl) else event
+
+    def _ddl_with_columns(self, ddl: ShardDdl, extract: Extract) -> ShardDdl:
+        like = self.logical.get((ddl.before.schema, ddl.before.name))
+        steps = tuple(replace(step, after=with_columns(step.after, extract, like)) for step in ddl.steps)
+        return ShardDdl(ddl.key, ddl.shard, ddl.sql, with_columns(ddl.before, extract, like), steps, ddl.session)
+
+    def _extended(self, shard: Shard, table: Table, modes: Modes) -> Table:
+        extract = modes.extract(*shard)
+        return table if extract is None else with_columns(table, extract, self.logical.get((table.schema, table.name)))
+
+
+def coordinated(modes: Modes, node: str, schema: str, table: str) -> Name | None:
+    """Return the logical table that a physical one is a shard of; None if markers coordinate it, or nothing does."""
+    logical = modes.topology.logical_name(node, schema, table)
+    return logical if logical is not None and modes.of(node, schema, table) != "marker" else None

@@ -1,0 +1,202 @@
+"""Coordination without markers: from what shards ran (`shard_log`) to the logical DDL, each at its place, and effects.
+
+Every logical table is coordinated by itself (`shard.pessimistic`, `shard.optimistic`); here their answers are put
+together. Where several statements follow from one event, those of a table one after the other, tables by name, each
+gets a rank of its own. A database is made with its first shard and dropped with its last.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from binlog_merge.merge.coordinate.shard_log import Name, ShardLog
+from binlog_merge.shard import optimistic, pessimistic
+from binlog_merge.shard.modes import Modes, ShardMode
+from binlog_merge.shard.notes import decisions_about
+from binlog_merge.shard.values import (
+    Decided,
+    Effect,
+    Event,
+    Finding,
+    Logical,
+    Open,
+    Outcome,
+    Place,
+    Stop,
+)
+from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
+from snapshot_store.render_sql import quote_name
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+_WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
+    "pessimistic": pessimistic.coordinate,
+    "optimistic": optimistic.coordinate,
+}
+SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
+"""Of statements whose own session is not known: those that operators write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A logical DDL: one statement at a place of its own. `table` is None where it is about a database.
+
+    `cause` is (node, key) of the statement it is due to, None for a decision.
+    """
+
+    place: Place
+    schema: str
+    table: str | None
+    sql: str
+    cause: tuple[str, OrderKey] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits."""
+
+    ddl: tuple[Placed, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    open: tuple[tuple[ShardMode, Open], ...] = ()
+    swallowed: int = 0
+    stop: tuple[Name, Stop] | None = None
+
+
+def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey) -> Together:
+    """Return what the events below `limit` come to; what stops one table stops all there."""
+    outcomes = _outcomes(log, modes, decisions, limit)
+    stops = [(outcome.stop.key, name) for name, (_, outcome) in outcomes.items() if outcome.stop is not None]
+    stop = None
+    if stops:
+        key, name = min(stops)
+        found = outcomes[name][1].stop
+        assert found is not None
+        stop, limit = (name, found), key
+        outcomes = _outcomes(log, modes, decisions, key)
+    databases = list(_databases(log, modes.topology, limit))
+    databases = [*_implied(log, outcomes, databases), *databases]
+    dropped = {(d.place.key, d.schema) for d in databases if d.sql.startswith("DROP ")}
+    ranks: dict[OrderKey, int] = {}
+    ddl = [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) not in dropped]
+    effects: list[Effect] = []
+    for name, (_, outcome) in outcomes.items():
+        placed, moved = _ranked(name, _without_drops(name, outcome, dropped), ranks)
+        ddl += placed
+        effects += moved
+    ddl += [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
+    return Together(
+        tuple(sorted(ddl, key=lambda d: d.place)),
+        tuple(sorted(effects, key=lambda e: (e.key, e.shard))),
+        tuple(sorted((f for _, o in outcomes.values() for f in o.findings), key=lambda f: (f.key, f.shard))),
+        tuple((mode, one) for mode, outcome in outcomes.values() for one in outcome.open),
+        sum(len(outcome.swallowed) for _, outcome in outcomes.values()),
+        stop,
+    )
+
+
+def _outcomes(
+    log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey
+) -> dict[Name, tuple[ShardMode, Outcome]]:
+    """Coordinate each logical table with its events below `limit`; tables by name."""
+    events: dict[Name, list[Event]] = {name: [] for name in sorted(log.names())}
+    for name, event in log.events:
+        if event.key < limit:
+            events[name].append(event)
+    outcomes = {}
+    for name, found in events.items():
+        decided: list[Event] = [d for d in decisions_about(name, decisions) if d.key < limit]
+        # What is decided at a key is decided before what shards do there.
+        ordered = sorted([*decided, *found], key=lambda e: (e.key, not isinstance(e, Decided)))
+        members = log.members.get(name, {})
+        shards = [*members, *(e.shard for e in found if not isinstance(e, Decided))]
+        if shards:
+            mode = modes.of(*shards[0])
+            outcomes[name] = (mode, _WAYS[mode](members, log.logical.get(name), ordered, SESSION))
+    return outcomes
+
+
+def _without_drops(name: Name, outcome: Outcome, dropped: set[tuple[OrderKey, str]]) -> Outcome:
+    """Leave out the DROP TABLE of a table that goes with its database."""
+    kept = (
+        replace(one, statements=()) if one.table is None and (one.place.key, name[0]) in dropped else one
+        for one in outcome.logical
+    )
+    return replace(outcome, logical=tuple(kept))
+
+
+def _ranked(name: Name, outcome: Outcome, ranks: dict[OrderKey, int]) -> tuple[list[Placed], list[Effect]]:
+    """Give every statement a place of its own, behind those at its key so far (`ranks`), and effects theirs."""
+    logical = {one.place: one for one in outcome.logical}
+    last: dict[OrderKey, int] = {}
+    for place in (*logical, *(e.place for e in outcome.effects if e.place is not None)):
+        last[place.key] = max(last.get(place.key, 0), place.rank)
+    ddl: list[Placed] = []
+    moved: dict[Place, Place] = {}
+    for key, ranked in last.items():
+        for rank in range(ranked + 1):
+            one, here = logical.get(Place(key, rank)), ranks.get(key, 0)
+            statements = () if one is None else one.statements
+            if one is not None:
+                cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
+                ddl += [Placed(Place(key, here + i), *name, sql, cause) for i, sql in enumerate(statements)]
+            moved[Place(key, rank)] = Place(key, here + max(len(statements) - 1, 0))
+            ranks[key] = here + max(len(statements), 1)
+    return ddl, [e if e.place is None else replace(e, place=moved[e.place]) for e in outcome.effects]
+
+
+def _implied(
+    log: ShardLog, outcomes: Mapping[Name, tuple[ShardMode, Outcome]], databases: Sequence[Placed]
+) -> Iterator[Placed]:
+    """Yield the making of logical databases that come with their first table: no database of a node goes there, as for
+    tables that keep their names beside others that are routed elsewhere.
+    """
+    first: dict[str, Logical] = {}
+    for name, (_, outcome) in outcomes.items():
+        for one in outcome.logical:
+            if name[0] not in first or one.place < first[name[0]].place:
+                first[name[0]] = one
+    made = {d.schema: d.place for d in reversed(databases) if d.sql.startswith("CREATE ")}
+    for database, one in sorted(first.items()):
+        there = database in log.schemas or bool(log.databases.get(database))
+        there = there or (database in made and made[database] <= one.place)
+        if there or isinstance(one.cause, Decided):
+            continue
+        node, schema = one.cause.shard[:2]
+        events = [e for e in log.database_events if (e.node, e.name) == (node, schema) and e.key <= one.place.key]
+        value = events[-1].value if events else None
+        sql = f"CREATE DATABASE {quote_name(database)}"
+        if value is not None:
+            sql += f" CHARACTER SET {value.charset} COLLATE {value.collation}"
+        yield Placed(Place(one.place.key), database, None, sql, (node, one.cause.key))
+
+
+def _at_rank(ddl: Placed, ranks: dict[OrderKey, int]) -> Placed:
+    rank = ranks.get(ddl.place.key, 0)
+    ranks[ddl.place.key] = rank + 1
+    return replace(ddl, place=Place(ddl.place.key, rank))
+
+
+def _databases(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator[Placed]:
+    """Yield the DDL of logical databases: made with the first of the nodes', dropped with the last, altered whenever
+    one gets what the logical one has not.
+    """
+    live = {name: set(found) for name, found in log.databases.items()}
+    defaults: dict[str, tuple[str, str]] = {}
+    for event in sorted((e for e in log.database_events if e.key < limit), key=lambda e: e.key):
+        name = topology.logical_schema(event.node, event.name)
+        if name is None:
+            continue
+        here, one = live.setdefault(name, set()), (event.node, event.name)
+        sql = None
+        if event.value is None:
+            here.discard(one)
+            sql = None if here else f"DROP DATABASE {quote_name(name)}"
+        else:
+            value = (event.value.charset, event.value.collation)
+            if not here or (one in here and defaults.get(name) != value):
+                verb = "ALTER" if here else "CREATE"
+                sql = f"{verb} DATABASE {quote_name(name)} CHARACTER SET {value[0]} COLLATE {value[1]}"
+                defaults[name] = value
+            here.add(one)
+        if sql is not None:
+            yield Placed(Place(event.key), name, None, sql, (event.node, event.key))
