@@ -40,6 +40,13 @@ class Temporal(StrEnum):
     text = "text"
 
 
+class CommitOrder(StrEnum):
+    """The choices of --commit-order."""
+
+    keep = "keep"
+    relaxed = "relaxed"
+
+
 def replay(
     source: Annotated[Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR")],
     to: Annotated[
@@ -63,6 +70,22 @@ def replay(
         Path | None, typer.Option("--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE")
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit of a server.")] = 100,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="Sessions of a server that apply rows beside each other.")
+    ] = 1,
+    commit_order: Annotated[
+        CommitOrder,
+        typer.Option("--commit-order", help="keep: sessions commit in the log's order; relaxed: each when it is done."),
+    ] = CommitOrder.keep,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.001, help="Apply at most so many transactions a second to a server.")
+    ] = None,
+    until_lag: Annotated[
+        float | None,
+        typer.Option(
+            "--until-lag", min=0, help="Go on, as more is merged, until a server is at most so many seconds behind."
+        ),
+    ] = None,
     temporal: Annotated[
         Temporal, typer.Option("--temporal", help="Parquet: dates and times typed, or as MySQL's text (0000-00-00).")
     ] = Temporal.typed,
@@ -92,7 +115,18 @@ def replay(
     first, last = _range(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
     skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
     rows_only = to is not None and not to.startswith("parquet:")
-    options = ReplayOptions(first, last, _filter(filter_file, rows_only), batch, skipped, retry_seconds)
+    options = ReplayOptions(
+        first,
+        last,
+        _filter(filter_file, rows_only),
+        batch,
+        skipped,
+        retry_seconds,
+        workers,
+        commit_order is CommitOrder.keep,
+        rate,
+        until_lag,
+    )
     if dry:
         _print(dry_run(binlog, options), f"{source} would be applied", output)
         return

@@ -139,6 +139,12 @@ class DdlManager:
                 return ddl
         return self._executing[0] if self._executing else None
 
+    def startable(self) -> tuple[PendingDdl, ...]:
+        """Return all that may start now, in order; `next` is the first of them."""
+        if len(self._executing) >= self.max_executing:
+            return ()
+        return tuple(ddl for ddl in self._pending if ddl not in self._executing and self._may_start(ddl))
+
     def start(self, ddl: PendingDdl) -> None:
         """Say that a DDL is being carried out."""
         if ddl in self._executing:

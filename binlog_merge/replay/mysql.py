@@ -1,24 +1,29 @@
-"""A MySQL server as the target: rows go in as the server's own row events, in one transaction with the position.
+"""A MySQL server as the target, and sessions on it: rows go in as the server's own row events.
 
-    BEGIN; BINLOG '<table map, rows>'; …; UPDATE replay_position SET `rank` = …; COMMIT
+    BEGIN; BINLOG '<table map, rows>'; …; UPDATE replay_worker SET ranks = …; COMMIT
 
 The server applies the events as a replica would: every type byte for byte, partial JSON, tables without keys, foreign
-keys; triggers do not fire again. A row that is not there, or is there already, is an error. The position counts
-transactions of one cluster; it is kept in a schema of ours, with a lock that lets in one replay at a time. The user
-needs REPLICATION_APPLIER (or BINLOG_ADMIN with SESSION_VARIABLES_ADMIN, or SUPER) beside the rights on the tables.
+keys; triggers do not fire again. A row that is not there, or is there already, is an error. What is applied is kept in
+a schema of ours, committed with the rows: each session that applies has a row of its own there (`ledger`), and a lock
+of its own, which lasts until the server has noticed that the session is gone. The user needs REPLICATION_APPLIER (or
+BINLOG_ADMIN with SESSION_VARIABLES_ADMIN, or SUPER) beside the rights on the tables.
 """
 
 import base64
+import contextlib
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from binlog_merge.binlog.constants import EventType, RowsFlag
 from binlog_merge.binlog.header import RawEvent, pack_event
-from binlog_merge.binlog.rows import RowsEvent
-from binlog_merge.errors import ReplayStopped, ServerRefused, TargetBusy
+from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.errors import ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
+from binlog_merge.replay.rows import row_text
 from snapshot_store.introspect import ServerAddress
 
 LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
@@ -30,65 +35,53 @@ _STATEMENT_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TargetPosition:
-    """How far a target is: `rank` transactions are applied, and `step` parts of the DDL behind them.
-
-    `intent` is the part that was begun, with the state of its tables before; None where none was.
-    """
-
-    rank: int
-    step: int = 0
-    intent: str | None = None
-    before: str | None = None
-
-
 class MysqlTarget:
-    """One session on the target. `open` takes the lock and returns the position; not thread-safe."""
+    """Where a replay writes to, and which cluster's transactions it counts there. `ssl_ca`: encrypt, and trust it."""
 
-    def __init__(self, address: ServerAddress, cluster: str, ssl_ca: str | None = None, lock_seconds: int = 0) -> None:
-        self.address = address
-        self.cluster = cluster
-        self._ssl_ca = ssl_ca
-        self._lock_seconds = lock_seconds
+    address: ServerAddress
+    cluster: str
+    ssl_ca: str | None = None
+
+
+class Session:
+    """A session on the target, in autocommit mode. One thread's; only `break_off` may come from another."""
+
+    def __init__(self, target: MysqlTarget) -> None:
+        self.target = target
         self._connection: Any = None
-        self._packet = self._limit = _STATEMENT_BYTES
-        self._rows: list[tuple[RawEvent, RawEvent, RowsEvent]] = []
-        self._bytes = 0
 
-    def open(self, description: RawEvent | None) -> TargetPosition | None:
-        """Connect, take the lock and return the position, None on a target that has none.
-
-        `description` is that of the binlog whose rows will come. Raises ServerRefused and TargetBusy.
-        """
+    def open(self) -> None:
+        """Connect. Raises ServerRefused."""
         import pymysql
 
+        address = self.target.address
         try:
             self._connection = pymysql.connect(
-                host=self.address.host,
-                port=self.address.port,
-                user=self.address.user,
-                password=self.address.password,
-                unix_socket=self.address.socket,
+                host=address.host,
+                port=address.port,
+                user=address.user,
+                password=address.password,
+                unix_socket=address.socket,
                 charset="utf8mb4",
-                autocommit=False,
+                autocommit=True,
                 connect_timeout=10,
-                ssl_ca=self._ssl_ca,
+                ssl_ca=self.target.ssl_ca,
                 max_allowed_packet=1 << 30,
             )
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{self.address}: {_told(error)}", remedy="check address, user and password") from error
-        self._rows, self._bytes = [], 0
-        self._lock()
-        self.run("SET SESSION sql_mode = '', time_zone = '+00:00'")
-        self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
-        self._limit = min(_STATEMENT_BYTES, self._packet // 2)
-        self._prepare()
-        if description is not None:
-            self.run("ROLLBACK")
-            self._binlog([_description(description)])
-            # The server now waits for a GTID event; our transactions get GTIDs of its own.
-            self.run("SET SESSION gtid_next = 'AUTOMATIC'")
-        return self.position()
+            raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
+        # A session that waits for a long DDL must not be taken for one that was left behind.
+        self.run("SET SESSION sql_mode = '', time_zone = '+00:00', wait_timeout = 2147483")
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it was opened, and not closed again."""
+        return self._connection is not None
+
+    def lock(self, number: int, seconds: float = 0) -> bool:
+        """Take a session's lock (0: the replay's own), waiting at most so long; tell whether that worked."""
+        ((held,),) = self.ask("SELECT GET_LOCK(%s, %s)", (lock_name(self.target.cluster, number), seconds))
+        return bool(held == 1)
 
     def close(self) -> None:
         """Give the session up; what is not committed is undone. Closing twice is allowed."""
@@ -96,64 +89,12 @@ class MysqlTarget:
         if connection is not None:
             connection.close()
 
-    def position(self) -> TargetPosition | None:
-        """Return what the target says of itself."""
-        sql = f"SELECT `rank`, step, intent, before_intent FROM {META_SCHEMA}.replay_position WHERE cluster = %s"
-        rows = self.ask(sql, (self.cluster,))
-        return TargetPosition(int(rows[0][0]), int(rows[0][1]), rows[0][2], rows[0][3]) if rows else None
-
-    def start_at(self, rank: int) -> None:
-        """Record a first position: `rank` transactions are taken as applied."""
-        self.run(f"INSERT INTO {META_SCHEMA}.replay_position (cluster, `rank`) VALUES (%s, %s)", (self.cluster, rank))
-        self.run("COMMIT")
-
-    def add(self, rows: Rows, event: RowsEvent) -> None:
-        """Take rows into the open transaction; they reach the server when there are enough of them, or at a commit."""
-        if self._bytes and self._bytes + len(event.rows) > self._limit:
-            self.flush()
-        self._rows.append((rows.raw_table, rows.raw, event))
-        self._bytes += len(event.rows) + 200
-
-    def flush(self) -> None:
-        """Send what was taken in."""
-        rows, self._rows, self._bytes = self._rows, [], 0
-        if rows:
-            self._binlog(_events(rows))
-
-    def commit(self, rank: int, gtid: str, key: str | None, since: int) -> None:
-        """Commit rows and position together. Raises ReplayStopped if someone else moved the position from `since`."""
-        self.flush()
-        changed = self.run(
-            f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s, step = 0, gtid = %s, order_key = %s, "
-            "intent = NULL, before_intent = NULL WHERE cluster = %s AND `rank` = %s",
-            (rank, gtid, key, self.cluster, since),
-        )
-        if changed != 1:
-            self.run("ROLLBACK")
-            raise ReplayStopped(f"the target's position is no longer {since}: something else has moved it")
-        failpoint("replay-before-commit")
-        self.run("COMMIT")
-        failpoint("replay-committed")
-
-    def rollback(self) -> None:
-        """Undo what is not committed."""
-        self._rows, self._bytes = [], 0
-        self.run("ROLLBACK")
-
-    def intend(self, step: int, sql: str, before: str) -> None:
-        """Record, before a DDL is begun, that it will be, and what its tables were."""
-        self._update("step = %s, intent = %s, before_intent = %s", (step, sql, before))
-
-    def did(self, step: int) -> None:
-        """Record that so many parts of the DDL are carried out."""
-        self._update("step = %s, intent = NULL, before_intent = NULL", (step,))
-
-    def skipped(self, rank: int, gtid: str) -> None:
-        """Record, in the open transaction, that one was left out by order of the user."""
-        self.run(
-            f"INSERT INTO {META_SCHEMA}.replay_skipped (cluster, `rank`, gtid) VALUES (%s, %s, %s)",
-            (self.cluster, rank, gtid),
-        )
+    def break_off(self) -> None:
+        """Let whatever waits for the server fail at once."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def ask(self, sql: str, arguments: Sequence[Any] | None = None) -> list[tuple[Any, ...]]:
         """Run a query and return its rows."""
@@ -174,25 +115,119 @@ class MysqlTarget:
         """Make a schema the default database."""
         self._connection.select_db(schema)
 
-    def _update(self, what: str, arguments: Sequence[Any]) -> None:
-        sql = f"UPDATE {META_SCHEMA}.replay_position SET {what} WHERE cluster = %s"
-        self.run(sql, (*arguments, self.cluster))
-        self.run("COMMIT")
 
-    def _lock(self) -> None:
-        name = f"binlog-merge {self.cluster}"
-        ((held,),) = self.ask("SELECT GET_LOCK(%s, %s)", (name, self._lock_seconds))
-        if held != 1:
-            raise TargetBusy(f"another replay of this cluster is writing to {self.address}")
+class RowSession(Session):
+    """A session that applies transactions and records which; `number` names its row and its lock.
 
-    def _prepare(self) -> None:
-        there = self.ask(
-            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_skipped'",
-            (META_SCHEMA,),
+    `open` needs the ledger's rows and the format description of the binlog whose rows will come. `row_by_row`: each
+    row is sent alone, so that `row` tells which was refused.
+    """
+
+    def __init__(
+        self, target: MysqlTarget, number: int, description: RawEvent | None, row_by_row: bool = False
+    ) -> None:
+        super().__init__(target)
+        self.number = number
+        self._row_by_row = row_by_row
+        self._at: tuple[Rows, Row] | None = None
+        self.done = RankSet()
+        self._description = description
+        self._recorded = RankSet()
+        self._commits = 0
+        self._begun = False
+        self._packet = self._limit = _STATEMENT_BYTES
+        self._rows: list[tuple[RawEvent, RawEvent, RowsEvent]] = []
+        self._bytes = 0
+
+    def open(self) -> None:
+        """Connect, take the lock, and be ready for rows. Raises ServerRefused."""
+        super().open()
+        if not self.lock(self.number):
+            raise ServerRefused(f"session {self.number} of an earlier replay is still there")
+        self.done, self._commits, self._begun = RankSet(), 0, False
+        self._rows, self._bytes = [], 0
+        self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
+        self._limit = min(_STATEMENT_BYTES, self._packet // 2)
+        if self._description is not None:
+            self._binlog([_description(self._description)])
+            # The server now waits for a GTID event; our transactions get GTIDs of its own.
+            self.run("SET SESSION gtid_next = 'AUTOMATIC'")
+
+    def side_by_side(self) -> None:
+        """Get along with other sessions: few locks, and short waits for what they hold."""
+        self.run("SET SESSION innodb_lock_wait_timeout = 1")
+        if not self.ask("SELECT 1 WHERE @@binlog_format = 'STATEMENT' AND @@log_bin"):
+            self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    def add(self, rows: Rows, event: RowsEvent) -> None:
+        """Take rows into the open transaction; they reach the server when there are enough of them, or at a commit."""
+        if self._row_by_row:
+            for row in iter_rows(event, rows.table):
+                self._at = rows, row
+                self._rows = [(rows.raw_table, rows.raw, join_rows(event, [row], rows.table, row_padding(event)))]
+                self.flush()
+            self._at = None
+            return
+        if self._bytes and self._bytes + len(event.rows) > self._limit:
+            self.flush()
+        self._rows.append((rows.raw_table, rows.raw, event))
+        self._bytes += len(event.rows) + 200
+
+    def row(self) -> str:
+        """Return the row that was sent last, as text; "" where rows are not sent alone."""
+        return "" if self._at is None else row_text(*self._at)
+
+    def flush(self) -> None:
+        """Send what was taken in."""
+        rows, self._rows, self._bytes = self._rows, [], 0
+        if rows:
+            self.begin()
+            self._binlog(_events(rows))
+
+    def begin(self) -> None:
+        """Begin the transaction, unless it is begun."""
+        if not self._begun:
+            self.run("BEGIN")
+            self._begun = True
+
+    def record(self, ranks: RankSet, known: RankSet) -> None:
+        """Record, in the transaction, that these ranks are applied; `known` are recorded elsewhere by now.
+
+        Raises ReplayStopped if someone else has changed the record.
+        """
+        self.flush()
+        self.begin()
+        done = (self.done - known) | ranks
+        changed = self.run(
+            f"UPDATE {META_SCHEMA}.replay_worker SET ranks = %s, commits = commits + 1 "
+            "WHERE cluster = %s AND worker = %s AND commits = %s",
+            (str(done), self.target.cluster, self.number, self._commits),
         )
-        if not there:
-            for statement in _META_TABLES:
-                self.run(statement)
+        if changed != 1:
+            self.rollback()
+            raise ReplayStopped("something else has changed what the target says is applied")
+        self._recorded = done
+
+    def commit(self) -> None:
+        """Commit rows and record together."""
+        failpoint("replay-before-commit")
+        self.run("COMMIT")
+        self.done, self._begun = self._recorded, False
+        self._commits += 1
+        failpoint("replay-committed")
+
+    def rollback(self) -> None:
+        """Undo what is not committed."""
+        self._rows, self._bytes, self._begun = [], 0, False
+        self.run("ROLLBACK")
+
+    def skipped(self, rank: int, gtid: str) -> None:
+        """Record, in the transaction, that one is left out by order of the user."""
+        self.begin()
+        self.run(
+            f"INSERT INTO {META_SCHEMA}.replay_skipped (cluster, `rank`, gtid) VALUES (%s, %s, %s)",
+            (self.target.cluster, rank, gtid),
+        )
 
     def _binlog(self, events: Sequence[bytes]) -> None:
         """Send events by BINLOG statements that the server's packet takes; a group of events is never cut."""
@@ -212,20 +247,12 @@ class MysqlTarget:
                 raise
             # The applier tells its reasons as warnings; the error may be no more than "Unknown error".
             reasons = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
-            raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or _told(error)) from error
+            raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or told(error)) from error
 
 
-_META_TABLES: Final = (
-    f"CREATE DATABASE IF NOT EXISTS {META_SCHEMA}",
-    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_position (
-  cluster CHAR(36) NOT NULL PRIMARY KEY, `rank` BIGINT UNSIGNED NOT NULL, gtid VARCHAR(80), order_key CHAR(54),
-  step INT UNSIGNED NOT NULL DEFAULT 0, intent LONGTEXT, before_intent LONGTEXT
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
-    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_skipped (
-  cluster CHAR(36) NOT NULL, `rank` BIGINT UNSIGNED NOT NULL, gtid VARCHAR(80) NOT NULL,
-  skipped_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (cluster, `rank`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
-)
+def lock_name(cluster: str, number: int) -> str:
+    """Return the name of a session's lock; 0 is the replay's own."""
+    return f"binlog-merge {cluster}" + (f" {number}" if number else "")
 
 
 def _description(event: RawEvent) -> bytes:
@@ -261,6 +288,6 @@ def passes(error: Exception) -> bool:
     return number == 0 or number in LOST or number in RETRY
 
 
-def _told(error: Exception) -> str:
+def told(error: Exception) -> str:
     """Return what the server, or the client library, said."""
     return str(error.args[1]) if len(error.args) > 1 else str(error)

@@ -87,10 +87,15 @@ class MergedBinlog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.state: ManifestState = Manifest.load(directory).state
+        self.state: ManifestState
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read again what is published."""
+        self.state = Manifest.load(self.directory).state
         if self.state.header is None:
             raise ManifestError(
-                "no merge has written here", file=str(directory), remedy="give a merge's --out directory"
+                "no merge has written here", file=str(self.directory), remedy="give a merge's --out directory"
             )
 
     @property

@@ -1,12 +1,23 @@
 """Which rows of an event are applied: a filter's word on tables, kinds, values and transactions."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
-from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.rows import (
+    ABSENT,
+    PartialJson,
+    Row,
+    RowImage,
+    RowsEvent,
+    iter_rows,
+    join_rows,
+    row_padding,
+)
 from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
@@ -20,6 +31,33 @@ from snapshot_store.tso import OrderKey
 def op_of(type_code: int) -> Op:
     """Return what a rows event does."""
     return "insert" if type_code in WRITE_TYPES else "delete" if type_code in DELETE_TYPES else "update"
+
+
+_LONGEST_TEXT = 60
+
+
+def row_text(rows: Rows, row: Row) -> str:
+    """Return a row as text that a person can look for: the table, the kind, and what it was or is to be."""
+    table, names = rows.table, column_names(rows.table)
+    images = [image for image in row if image is not None]
+    said = " -> ".join(_image_text(rows, names, image) for image in images)
+    return f"{op_of(rows.event.type_code)} {table.schema}.{table.table} {said}"
+
+
+def _image_text(rows: Rows, names: Sequence[str], image: RowImage) -> str:
+    shown = [i for i, cell in enumerate(image) if cell is not ABSENT and not isinstance(cell, PartialJson)]
+    try:
+        kept = tuple(cell if i in shown else None for i, cell in enumerate(image))
+        values = rows_to_batch([kept], rows.table, list(names), temporal_text=True).to_pylist()[0]
+    except (CellValueError, BinlogFormatError):
+        values = {names[i]: bytes(cell) if isinstance(cell := image[i], memoryview) else cell for i in shown}
+    told = (f"{names[i]}={_short(values[names[i]])}" for i in shown)
+    return f"({', '.join(told)})"
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | bytes) else "NULL" if value is None else str(value)
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
 @dataclass

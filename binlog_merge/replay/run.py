@@ -1,21 +1,27 @@
 """The replay itself: from a merged binlog to a target, exactly once, from where the target stands.
 
-Transactions are committed in batches, each with the position behind it. When a batch fails, its transactions are
-applied one by one, so that all before the faulty one arrive and the error names it. A lost connection is made again,
-with growing pauses; what the target has is read from the target, so nothing is applied twice.
+Transactions are committed in groups, each with the record of what it applies. When one is refused, its own group is
+taken apart: it is tried again transaction by transaction, in one session, behind all that stands before it, so that the
+error names the faulty one and owes nothing to what ran beside it. A lost connection is made again, with growing pauses;
+what the target has is read from the target, so nothing is applied twice.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
-from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
-from binlog_merge.replay.mysql import MysqlTarget, TargetPosition, passes
+from binlog_merge.replay.flow import Failed, Flow
+from binlog_merge.replay.ledger import Found, Ledger
+from binlog_merge.replay.mysql import MysqlTarget, RowSession, passes, told
+from binlog_merge.replay.pace import Pace
+from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
-from binlog_merge.replay.statements import carry_out, plan_statement
+from binlog_merge.replay.statements import plan_statement
+from binlog_merge.replay.transactions import Transaction, transactions
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
+from binlog_merge.replay.workers import DDL_SESSIONS, Workers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
@@ -46,16 +52,18 @@ def replay(
     target: MysqlTarget,
     options: ReplayOptions,
     progress: Callable[[ReplayResult], None] = lambda result: None,
+    applied: Callable[[Sequence[Transaction]], None] = lambda done: None,
 ) -> ReplayResult:
-    """Apply a merged binlog to a target. Raises ReplayStopped with what was applied before as its `result`."""
-    run = _Run(binlog, target, options, progress)
+    """Apply a merged binlog to a target. Raises ReplayStopped with what was applied before as its `result`.
+
+    `applied` is called with what has just been committed, in the order of commits.
+    """
+    run = _Run(binlog, target, options, progress, applied)
     try:
         return run.to_the_end()
     except MergeError as error:
         error.result = run.result
         raise
-    finally:
-        target.close()
 
 
 def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
@@ -72,17 +80,19 @@ class _Run:
         target: MysqlTarget,
         options: ReplayOptions,
         progress: Callable[[ReplayResult], None],
+        applied: Callable[[Sequence[Transaction]], None],
     ) -> None:
         self.binlog = binlog
         self.target = target
         self.options = options
-        self.progress = progress
         self.result = ReplayResult(0, 0, selector=_selector(binlog, options))
-        self.batch = options.batch
-        self.walk = Walk(options)
-        self._description: RawEvent | None = binlog.format_description()
-        self._applied = 0
-        self._counted = self._counts()
+        self._progress = progress
+        self._applied = applied
+        self._done = RankSet()
+        self._pace = Pace(options)
+        self._choosing = RowSelector(options.filter, self.result.selector.history)
+        self._careful_until = 0
+        self._read = 0
 
     def to_the_end(self) -> ReplayResult:
         """Apply everything there is to apply."""
@@ -90,132 +100,131 @@ class _Run:
 
         pause, lost_since = _FIRST_PAUSE, 0.0
         while True:
-            before = self._applied
+            before = self.result.transactions
             try:
-                self._go_on()
-                return self.result
-            except (pymysql.MySQLError, ServerRefused, TargetBusy) as error:
-                if self._applied > before:
+                if self._go_on():
+                    return self.result
+            except (Failed, pymysql.MySQLError, ServerRefused, TargetBusy) as error:
+                cause = error.error if isinstance(error, Failed) else error
+                if self.result.transactions > before:
                     pause, lost_since = _FIRST_PAUSE, 0.0
-                if not (passes(error) if isinstance(error, pymysql.MySQLError) else lost_since):
-                    raise self._refused(error) if isinstance(error, pymysql.MySQLError) else error from error
+                if not (passes(cause) if isinstance(cause, pymysql.MySQLError) else lost_since):
+                    raise self._stopped(error) from error
                 lost_since = lost_since or time.monotonic()
                 if time.monotonic() - lost_since > self.options.retry_seconds:
-                    raise ReplayStopped(f"{self.walk.gtid}: {_told(error)}", remedy=_LOST) from error
-                self.target.close()
+                    where = error.transaction.gtid if isinstance(error, Failed) and error.transaction else "the target"
+                    raise ReplayStopped(f"{where}: {told(cause)}", remedy=_LOST) from error
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _go_on(self) -> None:
-        """Apply from the target's position to the end; after a failed batch, once more one by one."""
-        import pymysql
-
-        self.walk = Walk(self.options)
-        self._restore(self._counted)
-        position = self._begin_at(self.target.open(self._description))
-        self._applied = position.rank
+    def _go_on(self) -> bool:
+        """Apply from the target's position on; tell whether that was all there is to apply."""
+        careful, self._careful_until = self._careful_until, 0
+        options = self.options
+        if careful:
+            last = careful if options.last_rank is None else min(careful, options.last_rank)
+            options = replace(options, workers=1, batch=1, last_rank=last)
+        ledger = Ledger(self.target)
         try:
-            self._apply(position)
-        except pymysql.MySQLError as error:
-            if passes(error):
-                raise
-            self.target.rollback()
-            if self.batch == 1:
-                raise self._refused(error) from error
-            self.batch = 1
-            self.target.close()
-            self._go_on()
+            found = self._begin(ledger, options.workers + DDL_SESSIONS)
+            through = self._apply(ledger, found, options, careful > 0)
+            ledger.finish()
+        finally:
+            ledger.close()
+        return through and not careful and not self._pace.follows(self.binlog, self.result.last_rank)
 
-    def _begin_at(self, found: TargetPosition | None) -> TargetPosition:
-        """Return where the target stands; a first replay begins where the options say."""
+    def _apply(self, ledger: Ledger, found: Found, options: ReplayOptions, careful: bool) -> bool:
+        """Apply a range with sessions of its own; tell whether that went through.
+
+        Where rows were refused, perhaps for what ran beside them, the next time is to be careful.
+        """
+        description = self.binlog.format_description()
+        numbers = range(1, options.workers + DDL_SESSIONS + 1)
+        sessions = [RowSession(self.target, number, description, careful) for number in numbers]
+        workers: Workers | None = None
+        at_once = True
+        try:
+            for session in sessions[: options.workers]:
+                session.open()
+                if options.workers > 1:
+                    session.side_by_side()
+            workers = Workers(sessions, options.keep_order, options.retry_seconds)
+            flow = Flow(ledger, workers, found, options, self._note)
+            flow.run(self._source(found, options), self._pace.due)
+            at_once = False
+        except Failed as failed:
+            if careful or not failed.may_be_of_others:
+                raise
+            self._careful_until = self._read
+            at_once = False
+            return False
+        finally:
+            if workers is not None:
+                workers.stop(at_once)
+            for session in sessions:
+                session.close()
+        return True
+
+    def _source(self, found: Found, options: ReplayOptions) -> Iterator[Transaction]:
+        for transaction in transactions(self.binlog, options, self._choosing, found.applied):
+            self._read = transaction.rank
+            yield transaction
+
+    def _begin(self, ledger: Ledger, sessions: int) -> Found:
+        """Return what the target has; a first replay begins where the options say."""
         first = self.options.first_rank
+        found = ledger.begin(sessions, self.options.retry_seconds)
         if found is None:
-            found = TargetPosition((first or 1) - 1)
-            self.target.start_at(found.rank)
-        elif first is not None and first != found.rank + 1 and self.result.first_rank == 0:
+            found = ledger.start_at((first or 1) - 1, sessions)
+        elif first is not None and first != found.applied.low + 1 and self.result.first_rank == 0:
             raise ConfigError(
-                f"the target has transactions up to {found.rank}; a replay goes on at {found.rank + 1}, not at {first}",
+                f"the target has transactions up to {found.applied.low}; a replay goes on at {found.applied.low + 1}, "
+                f"not at {first}",
                 remedy="leave the start out",
             )
         if self.result.first_rank == 0:
-            self.result.first_rank, self.result.last_rank = found.rank + 1, found.rank
-        if found.rank > self.binlog.last_rank:
+            self.result.first_rank, self.result.last_rank = found.applied.low + 1, found.applied.low
+        last = found.applied.intervals[-1][1] if found.applied.intervals else 0
+        if last > self.binlog.last_rank:
             raise ReplayStopped(
-                f"the target has {found.rank} transactions of this cluster, the merged binlog {self.binlog.last_rank}",
+                f"the target has {last} transactions of this cluster, the merged binlog {self.binlog.last_rank}",
                 remedy="this is another, or an older, output of the cluster",
             )
+        self._done = found.applied
         return found
 
-    def _apply(self, position: TargetPosition) -> None:
-        pending, walk = 0, self.walk
-        resumed: TargetPosition | None = position if position.step or position.intent else None
-        for item in self.binlog.items(position.rank + 1):
-            if walk.over(item):
-                break
-            with walk.blamed():
-                if isinstance(item, Rows) and not walk.skipping:
-                    event = self.result.selector.select(item, walk.key)
-                    if event is not None:
-                        self.target.add(item, event)
-                elif isinstance(item, Statement) and not walk.skipping:
-                    # What stands before must be in the target, with its position, before the statement commits it.
-                    pending = self._commit(pending, item_rank(walk) - 1)
-                    self._statement(item, resumed)
-                if isinstance(item, End):
-                    resumed = None
-                    pending = self._ended(item, pending + 1)
-        self._commit(pending, self._applied + pending)
+    def _note(self, done: Sequence[Transaction]) -> None:
+        """Count what is committed."""
+        result = self.result
+        for transaction in done:
+            result.selector.applied.update(transaction.applied)
+            result.selector.filtered.update(transaction.filtered)
+            result.statements += transaction.statements
+            result.left_out += transaction.left_out
+            result.skipped += [transaction.gtid] if transaction.skipped else []
+        result.transactions += len(done)
+        self._done |= RankSet.of(transaction.rank for transaction in done)
+        result.last_rank = self._done.low
+        self._applied(done)
+        self._progress(result)
 
-    def _ended(self, end: End, pending: int) -> int:
-        if self.walk.skipping:
-            self.target.skipped(end.rank, self.walk.gtid)
-            self.result.skipped.append(self.walk.gtid)
-        return self._commit(pending, end.rank) if pending >= self.batch else pending
-
-    def _commit(self, pending: int, rank: int) -> int:
-        """Commit what is pending, up to a rank; return 0, what is pending then."""
-        if pending:
-            key = None if self.walk.key is None else self.walk.key.text()
-            self.target.commit(rank, self.walk.gtid, key, self._applied)
-            self.result.transactions += rank - self._applied
-            self._applied = self.result.last_rank = rank
-            self._counted = self._counts()
-            self.progress(self.result)
-        return 0
-
-    def _counts(self) -> tuple[Any, ...]:
-        """Return what was counted of committed transactions."""
-        selector, result = self.result.selector, self.result
-        lists = tuple(tuple(found) for found in (result.statements, result.left_out, result.skipped))
-        return (selector.applied.copy(), selector.filtered.copy(), lists)
-
-    def _restore(self, counts: tuple[Any, ...]) -> None:
-        """Forget what was counted of transactions that were undone."""
-        selector, result = self.result.selector, self.result
-        selector.applied, selector.filtered = counts[0].copy(), counts[1].copy()
-        result.statements, result.left_out, result.skipped = (list(found) for found in counts[2])
-
-    def _statement(self, item: Statement, resumed: TargetPosition | None) -> None:
-        plan = plan_statement(item, self.options.filter, self.walk.ddl_tso())
-        carry_out(self.target, item, plan.steps, resumed)
-        self.result.statements += [text_of(step.sql) for step in plan.steps]
-        self.result.left_out += plan.left_out
-
-    def _refused(self, error: Exception) -> ReplayStopped:
-        """Return the error of the transaction that the walk is in, or of the preparations before any."""
-        walk = self.walk
-        if walk.begin is None:
-            return ReplayStopped(f"the target refuses what a replay needs: {_told(error)}", remedy=_NEEDED)
+    def _stopped(self, error: Exception) -> Exception:
+        """Return the error that the user sees."""
+        if not isinstance(error, Failed):
+            if isinstance(error, MergeError):
+                return error
+            return ReplayStopped(f"the target refuses what a replay needs: {told(error)}", remedy=_NEEDED)
+        found = error.transaction
+        if found is None:
+            return ReplayStopped(f"the target refuses what a replay needs: {told(error.error)}", remedy=_NEEDED)
+        begin = found.begin
+        if isinstance(error.error, MergeError):
+            return error.error.located(file=begin.file, position=begin.position, order_key=found.key)
         return ReplayStopped(
-            f"{walk.gtid}: the target refuses it: {_told(error)}",
+            f"{found.gtid}: the target refuses it: {error.text}",
             remedy="correct the target and run the replay again; it goes on here. "
-            f"--skip {walk.begin.rank} leaves the transaction out, and records it",
-        ).located(file=walk.begin.file, position=walk.begin.position, order_key=walk.key)
-
-
-def item_rank(walk: Walk) -> int:
-    """Return the rank of the transaction that a walk is in."""
-    return 0 if walk.begin is None else walk.begin.rank
+            f"--skip {begin.rank} leaves the transaction out, and records it",
+        ).located(file=begin.file, position=begin.position, order_key=found.key)
 
 
 _NEEDED = (
@@ -223,7 +232,3 @@ _NEEDED = (
     "the schema binlog_merge, and those on the tables"
 )
 _LOST = "run the replay again when the target is there; it goes on behind what is applied"
-
-
-def _told(error: Exception) -> str:
-    return " ".join(str(arg) for arg in error.args)

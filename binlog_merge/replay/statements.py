@@ -17,11 +17,13 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.ddl import DdlEvent, QualifiedName, ddl_events
 from binlog_merge.filters.filter import Filter
-from binlog_merge.replay.mysql import MysqlTarget, TargetPosition, passes
+from binlog_merge.replay.ledger import BegunDdl
+from binlog_merge.replay.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.reader import Statement
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 
+_TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
 _ABSENT: Final = frozenset({1049, 1109, 1146})
 _DENIED: Final = frozenset({1044, 1142, 1227})
 _NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
@@ -39,10 +41,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is left of a statement after the filter; `left_out` says what is not, and why."""
+    """What is left of a statement after the filter; `left_out` says what is not, and why.
+
+    `is_global`: every table must wait for it, as far as the statement alone tells.
+    """
 
     steps: tuple[Step, ...]
     left_out: tuple[str, ...] = ()
+    is_global: bool = True
+
+    @property
+    def tables(self) -> tuple[QualifiedName, ...]:
+        """Return the tables of all steps."""
+        return tuple(dict.fromkeys(table for step in self.steps for table in step.tables))
+
+    @property
+    def ties(self) -> bool:
+        """Tell whether foreign keys may come of it, or go, or belong to other tables from then on."""
+        return any(word in step.sql.upper() for step in self.steps for word in _TIES)
 
 
 def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
@@ -58,8 +74,9 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
         return Plan((Step(query.query, ((schema, ""),), schema),))
     tables = tuple(dict.fromkeys(table for event in events for table in event.tables))
     whole = Step(query.query, tables or ((schema, ""),), schema)
+    is_global = len(events) != 1 or events[0].is_global
     if chosen is None:
-        return Plan((whole,))
+        return Plan((whole,), (), is_global)
     if not events:
         return Plan((), (f"{query.text}: changes no table",))
     steps: list[Step] = []
@@ -72,37 +89,57 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
             steps.append(Step(event.text.encode("utf-8", "surrogateescape"), event.tables, schema))
         else:
             left_out.append(f"{event.text}: {decision.rule}")
-    return Plan((whole,), ()) if not left_out else Plan(tuple(steps), tuple(left_out))
+    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global)
 
 
-def carry_out(target: MysqlTarget, statement: Statement, steps: Sequence[Step], found: TargetPosition | None) -> None:
-    """Carry out what is not carried out yet; `found` is the position as an earlier run left it, if it stood here."""
+def carry_out(
+    session: RowSession, rank: int, statement: Statement, steps: Sequence[Step], found: BegunDdl, first: int = 0
+) -> None:
+    """Carry out what is not carried out yet; `found` is how far an earlier run has come with this transaction.
+
+    `first` is the number of its first step in the transaction.
+    """
     import pymysql
 
-    done = 0 if found is None else found.step
-    for number, step in enumerate(steps):
-        if number < done:
+    for number, step in enumerate(steps, first):
+        if number < found.step:
             continue
-        before = fingerprint(target, step.tables)
+        before = fingerprint(session, step.tables)
         text = step.sql.decode("utf-8", "backslashreplace")
-        begun = found is not None and number == done and found.intent == text
-        if not (begun and found is not None and found.before != before):
+        begun = number == found.step and found.intent == text
+        if not (begun and found.before != before):
             if not begun:
-                target.intend(number, text, before)
+                _note(session, rank, BegunDdl(number, text, before))
             failpoint("replay-intended")
             try:
-                _run(target, statement, step)
+                _run(session, statement, step)
             except pymysql.MySQLError as error:
                 if not passes(error):
                     # Refused, so without effect. What is corrected at the target is not to be taken for its effect.
-                    target.did(number)
+                    _note(session, rank, BegunDdl(number))
                 raise
             failpoint("replay-ddl-done")
-        target.did(number + 1)
+        _note(session, rank, BegunDdl(number + 1))
         failpoint("replay-step-done")
 
 
-def _run(target: MysqlTarget, statement: Statement, step: Step) -> None:
+def forget(session: RowSession, rank: int) -> None:
+    """Forget, in the transaction that records it as applied, that a DDL was begun."""
+    session.run(
+        f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` = %s", (session.target.cluster, rank)
+    )
+
+
+def _note(session: RowSession, rank: int, now: BegunDdl) -> None:
+    """Record how far a DDL has come, before it is begun and behind it."""
+    session.run(
+        f"REPLACE INTO {META_SCHEMA}.replay_ddl (cluster, `rank`, step, intent, before_intent) "
+        "VALUES (%s, %s, %s, %s, %s)",
+        (session.target.cluster, rank, now.step, now.intent, now.before),
+    )
+
+
+def _run(target: Session, statement: Statement, step: Step) -> None:
     for setting in _settings(statement):
         target.run(setting)
     if step.schema and not statement.suppress_use and _there(target, step.schema):
@@ -132,11 +169,11 @@ def _settings(statement: Statement) -> list[str]:
     return ["SET SESSION " + ", ".join(f"{name} = {value}" for name, value in values.items())]
 
 
-def _there(target: MysqlTarget, schema: str) -> bool:
+def _there(target: Session, schema: str) -> bool:
     return bool(target.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
 
 
-def fingerprint(target: MysqlTarget, tables: Sequence[QualifiedName]) -> str:
+def fingerprint(target: Session, tables: Sequence[QualifiedName]) -> str:
     """Return a hash of what some tables and databases are now."""
     told = hashlib.sha256()
     for schema, table in tables:
@@ -145,23 +182,23 @@ def fingerprint(target: MysqlTarget, tables: Sequence[QualifiedName]) -> str:
     return told.hexdigest()
 
 
-def _facts(target: MysqlTarget, schema: str, table: str) -> list[Any]:
+def _facts(target: Session, schema: str, table: str) -> list[Any]:
     if not table:
         names = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 1"
         return [_shown(target, f"SHOW CREATE DATABASE {_name(schema)}"), target.ask(names, (schema,))]
     return [_shown(target, f"SHOW CREATE TABLE {_name(schema)}.{_name(table)}"), _innodb_id(target, schema, table)]
 
 
-def _shown(target: MysqlTarget, sql: str) -> Any:
+def _shown(target: Session, sql: str) -> Any:
     return _unless(target, sql, (), _ABSENT)
 
 
-def _innodb_id(target: MysqlTarget, schema: str, table: str) -> Any:
+def _innodb_id(target: Session, schema: str, table: str) -> Any:
     sql = "SELECT table_id FROM information_schema.innodb_tables WHERE name = %s"
     return _unless(target, sql, (f"{schema}/{table}",), _DENIED)
 
 
-def _unless(target: MysqlTarget, sql: str, arguments: Sequence[Any], errors: frozenset[int]) -> Any:
+def _unless(target: Session, sql: str, arguments: Sequence[Any], errors: frozenset[int]) -> Any:
     """Return a query's rows, or None where the server gives one of these errors."""
     import pymysql
 

@@ -21,7 +21,10 @@ class ReplayOptions:
     """What a replay does: transactions `first_rank` to `last_rank` (None: from where the target stands, to the end).
 
     `batch` transactions share a commit. `skip` are ranks that are left out, and recorded at the target.
-    `retry_seconds` is how long a lost connection is tried again.
+    `retry_seconds` is how long a lost connection is tried again. `workers` sessions apply rows beside each other;
+    `keep_order`: they commit in the order of the log, but for what waits for a DDL. `rate` is how many transactions
+    are applied a second, at most. `until_lag`: go on, as the merge publishes more, until what is applied was committed
+    no more than so many seconds ago. `global_barrier`: every DDL holds up all tables.
     """
 
     first_rank: int | None = None
@@ -30,6 +33,11 @@ class ReplayOptions:
     batch: int = 100
     skip: frozenset[int] = frozenset()
     retry_seconds: float = 60.0
+    workers: int = 1
+    keep_order: bool = True
+    rate: float | None = None
+    until_lag: float | None = None
+    global_barrier: bool = False
 
 
 @dataclass

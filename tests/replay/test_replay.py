@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,9 @@ from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
-from binlog_merge.replay.mysql import MysqlTarget
+from binlog_merge.replay.ledger import Ledger
+from binlog_merge.replay.mysql import MysqlTarget, RowSession
+from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult
@@ -130,7 +131,10 @@ def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResu
 
 
 def position(server: MySqlServer) -> tuple[Any, ...]:
-    return server.query("SELECT `rank`, step, intent IS NULL FROM binlog_merge.replay_position")[0]
+    """Return the position, and how many DDL are begun and not done."""
+    return server.query(
+        "SELECT `rank`, (SELECT COUNT(*) FROM binlog_merge.replay_ddl) FROM binlog_merge.replay_position"
+    )[0]
 
 
 def command(server: MySqlServer, binlog: MergedBinlog, *options: str) -> list[str]:
@@ -153,7 +157,7 @@ def test_any_batch_comes_to_the_same(
     batch: int, server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
 ) -> None:
     result = run(server, binlog, batch=batch)
-    assert data(server) == expected and position(server) == (210, 0, 1)
+    assert data(server) == expected and position(server) == (210, 0)
     assert [sql.split()[:3] for sql in result.statements] == [["ALTER", "TABLE", "orders"]] * 2
     gtid, key = server.query("SELECT gtid, order_key FROM binlog_merge.replay_position")[0]
     assert gtid == f"{binlog.cluster_uuid}:210" and len(key) == 54
@@ -194,7 +198,7 @@ def test_killed_at_every_edge_of_a_ddl(
     assert data(server) != expected
     wait_for_lock(server, binlog)
     run(server, binlog)
-    assert data(server) == expected and position(server) == (210, 0, 1)
+    assert data(server) == expected and position(server) == (210, 0)
 
 
 def wait_for_lock(server: MySqlServer, binlog: MergedBinlog) -> None:
@@ -207,7 +211,7 @@ def test_killed_at_any_moment_again_and_again(
 ) -> None:
     kill_again_and_again(server, binlog, 10, 7)
     run(server, binlog)
-    assert data(server) == expected and position(server) == (210, 0, 1)
+    assert data(server) == expected and position(server) == (210, 0)
 
 
 @pytest.mark.soak
@@ -216,7 +220,7 @@ def test_killed_two_hundred_times(server: MySqlServer, binlog: MergedBinlog, exp
         prepare(server, CASE)
         kill_again_and_again(server, binlog, 10, seed)
         run(server, binlog)
-        assert data(server) == expected and position(server) == (210, 0, 1)
+        assert data(server) == expected and position(server) == (210, 0)
 
 
 def kill_again_and_again(server: MySqlServer, binlog: MergedBinlog, times: int, seed: int) -> None:
@@ -257,8 +261,8 @@ def test_a_user_needs_few_rights_and_no_gtids(
 
 
 def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinlog) -> None:
-    first = target_of(server, binlog)
-    first.open(None)
+    first = Ledger(target_of(server, binlog))
+    first.begin(1)
     try:
         with pytest.raises(TargetBusy, match="another replay of this cluster"):
             run(server, binlog)
@@ -266,14 +270,20 @@ def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinl
         first.close()
 
 
-def test_a_position_that_someone_else_moved_stops_the_commit(server: MySqlServer, binlog: MergedBinlog) -> None:
-    target = target_of(server, binlog)
-    target.open(None)
-    target.start_at(0)
-    server.execute("UPDATE binlog_merge.replay_position SET `rank` = 5")
+def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer, binlog: MergedBinlog) -> None:
+    ledger, session = Ledger(target_of(server, binlog)), RowSession(target_of(server, binlog), 1, None)
+    ledger.begin(1)
+    ledger.start_at(0, 1)
+    session.open()
+    server.execute(
+        "UPDATE binlog_merge.replay_worker SET commits = 5; UPDATE binlog_merge.replay_position SET `rank` = 5"
+    )
+    with pytest.raises(ReplayStopped, match="something else has changed"):
+        session.record(RankSet.of([1]), RankSet())
     with pytest.raises(ReplayStopped, match="no longer 0"):
-        target.commit(1, "g", None, 0)
-    target.close()
+        ledger.publish(RankSet.of([1]), "g", None)
+    session.close()
+    ledger.close()
 
 
 def test_a_faulty_transaction_is_named_and_all_before_it_is_there(
@@ -312,24 +322,31 @@ def test_a_ddl_that_the_target_refuses_goes_on_when_it_is_corrected(
     server.execute("ALTER TABLE shop.orders ADD note INT")
     with pytest.raises(ReplayStopped, match="1060"):
         run(server, binlog)
-    assert position(server) == (90, 0, 1)
+    assert position(server) == (90, 1)
     server.execute("ALTER TABLE shop.orders DROP note")
     run(server, binlog)
     assert data(server) == expected
 
 
+def kill_sessions(server: MySqlServer) -> None:
+    """Cut off everyone else."""
+    others = "SELECT id FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()"
+    for (session,) in server.query(others):
+        server.execute(f"KILL {session}")
+
+
 def test_a_lost_connection_is_made_again(
     server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
 ) -> None:
-    target, cut = target_of(server, binlog), threading.Event()
+    cuts = [30, 100, 150]
 
     def disturb(result: ReplayResult) -> None:
-        if result.last_rank in (30, 100) and not cut.is_set():
-            server.execute(f"KILL {target.ask('SELECT CONNECTION_ID()')[0][0]}")
-            if result.last_rank == 100:
-                cut.set()
+        if cuts and result.last_rank >= cuts[0]:
+            cuts.pop(0)
+            kill_sessions(server)
 
-    result = replay(binlog, target, ReplayOptions(batch=10), disturb)
+    result = replay(binlog, target_of(server, binlog), ReplayOptions(batch=10), disturb)
+    assert not cuts
     assert data(server) == expected and result.transactions == 210
     assert sum(result.selector.applied.values()) == sum(dry_run(binlog, ReplayOptions()).selector.applied.values())
 

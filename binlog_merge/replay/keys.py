@@ -1,0 +1,199 @@
+"""What a row may collide with: its primary and unique keys and its foreign keys, as hashes.
+
+    before (7, 'a@x', NULL)  ─┐   ("shop", "users", ("id",)) 7          the same row
+    after  (7, 'b@x', 31)    ─┘   ("shop", "users", ("mail",)) 'A@X'    who had the address
+                                  ("shop", "users", ("mail",)) 'B@X'    who gets it
+                                  ("shop", "teams", ("id",)) 31         its parent
+
+Two rows that a server might take for equal, or for parent and child, share a key; where bytes do not tell (a collation
+other than those known here, text beyond ASCII in one that folds, a cell that the image does not hold), the row claims
+its whole table. So keys are told apart too seldom, never too often. NULL equals nothing in a unique key.
+
+Sources: MySQL manual 12.10 (collations, PAD SPACE), 15.1.20.5 (FOREIGN KEY), 19.1.6.4 (binlog_row_image).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from binlog_merge.binlog.cell_length import real_type, string_max_length
+from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage
+from binlog_merge.binlog.table_map import TableMap
+
+TableName = tuple[str, str]
+"""(schema, table) in lower case: servers differ in whether case tells tables apart."""
+
+
+def table_name(schema: str, table: str) -> TableName:
+    """Return the name under which a table waits for others."""
+    return schema.lower(), table.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A column of a key, by its place in the table. `prefix`: so many characters (bytes) of it only."""
+
+    column: int
+    collation: str | None = None
+    prefix: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a table, or of its parent; `name` is (schema, table, columns) of whose key it is."""
+
+    name: tuple[str, str, tuple[str, ...]]
+    parts: tuple[KeyPart, ...]
+
+    @property
+    def owner(self) -> TableName:
+        """Return the table whose key it is."""
+        return self.name[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class TableKeys:
+    """What rows of a table may collide with. `columns` is how many the target has.
+
+    `keys` are primary and unique keys, those that children refer to, and the parents' that it refers to itself.
+    `family` names the tables between which the server changes rows on its own (CASCADE, SET NULL): they are as one.
+    `opaque`: there is no key, or one that row images do not show (an expression): the table is taken whole.
+    """
+
+    columns: int
+    keys: tuple[Key, ...] = ()
+    family: TableName | None = None
+    opaque: bool = False
+
+
+OPAQUE: Final = TableKeys(0, opaque=True)
+"""A table of which nothing is known."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """What a transaction touches: `tables` at all, `whole` of them altogether, `keys` by hash."""
+
+    tables: set[TableName] = field(default_factory=set)
+    whole: set[TableName] = field(default_factory=set)
+    keys: set[int] = field(default_factory=set)
+
+    def take(self, table: TableMap, keys: TableKeys, rows: Iterable[Row]) -> None:
+        """Add what rows of a table touch."""
+        name = table_name(table.schema, table.table)
+        fits = keys.columns == len(table.types)
+        shapes = keys.keys if fits else ()
+        self.tables.update((name, *(key.owner for key in shapes)))
+        if keys.opaque or not fits:
+            self.whole.add(name)
+        if keys.family is not None:
+            self.tables.add(keys.family)
+            self.whole.add(keys.family)
+        for before, after in rows:
+            left = [key for key in shapes if key.owner not in self.whole]
+            if not left:
+                return
+            self._take_row(table, left, before, after)
+
+    def _take_row(self, table: TableMap, keys: Sequence[Key], before: RowImage | None, after: RowImage | None) -> None:
+        own, named = table_name(table.schema, table.table), False
+        for key in keys:
+            try:
+                found = _of_key(table, key, before, after)
+            except _Unclear:
+                self.whole.add(key.owner)
+            else:
+                self.keys.update(found)
+                named |= bool(found) and key.owner == own
+        if not named:
+            self.whole.add(own)
+
+
+class _Unclear(Exception):  # noqa: N818
+    """Bytes do not tell what a cell equals."""
+
+
+class _Nothing(Enum):
+    NULL = 0
+    ABSENT = 1
+
+
+def _of_key(table: TableMap, key: Key, before: RowImage | None, after: RowImage | None) -> list[int]:
+    if before is None or after is None:
+        image = after if before is None else before
+        assert image is not None
+        value = _value(table, key, image)
+        if value is _Nothing.ABSENT:
+            raise _Unclear  # a default, or what was there and is not told
+        return [] if value is _Nothing.NULL else [hash((key.name, value))]
+    old = _value(table, key, before)
+    if all(after[part.column] is ABSENT for part in key.parts):
+        # It stays as it is: where that is not told, it cannot collide with anything new.
+        return [] if isinstance(old, _Nothing) else [hash((key.name, old))]
+    merged = tuple(before[i] if cell is ABSENT else cell for i, cell in enumerate(after))
+    new = _value(table, key, merged)
+    if _Nothing.ABSENT in (old, new):
+        raise _Unclear
+    return [hash((key.name, value)) for value in (old, new) if value is not _Nothing.NULL]
+
+
+def _value(table: TableMap, key: Key, image: RowImage) -> tuple[bytes, ...] | _Nothing:
+    cells = [image[part.column] for part in key.parts]
+    if any(cell is ABSENT for cell in cells):
+        return _Nothing.ABSENT
+    if any(cell is None for cell in cells):
+        return _Nothing.NULL
+    return tuple(folded(table, part, cell) for part, cell in zip(key.parts, cells, strict=True))
+
+
+_TEXT: Final = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING})
+_BLOBS: Final = frozenset({ColumnType.TINY_BLOB, ColumnType.MEDIUM_BLOB, ColumnType.LONG_BLOB, ColumnType.BLOB})
+_NO_KEYS: Final = frozenset({ColumnType.JSON, ColumnType.GEOMETRY, ColumnType.VECTOR})
+# In these, text of ASCII equals other text of ASCII only if case is all that differs: no language's own rules.
+_PLAIN: Final = re.compile(
+    r"(utf8mb4|utf8mb3|utf8)_(general_ci|unicode_ci|unicode_520_ci|0900_ai_ci|0900_as_ci|0900_as_cs)"
+    r"|(latin1|ascii)_(general_ci|general_cs)|latin1_swedish_ci"
+)
+_BYTES: Final = re.compile(r"(utf8mb4|utf8mb3|utf8|latin1|ascii|gbk|big5|gb18030|latin2|cp1251)_(0900_)?bin")
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
+
+
+def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
+    """Return bytes that are the same for all values that a server takes for equal. Raises where none are known."""
+    kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
+    if isinstance(cell, PartialJson) or not isinstance(cell, bytes | memoryview) or kind in _NO_KEYS:
+        raise _Unclear
+    if kind in _TEXT or kind in _BLOBS:
+        return _text(bytes(cell[_prefix_length(kind, meta) :]), part)
+    data = bytes(cell)
+    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
+        return data if any(data[:-1]) or data[-1] & 0x7F else bytes(len(data))  # -0 equals 0
+    if kind == ColumnType.NEWDECIMAL and data[0] == 0x7F and not any(byte ^ 0xFF for byte in data[1:]):
+        return bytes(byte ^ 0xFF for byte in data)
+    return data
+
+
+def _prefix_length(kind: int, meta: int) -> int:
+    if kind in _BLOBS:
+        return meta
+    longest = string_max_length(meta) if kind == ColumnType.STRING else meta
+    return 2 if longest > 255 else 1
+
+
+def _text(data: bytes, part: KeyPart) -> bytes:
+    """Fold a text; trailing spaces and zeros never count, as with PAD SPACE and BINARY."""
+    collation = part.collation
+    if collation is None or collation == "binary":
+        return data[: part.prefix].rstrip(b" \0")
+    if _PRINTABLE.fullmatch(data) is None:
+        if _BYTES.fullmatch(collation) and part.prefix is None:
+            return data.rstrip(b" ")
+        raise _Unclear
+    if _BYTES.fullmatch(collation):
+        return data[: part.prefix].rstrip(b" ")
+    if _PLAIN.fullmatch(collation):
+        return data[: part.prefix].upper().rstrip(b" ")
+    raise _Unclear
