@@ -150,6 +150,11 @@ def _begin(job: Job) -> Inputs:
     numbers = job.config.node_numbers(header.node_numbers if header is not None else None)
     nodes = node_inputs(discovery, numbers, manifest.state)
     carrier = _carrier(job, nodes, header)
+    if carrier == POLARDBX and job.config.coordinates:
+        raise ConfigError(
+            "the nodes are PolarDB-X's, whose markers tell of every DDL; a shard-mode other than marker is for others",
+            remedy="leave shard-mode out; if these are plain MySQL shards, set commit-tso.carrier",
+        )
     if header is None or dict(header.node_numbers) != numbers or header.carrier != carrier:
         version = header.server_version if header is not None else _newest_version(discovery)
         header = Header(
@@ -335,6 +340,7 @@ def _gather_task(
             reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
             places=coordination.places,
             polardbx=inputs.carrier == POLARDBX,
+            modes=coordination.modes,
         ),
         ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,

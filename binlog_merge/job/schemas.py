@@ -175,7 +175,7 @@ class SchemaWork:
             coming.named,
             places,
             self.shards.holds(),
-            self.shards.modes if self.shards.active else None,
+            self.shards.modes if self.shards.modes.extracts else None,
         )
 
     def _known(

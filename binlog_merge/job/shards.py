@@ -253,7 +253,9 @@ class ShardWork:
             return Source(ran.sql, ran.file, ran.position)
 
         open_ = tuple(lock_of(one, mode, source) for mode, one in self.together.open if mode != "marker")
-        return Locks(known, open_, tuple(held))
+        stop = None if self.together.stop is None else self.together.stop[1]
+        at = None if stop is None or isinstance(stop.event, Decided) else stop.key
+        return Locks(known, open_, tuple(held), at)
 
     def keep(self, next_floor: OrderKey, known: OrderKey, held: Sequence[HeldRows] = ()) -> None:
         """Leave what the next run must know, and what operators want to."""

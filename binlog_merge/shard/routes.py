@@ -73,6 +73,16 @@ def with_columns(table: Table, extract: Extract, like: Table | None = None) -> T
     return replace(table, columns=(*table.columns, *added))
 
 
+def filled(logical: Table, extract: Extract, node: str, schema: str, table: str) -> Table:
+    """Return the logical table with what a shard's rows get in the extracted columns for their DEFAULT."""
+    values = {name.lower(): value for name, value in extract.values(node, schema, table)}
+    columns = tuple(
+        replace(c, default=Default("literal", values[c.name.lower()])) if c.name.lower() in values else c
+        for c in logical.columns
+    )
+    return replace(logical, columns=columns)
+
+
 def _column(name: str, table: Table, like: Table | None) -> Column:
     place = None if like is None else like.index_of(name)
     if like is not None and place is not None:

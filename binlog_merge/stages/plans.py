@@ -24,6 +24,8 @@ from binlog_merge.merge.witness import check_witness, table_from_table_map
 from binlog_merge.polardbx.names import is_system_table
 from binlog_merge.polardbx.places import Places
 from binlog_merge.polardbx.row_id import with_row_id
+from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.routes import filled
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.topology import Topology
@@ -36,7 +38,8 @@ class Schemas:
 
     `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
     what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
-    declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out.
+    declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` say what
+    routes write into columns that the physical tables lack.
     """
 
     history: SchemaHistory
@@ -45,6 +48,7 @@ class Schemas:
     reshape: ReshapeOptions = field(default_factory=ReshapeOptions)
     places: Places | None = None
     polardbx: bool = False
+    modes: Modes | None = None
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if it does not come out."""
@@ -139,6 +143,10 @@ class PlanTable:
         physical = self._physical(table_map, version, logical, seen, source_id)
         # Rows of a logical table of which only table maps know pass as they are.
         target = physical.renamed(*name) if logical.opaque or logical.table is None else logical.table
+        modes = self._schemas.modes
+        extract = None if modes is None else modes.extract(source_id, table_map.schema, table_map.table)
+        if extract is not None:
+            target = filled(target, extract, source_id, table_map.schema, table_map.table)
         plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
         return self._number(known, plan)
 
