@@ -383,11 +383,12 @@ def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, table
         raise error.located(node=node.source_id, file=file.path, position=start) from None
 
 
-def checkpoint(node: ScannedNode, floor: OrderKey) -> tuple[int, Carry]:
+def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -> tuple[int, Carry]:
     """Return the file to begin with next time and what then comes in: the first file that still holds anything not
-    merged.
+    merged. `waiting` is the first with rows below the floor that come out later.
     """
-    needed = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
+    needed = [] if waiting is None else [waiting]
+    needed += [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
     needed += [e.file_index for e in node.edges if OrderKey(e.tso, e.transaction, 0, 0) >= floor and e.file_index >= 0]
     for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
         after = node.carries[position + 1] if position + 1 < len(node.carries) else node.carry

@@ -1,6 +1,6 @@
 """The end of a run: its files get their names, and the manifest its record."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from binlog_merge.files.manifest import NodeState, OutputFile, Publish
@@ -21,10 +21,12 @@ def publish_run(
     next_floor: OrderKey,
     limit: OrderKey,
     logical_versions: int | None,
+    waiting: Mapping[int, int],
 ) -> None:
     """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
 
-    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable.
+    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `waiting`
+    are the first files, by node number, with rows that stand below it and come out later.
     """
     state = inputs.manifest.state
     files = tuple(_output_file(state.open_file, g) for g in kept)
@@ -40,7 +42,7 @@ def publish_run(
         watermark=limit.text() if limit != GREATEST_KEY else None,
         rank=kept[-1].rank - 1 if kept else state.rank,
         totals=totals,
-        nodes={n.source_id: _node_state(n, next_floor) for n in scanned},
+        nodes={n.source_id: _node_state(n, next_floor, waiting.get(n.input.number)) for n in scanned},
         end_of_input=job.end_of_input,
         state={
             "floor": next_floor.text(),
@@ -88,9 +90,9 @@ def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
     )
 
 
-def _node_state(node: ScannedNode, floor: OrderKey) -> NodeState:
+def _node_state(node: ScannedNode, floor: OrderKey, waiting: int | None) -> NodeState:
     files = node.input.files
-    index, carry = checkpoint(node, floor)
+    index, carry = checkpoint(node, floor, waiting)
     end_index, end = node.end
     return NodeState(
         scan_end_file=files[end_index].name,

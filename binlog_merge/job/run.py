@@ -23,6 +23,7 @@ from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
 from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, half_committed, misread
+from binlog_merge.job.ordering import Ordered, order_all
 from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
@@ -37,12 +38,10 @@ from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
 from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
-from binlog_merge.stages.order import OrderResult, OrderTask, order, ranges
+from binlog_merge.stages.holds import Holds, place_of
 from binlog_merge.stages.plans import Schemas
 from binlog_merge.stages.scan import ScanResult, scan
 from snapshot_store.tso import ORIGIN, OrderKey
-
-RANGE_BYTES = 256 << 20
 
 
 def run_merge(
@@ -103,8 +102,8 @@ def _run(job: Job) -> MergeResult:
         job.warnings += coordination.notes
         if coordination.stopped is not None and coordination.stopped < limit:
             limit, errors = coordination.stopped, [coordination.error]
-    ordered = _order(job, inputs, scanned, coordination, floor, limit)
-    late = next((r.late for r in ordered if r.late is not None), None)
+    ordered = order_all(job, inputs, scanned, coordination, floor, limit)
+    late = next((r.late for r in ordered.parts if r.late is not None), None)
     if late is not None:
         key, number, file_index, position = late
         source = next(n for n in scanned if n.input.number == number)
@@ -112,23 +111,27 @@ def _run(job: Job) -> MergeResult:
             "a transaction stands below the published watermark",
             node=source.source_id, file=source.input.files[file_index].path, position=position, order_key=key,
         )  # fmt: skip
-    gathered = _gather(job, inputs, scanned, coordination, ordered)
-    failed = next((g for g in gathered if g.error is not None), None)
-    if failed is not None and failed.error is not None:
+    gathered = _gather(job, inputs, coordination, ordered)
+    while (failed := next((g for g in gathered if g.error is not None), None)) is not None:
+        assert failed.error is not None
         errors = [MergeError.from_dict(failed.error)]
-        written = [g.last_key for g in gathered[: gathered.index(failed) + 1] if g.last_key is not None]
-        limit = key_after(written[-1]) if written else floor
+        gathered = gathered[: gathered.index(failed) + 1]
+        limit = _written_to(gathered, coordination.holds) or floor
+        if coordination.holds is None:
+            break
+        # What comes out at one place comes out in one run, and with another limit other rows wait.
+        ordered = order_all(job, inputs, scanned, coordination, floor, limit)
+        gathered = _gather(job, inputs, coordination, ordered)
     with job.stage("publish"):
-        kept = gathered[: gathered.index(failed) + 1] if failed is not None else gathered
-        kept = [g for g in kept if g.size and (g.last_key is not None or g.closed)]
+        kept = [g for g in gathered if g.size and (g.last_key is not None or g.closed)]
         believed = sorted({said for g in kept for said in g.believed})
         job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
         last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-        next_floor = max(floor, limit if limit != GREATEST_KEY else key_after(last_key))
+        next_floor = max(floor, limit if limit != GREATEST_KEY else _behind(last_key, coordination.holds))
         versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
         cluster.keep(next_floor)
-        shards.keep(next_floor, limit)
-        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions)
+        shards.keep(next_floor, limit, ordered.waiting)
+        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions, ordered.waiting_files)
     result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
     if errors and errors[0] is not None:
         error = errors[0]
@@ -259,44 +262,30 @@ def _limit(
     return limit, watermarks, errors
 
 
-def _order(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    floor: OrderKey,
-    limit: OrderKey,
-) -> list[OrderResult]:
-    points = [q for n in scanned for p in n.pieces for q in p.quantiles]
-    total = sum(weight for _, weight in points)
-    large = total > 1 << 20
-    wanted = job.partitions or (max(job.runner.slots, -(-total // RANGE_BYTES)) if large else 1)
-    blocks = tuple(b for n in scanned for b in n.blocks)
-    edges = tuple(e for n in scanned for e in n.edges)
-    seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
-    tasks = [
-        OrderTask(
-            i, low, high, floor, limit, blocks, edges, coordination.topology,
-            frozenset((d.key.commit_tso, d.key.transaction_id) for d in coordination.ddl), seen,
-            str(job.work / f"order-{i:06d}.arrow"), coordination.places, job.config.output.heartbeat,
-        )
-        for i, (low, high) in enumerate(ranges(points, wanted))
-    ]  # fmt: skip
-    with job.stage("order", len(tasks)):
-        return job.runner.run("order", order, tasks)
+def _behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:
+    """Return the least key behind what came out last."""
+    return key_after(key if key is None or holds is None else place_of(key).key)
 
 
-def _gather(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    ordered: Sequence[OrderResult],
-) -> list[GatherResult]:
+def _written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey | None:
+    """Return the key below which everything came out before the last of these failed, None if nothing did.
+
+    With holds, a place of which something is missing counts as missing.
+    """
+    last = next((g.last_key for g in reversed(written) if g.last_key is not None), None)
+    if last is None:
+        return None
+    missing = written[-1].failed
+    if holds is not None and missing is not None and place_of(missing).key == place_of(last).key:
+        return place_of(last).key
+    return _behind(last, holds)
+
+
+def _gather(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered) -> list[GatherResult]:
     state = inputs.manifest.state
     open_file = state.open_file
     used = open_file.input_bytes if open_file is not None else None
-    cuts = cut(ordered, job.config.output.max_size, state.rank + 1, used)
+    cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
     number = len(state.files) if open_file is not None else len(state.files) + 1
     files = {(n.number, i): InputFile(f.path, f.checksum_alg == 1) for n in inputs.nodes for i, f in enumerate(n.files)}
     tasks = [
@@ -341,7 +330,8 @@ def _gather_task(
             places=coordination.places,
             polardbx=inputs.carrier == POLARDBX,
             modes=coordination.modes,
+            holds=coordination.holds,
         ),
-        ddl={(d.key.commit_tso, d.key.transaction_id): d for d in coordination.ddl},
+        ddl={d.key: d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,
     )

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.job.ordering import Ordered
 from binlog_merge.job.publishing import totals_of
 from binlog_merge.job.result import MergeResult, NodeResult
 from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
 from binlog_merge.stages.gather import GatherResult
-from binlog_merge.stages.order import OrderResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
@@ -17,7 +17,7 @@ def result_of(
     inputs: Inputs,
     scanned: Sequence[ScannedNode],
     coordination: Coordination,
-    ordered: Sequence[OrderResult],
+    ordered: Ordered,
     kept: Sequence[GatherResult],
     watermarks: Mapping[str, OrderKey | None],
     limit: OrderKey,
@@ -25,7 +25,7 @@ def result_of(
     least = min((w or ORIGIN for w in watermarks.values()), default=ORIGIN)
     holders = sorted(n for n, w in watermarks.items() if (w or ORIGIN) == least)
     totals = totals_of(kept)
-    held = sum(r.held for r in ordered)
+    held = sum(r.held for r in ordered.parts)
     transactions = sum(g.transactions for g in kept)
     nodes = {
         n.source_id: NodeResult(
@@ -64,14 +64,14 @@ def result_of(
         input_bytes=totals["input_bytes"],
         output_bytes=sum(g.size for g in kept),
         held=held,
-        held_bytes=sum(r.held_bytes for r in ordered),
+        held_bytes=sum(r.held_bytes for r in ordered.parts),
         held_back_by=holders[0] if held and not job.end_of_input else None,
         in_doubt=in_doubt,
         nodes=nodes,
         carrier=inputs.header.carrier,
         ignored={
             "events": sum(p.ignored for n in scanned for p in n.pieces),
-            "branches": sum(r.empty for r in ordered),
+            "branches": sum(r.empty for r in ordered.parts),
             "ddl": coordination.ignored,
             "markers": coordination.swallowed,
         },

@@ -7,7 +7,7 @@ shard never change their order, and no transaction is torn.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlog_merge.shard.values import Effect, Place, Shard
 from snapshot_store.tso import OrderKey
@@ -40,6 +40,19 @@ class Waits:
         """Return how columns have been renamed between a row's own place and the one it comes out at."""
         behind = self._effects.get(shard, [])[bisect_left(self._keys.get(shard, []), key) :]
         return tuple(pair for e in behind if e.place is not None and e.place <= place for pair in e.renames)
+
+
+def live(effects: Iterable[Effect], floor: OrderKey, limit: OrderKey) -> tuple[Effect, ...]:
+    """Return the effects that still move rows: those below `limit`, less those that took effect below `floor`.
+
+    What takes effect at or above the limit has no place yet.
+    """
+    found = (
+        replace(effect, place=None) if effect.place is not None and effect.place.key >= limit else effect
+        for effect in effects
+        if effect.key < limit
+    )
+    return tuple(effect for effect in found if effect.place is None or effect.place.key >= floor)
 
 
 def _latest(effects: Iterable[Effect]) -> Iterator[Place | None]:

@@ -34,23 +34,42 @@ def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects
 
     `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`.
     """
-    transaction = _transactions(keys)
-    shards = sorted({effect.shard for effect in effects} | {shard for found in tables for shard in found})
-    number = {shard: i for i, shard in enumerate(shards)}
-    places = sorted({effect.place for effect in effects if effect.place is not None})
-    rank = {place: i + 1 for i, place in enumerate(places)}
-    ordered = sorted(effects, key=lambda e: (number[e.shard], e.key))
-    bounds = np.searchsorted([number[e.shard] for e in ordered], np.arange(len(shards) + 1)).astype(np.int64)
-    place = _hold(
-        transaction,
-        np.ascontiguousarray(sets),
-        *_flat([sorted(number[shard] for shard in found) for found in tables]),
-        bounds,
-        np.array([_up_to(keys, transaction, e.key) for e in ordered], np.int64),
-        np.array([HELD if e.place is None else rank[e.place] for e in ordered], np.int64),
-        np.array([0, *(_up_to(keys, transaction, p.key) for p in places)], np.int64),
-    )
-    return Held(place, tuple(places))
+    holding = Holding(tables, effects)
+    return Held(holding.take(keys, sets), holding.places)
+
+
+class Holding:
+    """Finds where rows come out, of stretches that follow each other; no transaction is in two of them."""
+
+    def __init__(self, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> None:
+        shards = sorted({effect.shard for effect in effects} | {shard for found in tables for shard in found})
+        number = {shard: i for i, shard in enumerate(shards)}
+        self.places = tuple(sorted({effect.place for effect in effects if effect.place is not None}))
+        rank = {place: i + 1 for i, place in enumerate(self.places)}
+        self._effects = sorted(effects, key=lambda e: (number[e.shard], e.key))
+        bounds = np.searchsorted([number[e.shard] for e in self._effects], np.arange(len(shards) + 1))
+        self._bounds = bounds.astype(np.int64)
+        self._rank = np.array([HELD if e.place is None else rank[e.place] for e in self._effects], np.int64)
+        self._tables = _flat([sorted(number[shard] for shard in found) for found in tables])
+        self._waits = np.zeros(len(shards), np.int64)  # by shard: the latest place its effects so far ask for
+        self._floor = np.zeros(len(shards), np.int64)  # by shard: where the last that was moved comes out
+        self._following = self._bounds[:-1].copy()  # by shard: the next of its effects
+
+    def take(self, keys: Column, sets: Column) -> Column:
+        """Return where the rows of the next stretch come out, as `Held.place` says it."""
+        transaction = _transactions(keys)
+        return _hold(
+            transaction,
+            np.ascontiguousarray(sets),
+            *self._tables,
+            self._bounds,
+            np.array([_up_to(keys, transaction, e.key) for e in self._effects], np.int64),
+            self._rank,
+            np.array([0, *(_up_to(keys, transaction, p.key) for p in self.places)], np.int64),
+            self._waits,
+            self._floor,
+            self._following,
+        )
 
 
 def _transactions(keys: Column) -> Column:
@@ -63,18 +82,18 @@ def _transactions(keys: Column) -> Column:
 
 def _up_to(keys: Column, transaction: Column, key: OrderKey) -> int:
     """Return how many transactions have at most this key."""
-    rows = _above(keys, key)
+    rows = rows_at(keys, key)[1]
     return int(transaction[rows - 1]) + 1 if rows else 0
 
 
-def _above(keys: Column, key: OrderKey) -> int:
-    """Return how many rows have at most this key."""
+def rows_at(keys: Column, key: OrderKey) -> tuple[int, int]:
+    """Return the rows with a key, from where to where: equal where there is none, and it would stand there."""
     low, high = 0, keys.shape[1]
     for part, column in zip(key, keys, strict=True):
         low, high = (low + int(np.searchsorted(column[low:high], part, side)) for side in ("left", "right"))
         if low == high:
-            return low
-    return high
+            break
+    return low, high
 
 
 def _flat(lists: Sequence[Sequence[int]]) -> tuple[Column, Column]:
@@ -84,14 +103,21 @@ def _flat(lists: Sequence[Sequence[int]]) -> tuple[Column, Column]:
 
 @njit(cache=True, nogil=True)
 def _hold(
-    transaction: Any, sets: Any, starts: Any, shards: Any, bounds: Any, since: Any, rank: Any, before: Any
+    transaction: Any,
+    sets: Any,
+    starts: Any,
+    shards: Any,
+    bounds: Any,
+    since: Any,
+    rank: Any,
+    before: Any,
+    waits: Any,
+    floor: Any,
+    following: Any,
 ) -> Any:
     """Walk the transactions; `since` and `before` count the transactions up to an effect, and up to a place."""
     n = len(transaction)
     out = np.zeros(n, np.int64)
-    waits = np.zeros(len(bounds) - 1, np.int64)  # by shard: the latest place its effects so far ask for
-    floor = np.zeros(len(bounds) - 1, np.int64)  # by shard: where the last that was moved comes out
-    following = bounds[:-1].copy()
     row = 0
     while row < n:
         end = row

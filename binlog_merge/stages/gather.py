@@ -7,7 +7,7 @@ one, and the error comes back as a value with it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +49,7 @@ class GatherTask:
 
     `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on, (path, size); its
     head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with
-    a ROTATE.
+    a ROTATE. `ddl` are the logical DDL by the key of the rows they stand at.
     """
 
     name: str
@@ -64,7 +64,7 @@ class GatherTask:
     nodes: Mapping[int, str]
     files: Mapping[tuple[int, int], InputFile]
     schemas: Schemas
-    ddl: Mapping[tuple[int, int], LogicalDdl]
+    ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `stages.traces`
 
 
@@ -90,6 +90,7 @@ class GatherResult:
     closed: bool
     error: dict[str, Any] | None = None
     believed: tuple[str, ...] = ()  # what table maps said against the schema history
+    failed: OrderKey | None = None  # the key of the transaction at which it stopped
 
 
 @dataclass
@@ -187,7 +188,8 @@ class Gather:
     def learn(self, body: bytes, rows: "Rows", row: int) -> None:
         """Give the kernel the plan of a table map it does not know."""
         own = bool(rows.flags[row] & ks.FLAG_CREATE_SELECT)
-        self.plans.learn(int(rows.node[row]), body, rows.key(row), own)
+        moved_to = rows.key(row) if rows.is_moved(row) else None
+        self.plans.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
 
     def rewrite(self, kind: int, body: bytes, commit_us: int) -> None:
         """Rewrite a rows event in Python and hand it to the kernel."""
@@ -250,7 +252,17 @@ def gather(task: GatherTask) -> GatherResult:
         closed=closed,
         error=error,
         believed=tuple(sorted(state.plans.believed)),
+        failed=_key_at(task.runs, state.branches) if error is not None else None,
     )
+
+
+def _key_at(runs: Sequence[tuple[str, int, int]], row: int) -> OrderKey | None:
+    """Return the key of the n-th row of the runs."""
+    for path, start, stop in runs:
+        if row < stop - start:
+            return Rows.load(path, start, stop).key(row)
+        row -= stop - start
+    return None
 
 
 def _begin(task: GatherTask, state: Gather) -> None:
@@ -277,8 +289,7 @@ def _write_run(state: Gather, rows: Rows) -> None:
     """Write a run's rows, a new epoch of plans at every schema version among them."""
     if not len(rows):
         return
-    low, high = rows.key(0), rows.key(len(rows) - 1)
-    edges = [rows.upper(b) for b in state.task.schemas.boundaries() if low <= b < high]
+    edges = rows.edges(state.task.schemas.boundaries())
     # The rows of a CREATE TABLE ... SELECT see the table it makes: an epoch of their own.
     edges += [edge for row in np.flatnonzero(rows.flags & ks.FLAG_CREATE_SELECT).tolist() for edge in (row, row + 1)]
     start = 0
@@ -396,7 +407,7 @@ def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     beats = bool(rows.flags[row] & ks.HEARTBEAT)
     data, events = pack_ddl(
         state.task.head,
-        heartbeat(key) if beats else state.task.ddl[key.commit_tso, key.transaction_id],
+        heartbeat(key) if beats else state.task.ddl.get(key) or state.task.ddl[key._replace(seq=0, node_seq=0)],
         rank=int(state.reg[k.RANK]),
         sequence=int(state.reg[k.SEQUENCE]),
         commit_us=int(rows.commit_us[row]),

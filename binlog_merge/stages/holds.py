@@ -19,8 +19,8 @@ NODES = 1000
 class Holds:
     """All shards' effects, those of earlier runs too, and the places of the logical DDL that come out there.
 
-    The DDL at `place` is the one with the key `key_of(place)`. Effects at or above the run's limit count for nothing,
-    as do DDL there.
+    A place has one logical DDL, the one with the key `key_of(place)`, or none. Effects at or above the run's limit
+    count for nothing, as do DDL there.
     """
 
     effects: tuple[Effect, ...] = ()

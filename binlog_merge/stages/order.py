@@ -5,7 +5,7 @@ in global order, a row per branch, so that the driver can cut output files exact
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +16,7 @@ from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.merge.assemble import Patch, local_keys
 from binlog_merge.polardbx.places import Places, Span
 from binlog_merge.stages.block import Column, read_block, write_block
+from binlog_merge.stages.holds import Holds
 from snapshot_store.topology import Topology
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, ORIGIN, OrderKey
 
@@ -62,7 +63,8 @@ class EdgeRow:
 @dataclass(frozen=True, slots=True)
 class OrderTask:
     """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes
-    out. Where there are `places` they say which tables come out, else the topology.
+    out that a marker gives. Where there are `places` they say which tables come out, else the topology. With `holds`,
+    rows come out elsewhere than they stand: see `stages.held`.
     """
 
     number: int
@@ -78,6 +80,8 @@ class OrderTask:
     path: str
     places: Places | None = None
     heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none do
+    holds: Holds | None = None
+    sets: Mapping[tuple[str, TableSet], int] = field(default_factory=dict)  # with holds: numbers of nodes' table sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,23 @@ class OrderResult:
 
 def order(task: OrderTask) -> OrderResult:
     """Write the range's rows in global order."""
+    rows, empty = collect(task)
+    too_late = late(task, rows)
+    held = at_least(rows, task.limit)
+    held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
+    rows = in_order(_within(rows, task.floor, task.limit))
+    rows |= transactions(rows, KEY)
+    write_block(task.path, {name: rows[name] for name in COLUMNS})
+    found = summed(task.number, task.path, rows)
+    return replace(found, empty=empty, held=int(np.count_nonzero(held)), held_bytes=held_bytes, late=too_late)
+
+
+def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
+    """Return the range's rows that have a logical table, in no order, and how many have none.
+
+    With holds, each row has the number of its table set too, and the nodes' DDL at which a logical DDL comes out are
+    rows as well.
+    """
     runs, empty = [], 0
     keeper = _Keeper(task)
     for block in task.blocks:
@@ -110,38 +131,35 @@ def order(task: OrderTask) -> OrderResult:
             runs.append({name: values[kept] for name, values in run.items()})
     edges, dropped = _edges(task, keeper)
     runs.append(edges)
-    rows = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
-    late = _late(task, rows)
-    held = _at_least(rows, task.limit)
-    held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
-    rows = _sorted(_within(rows, task.floor, task.limit))
-    rows |= _transactions(rows)
-    write_block(task.path, {name: rows[name] for name in COLUMNS})
+    return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}, empty + dropped
+
+
+def summed(number: int, path: str, rows: Mapping[str, Column]) -> OrderResult:
+    """Return what rows in global order come to."""
     count = len(rows["tso"])
-    last = OrderKey(*(int(rows[name][-1]) for name in ("tso", "transaction", "seq", "node_seq"))) if count else None
     begins = rows["first"] == 1
     return OrderResult(
-        task.number,
-        task.path,
+        number,
+        path,
         count,
         int(np.count_nonzero(begins)),
         int(np.sum(rows["end"] - rows["start"])),
-        last,
-        empty + dropped,
+        OrderKey(*(int(rows[name][-1]) for name in KEY)) if count else None,
+        0,
         int(np.count_nonzero(begins & ((rows["flags"] & (k.MARKER | k.HEARTBEAT)) == k.MARKER))),
-        int(np.count_nonzero(held)),
-        held_bytes,
-        late,
+        0,
+        0,
+        None,
     )
 
 
-def _late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:
+def late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:
     """Return a transaction without a TSO of its own that stands below the floor although no run has seen it yet."""
-    below = np.flatnonzero(~_at_least(rows, task.floor) & (rows["seq"] > 0))
+    below = np.flatnonzero(~at_least(rows, task.floor) & (rows["seq"] > 0))
     for i in below.tolist():
         node, file, start = (int(rows[name][i]) for name in ("node", "file", "start"))
         if node in task.seen and (file, start) >= task.seen[node]:
-            return OrderKey(*(int(rows[name][i]) for name in _KEY)), node, file, start
+            return OrderKey(*(int(rows[name][i]) for name in KEY)), node, file, start
     return None
 
 
@@ -153,6 +171,7 @@ class _Keeper:
         self._places = task.places
         self._ddl = np.array(sorted(task.ddl), np.int64).reshape(-1, 2)
         self._known: dict[tuple[str, str, str], bool] = {}
+        self.shard_ddl = frozenset(() if task.holds is None else (place.key for place in task.holds.ddl))
 
     def tables(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
         """Tell whether one of the tables comes out for a transaction with this key."""
@@ -190,7 +209,7 @@ class _Keeper:
         for number, found in changing.items():
             if found:
                 at = np.flatnonzero(sets == number)
-                part = {name: column[at] for name, column in zip(_KEY, keys, strict=True)}
+                part = {name: column[at] for name, column in zip(KEY, keys, strict=True)}
                 for span in found:
                     inside = _above(part, span.after)
                     if span.until is not None:
@@ -218,7 +237,7 @@ def _meets(span: Span, low: int, high: int) -> bool:
 
 
 def _above(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
-    return _at_least(rows, key._replace(node_seq=key.node_seq + 1))
+    return at_least(rows, key._replace(node_seq=key.node_seq + 1))
 
 
 def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
@@ -244,7 +263,7 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "commit_us": columns["commit_us"],
         "flags": flags,
         "keep": keep,
-    }
+    } | _numbered(task, block, columns["set"])  # fmt: skip
 
 
 def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
@@ -261,6 +280,7 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
     a, b = np.searchsorted(keys.tso, [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
+    numbers = _numbered(task, block, columns["set"])
     start, end, flags = columns["start"].copy(), columns["end"].copy(), columns["flags"].copy()
     file = np.full(b - a, block.file_index, np.int64)
     node_seq = np.full(b - a, block.node, np.int64)
@@ -272,7 +292,12 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
             start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
             here = OrderKey(*(int(column[at]) for column in key))
             keep[at] = keeper.tables(block.source_id, branch.tables, here)
+            if task.holds is not None:
+                numbers["set"][at] = task.sets[block.source_id, branch.tables]
     keep = keep * (keys.alive[a:b] & ((flags & (k.DDL | k.MARKER)) == 0))
+    if keeper.shard_ddl:
+        for at in np.flatnonzero(flags & k.DDL).tolist():
+            keep[at] = OrderKey(*(int(column[at]) for column in key)) in keeper.shard_ddl
     return {
         "tso": keys.tso[a:b],
         "transaction": keys.transaction[a:b],
@@ -285,7 +310,14 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
         "commit_us": columns["commit_us"],
         "flags": flags,
         "keep": keep,
-    }
+    } | numbers  # fmt: skip
+
+
+def _numbered(task: OrderTask, block: Block, sets: Column) -> dict[str, Column]:
+    """Return each row's number of its table set, where somebody holds rows."""
+    if task.holds is None:
+        return {}
+    return {"set": np.array([*(task.sets[block.source_id, tables] for tables in block.sets), -1], np.int64)[sets]}
 
 
 def _beating(edge: EdgeRow, interval: int) -> EdgeRow:
@@ -314,32 +346,34 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
         "node": column("node"), "file": column("file_index"), "start": column("start"), "end": column("end"),
         "commit_us": column("commit_us"), "flags": column("flags"),
     }  # fmt: skip
+    if task.holds is not None:
+        rows["set"] = np.array([task.sets[e.source_id, e.tables] for e in kept], np.int64)
     return rows, len(inside) - len(kept)
 
 
 def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:
     """Keep the rows with floor <= key < limit."""
-    keep = _at_least(rows, floor) & ~_at_least(rows, limit)
+    keep = at_least(rows, floor) & ~at_least(rows, limit)
     return dict(rows) if keep.all() else {name: values[keep] for name, values in rows.items()}
 
 
-_KEY = ("tso", "transaction", "seq", "node_seq")
+KEY = ("tso", "transaction", "seq", "node_seq")
 
 
-def _at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
+def at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
     result = np.ones(len(rows["tso"]), np.bool_)
-    for name, part in zip(reversed(_KEY), reversed(key), strict=True):
+    for name, part in zip(reversed(KEY), reversed(key), strict=True):
         result = (rows[name] > part) | ((rows[name] == part) & result)
     return result
 
 
-def _sorted(rows: dict[str, Column]) -> dict[str, Column]:
+def in_order(rows: dict[str, Column]) -> dict[str, Column]:
     """Sort by key, then node, file and offset: the order in which the branches of one transaction come out."""
-    place = sorted_places(np.stack([rows[name] for name in (*_KEY, "node", "file", "start")]))
+    place = sorted_places(np.stack([rows[name] for name in (*KEY, "node", "file", "start")]))
     return {name: values[place] for name, values in rows.items()}
 
 
-def _transactions(rows: Mapping[str, Column]) -> dict[str, Column]:
+def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Column]:
     """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before
     it.
     """
@@ -347,7 +381,7 @@ def _transactions(rows: Mapping[str, Column]) -> dict[str, Column]:
     first = np.ones(n, np.int64)
     if n > 1:
         same = np.ones(n - 1, np.bool_)
-        for name in _KEY:
+        for name in key:
             same &= rows[name][1:] == rows[name][:-1]
         first[1:] = ~same
     size = rows["end"] - rows["start"]

@@ -26,10 +26,15 @@ from binlog_merge.polardbx.places import Places
 from binlog_merge.polardbx.row_id import with_row_id
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import filled
+from binlog_merge.shard.values import Shard
+from binlog_merge.stages.holds import Holds
+from binlog_merge.stages.moving import Moving, Renames, renamed
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
+
+_Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,8 @@ class Schemas:
     `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
     what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
     declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` say what
-    routes write into columns that the physical tables lack.
+    routes write into columns that the physical tables lack. With `holds`, rows may come out at another place than their
+    own.
     """
 
     history: SchemaHistory
@@ -49,6 +55,7 @@ class Schemas:
     places: Places | None = None
     polardbx: bool = False
     modes: Modes | None = None
+    holds: Holds | None = None
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if it does not come out."""
@@ -61,7 +68,8 @@ class Schemas:
     def boundaries(self) -> tuple[OrderKey, ...]:
         """Return the keys behind which a table may have another shape, or belong elsewhere."""
         moved = () if self.places is None else self.places.boundaries()
-        return tuple(sorted({*self.history.boundaries(), *moved}))
+        held = () if self.holds is None else (effect.key for effect in self.holds.effects)
+        return tuple(sorted({*self.history.boundaries(), *moved, *held}))
 
 
 class PlanTable:
@@ -70,7 +78,8 @@ class PlanTable:
     def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
         self._schemas = schemas
         self._nodes = nodes
-        self._known: dict[tuple[int, bytes, int, int], int] = {}
+        self._known: dict[_Known, int] = {}
+        self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
         self.believed: set[str] = set()  # what table maps said against the history
         self.reshape: list[ReshapePlan | None] = []
         self._index = np.zeros((256, 5), np.int64)
@@ -95,12 +104,13 @@ class PlanTable:
         self._entries.clear()
         self._keys_end = 0
 
-    def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False) -> None:
+    def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False, moved_to: OrderKey | None = None) -> None:
         """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
 
-        `own` says that the transaction made its table itself (CREATE TABLE ... SELECT).
+        `own` says that the transaction made its table itself (CREATE TABLE ... SELECT). `moved_to` is the key of the
+        place at which it comes out, if that is not its own.
         """
-        plan = self._plan(node, body, key, own)
+        plan = self._plan(node, body, key, own, moved_to)
         name = np.frombuffer(body, np.uint8)[8:].copy()
         if (len(self._entries) + 1) * 2 > len(self._index):
             self._index = np.zeros((len(self._index) * 2, 5), np.int64)
@@ -120,14 +130,15 @@ class PlanTable:
             slot = (slot + 1) & (len(self._index) - 1)
         self._index[slot] = entry
 
-    def _plan(self, node: int, body: bytes, key: OrderKey, own: bool) -> int:
+    def _plan(self, node: int, body: bytes, key: OrderKey, own: bool, moved_to: OrderKey | None) -> int:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
         name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
         if name is None:
-            return self._number((node, body[8:], 0, 0), None)
+            return self._number((node, body[8:], 0, 0, ()), None)
         history = self._schemas.history
-        logical = history.at(*name, key)
+        seen = key._replace(node_seq=key.node_seq + 1) if own else key
+        logical = history.at(*name, key) if self._moving is None else self._moving.logical(name, seen, moved_to)
         if logical is None or (logical.table is None and not logical.opaque):
             state = "is not known" if logical is None else "has been dropped"
             raise UnknownTableSchema(
@@ -135,12 +146,14 @@ class PlanTable:
                 f"but the logical table {name[0]}.{name[1]} {state} at this point",
                 remedy=remedy_of(key, None, name),
             )
-        seen = key._replace(node_seq=key.node_seq + 1) if own else key
         version = history.at(table_map.schema, table_map.table, seen, source_id)
-        known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id)
+        renames: Renames = ()
+        if self._moving is not None and moved_to is not None:
+            renames = self._moving.renames(Shard(source_id, table_map.schema, table_map.table), key, moved_to)
+        known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id, renames)
         if known in self._known:
             return self._known[known]
-        physical = self._physical(table_map, version, logical, seen, source_id)
+        physical = renamed(self._physical(table_map, version, logical, seen, source_id), renames)
         # Rows of a logical table of which only table maps know pass as they are.
         target = physical.renamed(*name) if logical.opaque or logical.table is None else logical.table
         modes = self._schemas.modes
@@ -193,7 +206,7 @@ class PlanTable:
             raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
         return table
 
-    def _number(self, known: tuple[int, bytes, int, int], plan: ReshapePlan | None) -> int:
+    def _number(self, known: _Known, plan: ReshapePlan | None) -> int:
         if known in self._known:
             return self._known[known]
         number = len(self.reshape)

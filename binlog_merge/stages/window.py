@@ -5,8 +5,11 @@ near each other are read as one; a range far from the others costs its own read 
 and file order diverge.
 """
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +22,8 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.stages.block import Column, read_block, view
+from binlog_merge.stages.held import OWN
+from binlog_merge.stages.order import KEY
 from binlog_merge.stages.traces import Window, traced
 from snapshot_store.tso import OrderKey
 
@@ -32,7 +37,7 @@ GAP = 64 << 10  # ranges closer than this are read as one
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one run, as columns."""
+    """The rows of one run, as columns. Rows of `stages.held` have a key of their own beside that of their place."""
 
     columns: Mapping[str, Column]
     first: Column
@@ -59,6 +64,27 @@ class Rows:
         """Return the order key of a row."""
         return OrderKey(*(int(self.columns[name][row]) for name in ("tso", "transaction", "seq", "node_seq")))
 
+    def own_key(self, row: int) -> OrderKey:
+        """Return the order key at which a row stands in its node's log."""
+        if not self.may_move:
+            return self.key(row)
+        return OrderKey(*(int(self.columns[name][row]) for name in OWN))
+
+    @cached_property
+    def moved(self) -> npt.NDArray[np.bool_]:
+        """Tell of each row whether it comes out at another place than its own."""
+        columns = self.columns
+        return np.any([columns[name] != columns[own] for name, own in zip(KEY, OWN, strict=True)], axis=0)
+
+    @property
+    def may_move(self) -> bool:
+        """Tell whether rows come out at places that are not their own."""
+        return "ddl" in self.columns
+
+    def is_moved(self, row: int) -> bool:
+        """Tell whether a row comes out at another place than its own."""
+        return self.may_move and bool(self.moved[row])
+
     def size(self, row: int) -> int:
         """Return the bytes of a row's branch."""
         return int(self.end[row] - self.start[row])
@@ -73,16 +99,30 @@ class Rows:
             stop += step
         return len(self)
 
-    def upper(self, key: OrderKey) -> int:
-        """Return how many rows have a key less than or equal to `key`."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.key(middle) <= key:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def edges(self, boundaries: Sequence[OrderKey]) -> list[int]:
+        """Return the rows at which others of the boundaries lie behind than at the row before, or another place
+        begins.
+
+        What a moved row is decoded by are the boundaries behind its own key.
+        """
+        if not self.may_move:
+            return list(self._behind(boundaries, KEY, 0, len(self)))
+        new = np.ones(len(self), np.bool_)
+        ddl = self.columns["ddl"] != 0
+        new[1:] = (self.moved[1:] != self.moved[:-1]) | ddl[1:] | ddl[:-1]
+        for name in KEY:
+            new[1:] |= self.moved[1:] & (self.columns[name][1:] != self.columns[name][:-1])
+        begins = [*np.flatnonzero(new).tolist(), len(self)]
+        inside = (at for start, stop in pairwise(begins) for at in self._behind(boundaries, OWN, start, stop))
+        return [*begins, *inside]
+
+    def _behind(self, boundaries: Sequence[OrderKey], names: Sequence[str], start: int, stop: int) -> Iterator[int]:
+        """Yield behind which of rows[start:stop], ascending by the columns `names`, boundaries lie among them."""
+        columns = [self.columns[name] for name in names]
+        key = lambda row: OrderKey(*(int(column[row]) for column in columns))  # noqa: E731
+        if start < stop:
+            for at in range(bisect_left(boundaries, key(start)), bisect_left(boundaries, key(stop - 1))):
+                yield bisect_right(range(start, stop), boundaries[at], key=key) + start
 
 
 def window_end(rows: Rows, start: int, stop: int) -> int:

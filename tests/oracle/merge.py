@@ -3,15 +3,18 @@
 import struct
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 from tests.oracle import binlog
 from tests.oracle.binlog import OracleError, pack
 from tests.oracle.config import Cluster, load
-from tests.oracle.ddl import names_database
+from tests.oracle.ddl import Name, Table, names_database
+from tests.oracle.holding import RANKS, Holding, LogicalPlace, Place, PlacedDdl, arrange, place_key
 from tests.oracle.order import (
+    ORIGIN,
     Branch,
     Key,
     Marker,
@@ -21,7 +24,6 @@ from tests.oracle.order import (
     order_node,
     read_marker,
     read_node,
-    table_maps,
 )
 from tests.oracle.reshape import Change, Reshape, parse_table_map
 from tests.oracle.schemas import History, PhysicalSchemas, logical_history, physical_schemas
@@ -71,9 +73,16 @@ class OracleResult:
 
 
 def merge_case(
-    cluster_yaml: Path, end_of_input: bool = True, start_tso: int | None = None, stop_tso: int | None = None
+    cluster_yaml: Path,
+    end_of_input: bool = True,
+    start_tso: int | None = None,
+    stop_tso: int | None = None,
+    holding: Holding | None = None,
 ) -> OracleResult:
-    """Merge a case's inputs. With a range, only keys with start_tso <= commit TSO < stop_tso come out."""
+    """Merge a case's inputs. With a range, only keys with start_tso <= commit TSO < stop_tso come out.
+
+    `holding` is what the DDL of shards without markers comes to.
+    """
     cluster = load(Path(cluster_yaml))
     inputs = [(node, *read_node(node)) for node in cluster.nodes]
     carrier = choose_carrier(cluster, [g for _, _, groups in inputs for g in groups])
@@ -93,18 +102,26 @@ def merge_case(
     ready = [(k, t) for k, t in transactions if end_of_input or (watermark is not None and k < watermark)]
     markers = {k: m for k, t in ready if (m := read_marker(cluster, t, len(orders))) is not None}
 
+    holding = holding or Holding()
+    if not end_of_input:
+        holding = holding.below(watermark or ORIGIN)
+    if stop_tso is not None:
+        holding = holding.below((stop_tso, 0, 0, 0))
+        ready = [(k, t) for k, t in ready if k[0] < stop_tso]
     base = dict(cluster.logical.tables)
-    logical = logical_history(cluster, list(markers.values()))
+    logical = logical_history(cluster, list(markers.values()), holding.ddl)
     physical = {o.node.source_id: physical_schemas(cluster, o, base) for o in orders}
-    units: list[Unit] = []
-    for key, group in ready:
-        if (start_tso is not None and key[0] < start_tso) or (stop_tso is not None and key[0] >= stop_tso):
-            continue
-        if key in markers:
-            if markers[key].visible:
-                units.append(_ddl_unit(markers[key]))
-        elif (unit := _rows_unit(cluster, key, group, logical, physical)) is not None:
-            units.append(unit)
+    coming = [(k, t, markers.get(k)) for k, t in ready]
+    found: list[tuple[tuple[Key, int, int, Key], Unit]] = []
+    for marker in (m for _, _, m in coming if m is not None and m.visible):
+        found.append(((marker.key, 0, 0, marker.key), _ddl_unit(marker)))
+    for ddl, of_node in _with_first(holding.ddl, [b for o in orders for b in o.ddl if not b.rows.creates]):
+        found.append(((ddl.place[0], ddl.place[1], 0, ddl.place[0]), _placed_ddl_unit(ddl, of_node)))
+    rows = [(k, shown) for k, t, m in coming if m is None and (shown := _shown(cluster, t))]
+    for place, key, group in arrange(rows, holding, lambda name: cluster.logical_name(name) is not None):
+        unit = _rows_unit(cluster, key, group, logical, physical, place, holding)
+        found.append(((key, RANKS, 2, key) if place is None else (*place, 1, key), unit))
+    units = [unit for (key, *_), unit in sorted(found, key=lambda f: f[0]) if start_tso is None or key[0] >= start_tso]
     return OracleResult(
         files=_Writer(cluster, _newest(orders)).write(units),
         transactions=[(key_text(u.key), u.kind, u.counts) for u in units],
@@ -118,6 +135,14 @@ def merge_case(
         carrier=carrier,
         physical_ddl=[(key_text(b.key), b.node.source_id, _ddl_text(b)) for o in orders for b in o.ddl],
     )
+
+
+def renamed(table: Table, renames: list[tuple[str, str]]) -> Table:
+    """Return a table with other names for some columns."""
+    columns = list(table.columns)
+    for old, new in renames:
+        columns = [replace(c, name=new) if c.name.lower() == old.lower() else c for c in columns]
+    return replace(table, columns=tuple(columns))
 
 
 def _ddl_text(ddl: Branch) -> str:
@@ -150,27 +175,62 @@ def _ddl_unit(marker: Marker) -> Unit:
     return Unit(marker.key, us, marker.size, 1, [(binlog.QUERY, flags, body)], kind="ddl")
 
 
-def _rows_unit(
-    cluster: Cluster, key: Key, group: list[Branch], logical: History, physical: dict[str, PhysicalSchemas]
-) -> Unit | None:
-    """Return the output of a transaction; None if it touches no logical table.
+def _with_first(ddls: Iterable[PlacedDdl], of_nodes: list[Branch]) -> Iterator[tuple[PlacedDdl, Branch | None]]:
+    """Yield each DDL, the first at a key with the node's own there."""
+    own = {b.key: b for b in of_nodes}
+    for ddl in sorted(ddls, key=lambda d: d.place):
+        yield ddl, own.pop(ddl.place[0], None)
 
-    A branch none of whose tables comes out counts for nothing: neither for its bytes nor for its commit time.
+
+def _placed_ddl_unit(ddl: PlacedDdl, of_node: Branch | None) -> Unit:
+    """Return the output of a DDL that no marker gives: with a plain session, and the bytes of the node's own."""
+    status = b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x04" + struct.pack("<HHH", 45, 45, 255)
+    us, size = (0, 0) if of_node is None else (of_node.commit_us, of_node.rows.size)
+    return _ddl_unit(Marker(place_key(ddl.place), ddl.schema, ddl.sql, 255, True, status, us, size))
+
+
+def _shown(cluster: Cluster, group: list[Branch]) -> list[Branch]:
+    """Return the branches of which something comes out. The others count for nothing: neither for their bytes nor for
+    their commit time.
     """
-    group = [b for b in group if any(cluster.logical_name(n) is not None for n, _ in table_maps(b.rows))]
-    if not group:
-        return None
+    return [b for b in group if any(cluster.logical_name(n) is not None for n, _ in b.maps())]
+
+
+def _rows_unit(
+    cluster: Cluster,
+    key: Key,
+    group: list[Branch],
+    logical: History,
+    physical: dict[str, PhysicalSchemas],
+    place: Place | None,
+    holding: Holding,
+) -> Unit:
+    """Return the output of a transaction, at its own key or at another place."""
+    sees: Key | LogicalPlace = key if place is None else (*place[0], place[1])
+    key = key if place is None else place_key(place)
     cts = f"# CTS::{key_text(key)}".encode()
     us = commit_us(key, max(b.commit_us for b in group))
     begin = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0BEGIN"
     unit = Unit(key, us, sum(b.rows.size for b in group), 0, [(binlog.QUERY, 8, begin)])
     unit.events.append((binlog.ROWS_QUERY, 0x80, bytes([len(cts)]) + cts))
     for branch in group:
-        _branch(cluster, unit, branch, logical, physical[branch.node.source_id])
+        names = {
+            n: [] if place is None else holding.renames(branch.node.source_id, n, branch.key, place)
+            for n, _ in branch.maps()
+        }
+        _branch(cluster, unit, branch, logical, sees, physical[branch.node.source_id], names)
     return unit
 
 
-def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, physical: PhysicalSchemas) -> None:
+def _branch(
+    cluster: Cluster,
+    unit: Unit,
+    branch: Branch,
+    logical: History,
+    sees: Key | LogicalPlace,
+    physical: PhysicalSchemas,
+    renames: dict[Name, list[tuple[str, str]]],
+) -> None:
     """Append one branch's table maps and rows to the unit."""
     reshapes: dict[int, tuple[Reshape, int, str] | None] = {}
     last: bytearray | None = None  # the last kept rows event of the statement
@@ -182,10 +242,11 @@ def _branch(cluster: Cluster, unit: Unit, branch: Branch, logical: History, phys
             if target is None:
                 continue
             where = f"{branch.node.source_id}: {branch.rows.where()}: key {key_text(branch.key)}"
-            version = logical.at(target, branch.key)
+            version = logical.seen(target, sees)
             if version is None or version.table is None:
                 raise OracleError(f"{where}: there is no logical table {target}")
-            reshape = Reshape(tmap, physical.at(tmap, branch, where), version.table, unit.commit_us, cluster.clamp)
+            shape = renamed(physical.at(tmap, branch, where), renames[tmap.schema, tmap.table])
+            reshape = Reshape(tmap, shape, version.table, unit.commit_us, cluster.clamp)
             unit.reshaped |= not reshape.identity
             reshapes[tmap.table_id] = (reshape, version.number, ".".join(target))
             unit.events.append((binlog.TABLE_MAP, 0, reshape.map_body(version.number, *target)))

@@ -29,6 +29,10 @@ class Branch:
     def place(self) -> tuple[int, int, int]:
         return self.node.number, self.rows.file_number, self.rows.start
 
+    def maps(self) -> "list[tuple[Name, TableMap]]":
+        """Return the table maps of its rows."""
+        return table_maps(self.rows)
+
 
 @dataclass
 class NodeOrder:

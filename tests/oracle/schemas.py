@@ -1,5 +1,6 @@
 """Schemas through time: a list of versions per table, looked up by order key."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.oracle.binlog import QUERY, OracleError, parse_query
@@ -13,13 +14,14 @@ from tests.oracle.ddl import (
     UnknownTableError,
     apply_text,
 )
+from tests.oracle.holding import LogicalPlace, PlacedDdl
 from tests.oracle.order import ORIGIN, Branch, Key, Marker, NodeOrder
 from tests.oracle.reshape import TableMap, check_witness, table_of_map
 
 
 @dataclass(frozen=True)
 class Version:
-    key: Key
+    key: Key | LogicalPlace
     name: Name
     table: Table | None  # None where the table is dropped
     number: int = 0
@@ -29,7 +31,7 @@ class Version:
 class History:
     versions: list[Version] = field(default_factory=list)
 
-    def record(self, key: Key, catalog: Catalog, names: list[Name]) -> None:
+    def record(self, key: Key | LogicalPlace, catalog: Catalog, names: list[Name]) -> None:
         """Add what tables look like after a statement, numbered on in name order."""
         for name in sorted(set(names)):
             self.versions.append(Version(key, name, catalog.tables.get(name), len(self.versions) + 1))
@@ -39,15 +41,23 @@ class History:
         found = [v for v in self.versions if v.name == name and (v.key < key or (own and v.key == key))]
         return max(found, key=lambda v: (v.key, v.number), default=None)
 
+    def seen(self, name: Name, place: Key | LogicalPlace) -> Version | None:
+        """Return what a row at a key sees, or one that was moved to a place: there also what was done there."""
+        found = [v for v in self.versions if v.name == name and (v.key < place or (len(place) == 5 and v.key == place))]
+        return max(found, key=lambda v: (v.key, v.number), default=None)
 
-def logical_history(cluster: Cluster, markers: list[Marker]) -> History:
-    """Apply the visible markers, in key order, to the logical base."""
+
+def logical_history(cluster: Cluster, markers: list[Marker], placed: Iterable[PlacedDdl] = ()) -> History:
+    """Apply the visible markers, and DDL that no marker gives, in the order of their places, to the logical base."""
     history, catalog = History(), cluster.logical
     history.record(ORIGIN, catalog, list(catalog.tables))
-    for marker in sorted(markers, key=lambda m: m.key):
-        if marker.visible:
-            catalog.server_collation = COLLATION_NAMES.get(marker.server_collation, DEFAULT_COLLATION)
-            history.record(marker.key, catalog, apply_text(catalog, marker.sql, marker.schema))
+    steps: list[tuple[LogicalPlace, int, str, str]] = [
+        ((*m.key, 0), m.server_collation, m.sql, m.schema) for m in markers if m.visible
+    ]
+    steps += [((*d.place[0], d.place[1]), 255, d.sql, d.schema) for d in placed]
+    for place, collation, sql, schema in sorted(steps):
+        catalog.server_collation = COLLATION_NAMES.get(collation, DEFAULT_COLLATION)
+        history.record(place, catalog, apply_text(catalog, sql, schema))
     return history
 
 
