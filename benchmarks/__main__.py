@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import schema_store
+from benchmarks import load, schema_store
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -125,6 +125,9 @@ def main() -> None:
     if sizes:
         note("schema stores")
         result["schema_store"] = schema_store.run(sizes, arguments.rounds, Path(arguments.out) / "schema-store")
+    if MYSQLBINLOG.exists():
+        note("into DuckDB")
+        result["duckdb"] = load.run(Path(arguments.out) / "load", arguments.rounds)
     text = json.dumps(result, indent=1)
     (Path(arguments.out) / "result.json").write_text(text + "\n")
     print(text)

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from binlog_merge.binlog.cell_length import string_max_length
 from binlog_merge.binlog.charsets import decode_text
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
 from binlog_merge.binlog.constants import ColumnType as T
@@ -87,10 +88,10 @@ def rows_to_batch(
     unsigned, members = table_map.unsigned(), table_map.members()
     arrays, fields = [], []
     for i, kind in enumerate(table_map.real_types()):
-        meta, texts = table_map.metas[i], _member_texts(members[i], charsets[i])
+        meta, texts = table_map.metas[i], member_texts(members[i], charsets[i])
         kind_of = arrow_type(kind, meta, unsigned[i], charsets[i], texts is not None, temporal_text)
         values = [
-            _value(image[i], table_map.types[i], meta, unsigned[i], charsets[i], texts, kind, temporal_text)
+            cell_value(image[i], table_map.types[i], meta, unsigned[i], charsets[i], texts, kind, temporal_text)
             for image in images
         ]
         try:
@@ -101,14 +102,15 @@ def rows_to_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, ...] | None:
+def member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, ...] | None:
+    """Return the members of an ENUM or SET as text; None where they are not known."""
     if members is None:
         return None
     texts = (decode_text(member, charset) for member in members)
     return tuple(text if isinstance(text, str) else text.decode("latin-1") for text in texts)
 
 
-def _value(
+def cell_value(
     cell: Any,
     type_code: int,
     meta: int,
@@ -118,6 +120,7 @@ def _value(
     kind: int,
     temporal_text: bool,
 ) -> Any:
+    """Return what Arrow takes for a cell of a row image; None for NULL and for a column that the image lacks."""
     if cell is None or cell is ABSENT:
         return None
     if isinstance(cell, PartialJson):
@@ -132,4 +135,11 @@ def _value(
         return temporal_as_text(value, fsp) if temporal_text else value
     if isinstance(value, bytes) and charset != "binary" and kind != T.GEOMETRY:
         return "0x" + value.hex()
+    if isinstance(value, bytes):
+        return value.ljust(padded_length(type_code, meta, charset), b"\0")
     return value
+
+
+def padded_length(type_code: int, meta: int, charset: str) -> int:
+    """Return how long a BINARY(n) value is at least: a row image leaves out its zero bytes at the end. Else 0."""
+    return string_max_length(meta) if type_code == T.STRING and charset == "binary" else 0

@@ -1,10 +1,12 @@
-"""Collation ids and character sets: which Python codec reads a column's bytes.
+"""Collation ids and character sets: how a column's bytes are read.
 
 Ids are MySQL's (`information_schema.COLLATIONS`); MariaDB's own collations (above 576) carry the character set in
-ranges of their own. A character set that Python has no codec for stays bytes.
+ranges of their own. A character set that is not known stays bytes.
 """
 
 from typing import Final
+
+from binlog_merge.binlog import text_codecs
 
 BINARY_COLLATION: Final = 63
 
@@ -57,78 +59,28 @@ _BY_ID: Final[dict[int, str]] = {
     number: name for name, ranges in _IDS.items() for first, last in ranges for number in range(first, last + 1)
 }
 
-_CODECS: Final[dict[str, str]] = {
-    "ascii": "ascii",
-    "big5": "big5",
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-    "cp932": "cp932",
-    "eucjpms": "euc_jp",
-    "euckr": "euc_kr",
-    "gb18030": "gb18030",
-    "gb2312": "gb2312",
-    "gbk": "gbk",
-    "greek": "iso8859_7",
-    "hebrew": "iso8859_8",
-    "hp8": "hp_roman8",
-    "koi8r": "koi8_r",
-    "koi8u": "koi8_u",
-    "latin1": "cp1252",  # MySQL's latin1 is cp1252
-    "latin2": "iso8859_2",
-    "latin5": "iso8859_9",
-    "latin7": "iso8859_13",
-    "macce": "mac_latin2",
-    "macroman": "mac_roman",
-    "sjis": "shift_jis",
-    "tis620": "tis_620",
-    "ucs2": "utf_16_be",
-    "ujis": "euc_jp",
-    "utf16": "utf_16_be",
-    "utf16le": "utf_16_le",
-    "utf32": "utf_32_be",
-    "utf8": "utf_8",
-    "utf8mb3": "utf_8",
-    "utf8mb4": "utf_8",
-}
-
-# cp1252 leaves five bytes out; MySQL's latin1 maps them to the control characters of the same number.
-_LATIN1_HOLES: Final = frozenset((0x81, 0x8D, 0x8F, 0x90, 0x9D))
-
 
 def charset_of(collation: int) -> str | None:
     """Return the character set of a collation id; None where the id is not known."""
     return _BY_ID.get(collation)
 
 
+def is_utf8(charset: str) -> bool:
+    """Tell whether texts of a character set are UTF-8 as they are."""
+    return charset in ("utf8mb4", "utf8mb3", "utf8")
+
+
 def decode_text(data: bytes, charset: str) -> str | bytes:
-    """Return the text of `data`; the bytes themselves for `binary`, for unknown character sets, and where they are
-    not valid."""
-    codec = _CODECS.get(charset)
-    if codec is None:
-        return data
+    """Return the text of `data` as the server shows it; the bytes themselves for `binary`, for unknown character sets,
+    and where they are not valid."""
     try:
-        return data.decode(codec)
-    except UnicodeDecodeError:
-        if charset == "latin1":
-            return "".join(chr(b) if b in _LATIN1_HOLES else bytes((b,)).decode(codec) for b in data)
+        return data.decode("utf-8") if is_utf8(charset) else text_codecs.decode_text(charset, data)
+    except (UnicodeError, LookupError):
         return data
 
 
 def encode_text(text: str, charset: str) -> bytes:
-    """Return the bytes of `text`; raises UnicodeEncodeError or LookupError where the character set cannot hold it."""
-    codec = _CODECS.get(charset)
-    if codec is None:
-        if charset == "binary" or text.isascii():
-            return text.encode("utf-8")
-        raise LookupError(f"character set {charset} has no codec here")
-    try:
-        return text.encode(codec)
-    except UnicodeEncodeError:
-        if charset == "latin1":
-            return b"".join(bytes((ord(c),)) if ord(c) in _LATIN1_HOLES else c.encode(codec) for c in text)
-        raise
+    """Return the bytes of `text`; raises UnicodeError or LookupError where the character set cannot hold it."""
+    if charset == "binary":
+        return text.encode("utf-8")
+    return text_codecs.encode_text(charset, text)

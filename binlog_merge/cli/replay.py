@@ -1,4 +1,4 @@
-"""`binlog-merge replay`: a merged binlog applied to a server, or written as a change log, exactly once."""
+"""`binlog-merge replay`: a merged binlog into a server, a DuckDB file, or a change log, exactly once."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from binlog_merge.replay.reader import MergedBinlog
     from binlog_merge.replay.walk import ReplayOptions, ReplayResult
 
-HELP = """Apply a merged binlog to a MySQL server, or write it as a change log in Parquet; exactly once.
+HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
 
 How far the target is stands in the target: in the server's schema binlog_merge, committed together with the rows, or in
 the directory's position.json. A replay that was killed anywhere goes on where it was, nothing lost or doubled. A server
 gets rows as a replica gets them and DDL in the session it ran in; it must have the tables as they were where the replay
 begins, and its user REPLICATION_APPLIER, or SUPER; the password is that of --password-file, or MYSQL_PWD. A change log
-has a directory for each table, and for each row what it was and what it became, in Arrow's types.
+has a directory for each table, and for each row what it was and what it became, in Arrow's types. A DuckDB file has
+the tables themselves, typed, with their rows as they are at the position that stands beside them.
 
 \b
   binlog-merge replay --from merged/ --dry-run
   binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306
   binlog-merge replay --from merged/ --to mysql://root@10.0.0.7:3306 --filter changefeed.toml --stop-tso 75078…
+  binlog-merge replay --from merged/ --to duckdb:///data/shop.db
   binlog-merge replay --from merged/ --to parquet:///data/changes"""
 
 _START = "Begin here; only for a target that has no position yet."
@@ -51,7 +53,11 @@ def replay(
     source: Annotated[Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR")],
     to: Annotated[
         str | None,
-        typer.Option("--to", help="mysql://user@host:port, mysql://…/?socket=PATH, or parquet:///DIR.", metavar="URL"),
+        typer.Option(
+            "--to",
+            help="mysql://user@host:port, mysql://…/?socket=PATH, parquet:///DIR, or duckdb:///FILE.",
+            metavar="URL",
+        ),
     ] = None,
     password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
     ssl_ca: Annotated[
@@ -87,7 +93,8 @@ def replay(
         ),
     ] = None,
     temporal: Annotated[
-        Temporal, typer.Option("--temporal", help="Parquet: dates and times typed, or as MySQL's text (0000-00-00).")
+        Temporal,
+        typer.Option("--temporal", help="Parquet, DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
     skip: Annotated[
         list[str] | None,
@@ -114,7 +121,7 @@ def replay(
     binlog = MergedBinlog(source)
     first, last = _range(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
     skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
-    rows_only = to is not None and not to.startswith("parquet:")
+    rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
     options = ReplayOptions(
         first,
         last,
@@ -131,7 +138,7 @@ def replay(
         _print(dry_run(binlog, options), f"{source} would be applied", output)
         return
     if not rows_only:
-        _capture(binlog, to or "", options, temporal, output)
+        (_capture if (to or "").startswith("parquet:") else _load)(binlog, to or "", options, temporal, output)
         return
     target = _target(binlog, to or "", password_file, ssl_ca)
     try:
@@ -150,10 +157,7 @@ def _capture(
     from binlog_merge.replay.parquet import ParquetTarget
     from binlog_merge.replay.walk import history_of
 
-    parts = urlsplit(url)
-    if parts.netloc or not parts.path.strip("/"):
-        raise ConfigError(f"--to: {url!r} is no directory: write parquet:///DIR")
-    folder, chosen = Path(unquote(parts.path)), options.filter
+    folder, chosen = _path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{binlog.directory} written to {folder}"
     text = temporal is Temporal.text
@@ -165,6 +169,31 @@ def _capture(
             _print(error.result, title, output)
         raise
     _print(result, title, output)
+
+
+def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat) -> None:
+    from binlog_merge.replay.duckdb_target import DuckdbTarget
+    from binlog_merge.replay.load import load
+    from binlog_merge.replay.walk import history_of
+
+    path, chosen = _path_of(url, "no file: write duckdb:///FILE"), options.filter
+    columns = (lambda schema, table: None) if chosen is None else chosen.columns
+    title = f"{binlog.directory} loaded into {path}"
+    try:
+        with DuckdbTarget(path, binlog.cluster_uuid, temporal is Temporal.text, columns) as target:
+            result = load(binlog, target, history_of(binlog.directory), options)
+    except MergeError as error:
+        if error.result is not None and output is OutputFormat.text:
+            _print(error.result, title, output)
+        raise
+    _print(result, title, output)
+
+
+def _path_of(url: str, otherwise: str) -> Path:
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.strip("/"):
+        raise ConfigError(f"--to: {url!r} is {otherwise}")
+    return Path(unquote(parts.path))
 
 
 def _filter(path: Path | None, rows_only: bool) -> "Filter | None":

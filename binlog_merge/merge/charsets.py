@@ -1,7 +1,7 @@
 """Character sets and collations of MySQL 9.7, as numbers and names.
 
 Knows what a table map needs: the id that stands for a collation, the character set behind it, and how many bytes one
-character may take (which turns VARCHAR(10) into 40 bytes). Character sets as codecs are in `convert_charsets`.
+character may take (which turns VARCHAR(10) into 40 bytes). Character sets as codecs are in `binlog.text_codecs`.
 The table is what the server itself lists in `information_schema.COLLATIONS` and `CHARACTER_SETS`.
 """
 

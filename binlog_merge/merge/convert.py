@@ -18,8 +18,8 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from binlog_merge.binlog.temporal import Civil
+from binlog_merge.binlog.text_codecs import encode_text, has_codec
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.convert_charsets import encode_text, has_codec
 from binlog_merge.merge.convert_json import number_of_document, read_json
 from binlog_merge.merge.convert_numbers import to_bit, to_decimal, to_float, to_integer, to_year
 from binlog_merge.merge.convert_text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text

@@ -14,7 +14,7 @@ from typing import Final
 
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.temporal import Civil, time_text
-from binlog_merge.merge.convert_charsets import decode_text, encode_text
+from binlog_merge.binlog.text_codecs import decode_text, encode_text
 from binlog_merge.merge.convert_values import ConversionError, Json, Lost, Value
 from binlog_merge.merge.witness import LENGTH_BYTES
 from snapshot_store.model import ColumnType

@@ -13,9 +13,9 @@ from typing import Final
 from binlog_merge.binlog.cells import real_type, string_max_length, type_name
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.text_codecs import decode_text
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.charsets import bytes_per_character, canonical_charset, charset_of, collation_name
-from binlog_merge.merge.convert_charsets import decode_text
 from snapshot_store.model import Column, ColumnType, Index, IndexPart, Table
 
 INTEGERS: Final[dict[str, T]] = {

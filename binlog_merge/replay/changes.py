@@ -47,7 +47,7 @@ class ChangeBuffer:
         """Take the rows of one event."""
         tso, text = (None, None) if key is None else (key.commit_tso, key.text())
         self.facts += [(op, begin.rank, begin.gtid, tso, text, begin.commit_us)] * len(rows)
-        self.rows += [_whole(row, self.table) for row in rows]
+        self.rows += [whole_row(row, self.table) for row in rows]
 
     def to_arrow(self) -> Any:
         """Return the changes as a table. Raises ConversionFailed for a date that Arrow has no place for."""
@@ -79,7 +79,7 @@ class ChangeBuffer:
         )
 
 
-def _whole(row: Row, table: TableMap) -> Row:
+def whole_row(row: Row, table: TableMap) -> Row:
     """Return a row whose JSON differences are applied to what was there before."""
     before, after = row
     if before is None or after is None or not any(isinstance(cell, PartialJson) for cell in after):

@@ -118,9 +118,10 @@ class MergedBinlog:
         """Yield what is to be applied from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
         for file in self.state.files:
             if file.last_rank >= first_rank:
-                yield from self._file(file, first_rank)
+                yield from self.file_items(file, first_rank)
 
-    def _file(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
+    def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
+        """Yield what one file brings from a rank on."""
         path = self.directory / file.name
         walker = _Walker(str(path), file.first_rank)
         try:

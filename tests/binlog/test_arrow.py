@@ -86,7 +86,7 @@ def test_texts_and_others() -> None:
     assert row["c"] == "ab"
     assert row["c255"] == "ü" * 200
     assert row["cu"] == "é"
-    assert row["bi"] == b"\1\2"
+    assert row["bi"] == b"\1\2\0\0\0"
     assert row["vb"] == b"\0\xff\0"
     assert row["gb"] == "中文"
     assert row["l1"] == "€é"

@@ -166,7 +166,8 @@ def test_character_sets() -> None:
         assert decode_cell(T.VARCHAR, 20, cell, charset=charset) == text
     assert decode_cell(T.VARCHAR, 20, b"\1\xff") == b"\xff"
     assert decode_cell(T.VARCHAR, 20, b"\1a", charset="binary") == b"a"
-    assert decode_cell(T.VARCHAR, 20, b"\1a", charset="dec8") == b"a"
+    assert decode_cell(T.VARCHAR, 20, b"\1\xd7", charset="dec8") == "Œ"
+    assert decode_cell(T.VARCHAR, 20, b"\1a", charset="nobody's") == b"a"
 
 
 @pytest.mark.parametrize(

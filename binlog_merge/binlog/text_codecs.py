@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from binlog_merge.merge.charsets import canonical_charset
-
 _UNDEFINED: Final = "\ufffe"  # what codecs.charmap_decode takes as "no such character"
 
 # One-byte character sets: the Python codec of the upper half, and what MySQL has otherwise.
@@ -135,9 +133,21 @@ _MULTIBYTE: Final[dict[str, _Multibyte]] = {
 }
 
 
+def _canonical(charset: str) -> str:
+    """Return a character set's name as 9.7 spells it."""
+    lower = charset.lower()
+    return "utf8mb3" if lower == "utf8" else lower
+
+
 def has_codec(charset: str) -> bool:
     """Tell whether text of this character set can be decoded here."""
-    return canonical_charset(charset) in _ONE_BYTE.keys() | _UPPER_HALF.keys() | _MULTIBYTE.keys()
+    return _canonical(charset) in _ONE_BYTE.keys() | _UPPER_HALF.keys() | _MULTIBYTE.keys()
+
+
+def is_ascii_compatible(charset: str) -> bool:
+    """Tell whether bytes below 128 mean what they mean in ASCII; False where there is no codec."""
+    name = _canonical(charset)
+    return has_codec(name) and name not in ("swe7", "ucs2", "utf16", "utf16le", "utf32")
 
 
 def decode_text(charset: str, data: bytes) -> str:
@@ -145,7 +155,7 @@ def decode_text(charset: str, data: bytes) -> str:
 
     Raises UnicodeError where MySQL has no character, LookupError for an unknown character set.
     """
-    name = canonical_charset(charset)
+    name = _canonical(charset)
     if name not in _MULTIBYTE:
         return _decode_one_byte(_upper_and_lower(name), data)
     spec = _MULTIBYTE[name]
@@ -161,7 +171,7 @@ def decode_text(charset: str, data: bytes) -> str:
 
 def encode_text(charset: str, text: str) -> bytes:
     """Return `text` in a character set; raises UnicodeError where MySQL could not store it unchanged."""
-    name = canonical_charset(charset)
+    name = _canonical(charset)
     if name not in _MULTIBYTE:
         return _encode_one_byte(name, text)
     spec = _MULTIBYTE[name]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from binlog_merge.binlog.text_codecs import decode_text, encode_text, has_codec
 from binlog_merge.merge.charsets import all_collations, bytes_per_character, charset_of, collation_id, collation_name
-from binlog_merge.merge.convert_charsets import decode_text, encode_text, has_codec
 from tests.mysql_server import MySqlServer
 
 
@@ -91,7 +91,7 @@ def test_collations_are_the_servers(mysql_server: MySqlServer) -> None:
     assert all(collation_id(charset, None) == number for charset, number in defaults)
 
 
-# Characters that these encode and we do not; the gaps that convert_charsets names.
+# Characters that these encode and we do not; the gaps that text_codecs names.
 _GAPS = {"big5": 8, "cp932": 1, "ujis": 1880, "eucjpms": 2047, "tis620": 1}
 
 

@@ -1,0 +1,223 @@
+"""Cells of one column decoded to what Arrow keeps: numbers in place, texts side by side.
+
+`starts` and `sizes` say where the cells are; a size below zero is no value. Types and metadata are the table map's. The
+plain twin is `binlog.decode.decode_cell`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels.memory import copy
+
+_DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
+_POWERS: Final = (1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000)
+_UNITS: Final = (1000000, 10000, 100, 1)
+_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@njit(inline="always")
+def _little(b: Any, at: int, size: int) -> int:
+    value = np.int64(0)
+    for i in range(size):
+        value |= np.int64(b[at + i]) << (8 * i)
+    return value
+
+
+@njit(inline="always")
+def _big(b: Any, at: int, size: int) -> int:
+    value = np.int64(0)
+    for i in range(size):
+        value = (value << 8) | np.int64(b[at + i])
+    return value
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def days_of(year: int, month: int, day: int) -> int:
+    """Return the days since 1970 of a date of the Gregorian calendar, or a number below any where there is none."""
+    if year < 1 or month < 1 or month > 12 or day < 1:
+        return -(1 << 40)
+    leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    if day > _DAYS[month - 1] + (1 if leap and month == 2 else 0):
+        return -(1 << 40)
+    y = year - 1 if month <= 2 else year
+    era = y // 400
+    of_era = y - era * 400
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+@njit(inline="always")
+def _fraction(b: Any, at: int, fsp: int) -> int:
+    width = (fsp + 1) // 2
+    return _big(b, at, width) * _UNITS[width]
+
+
+@njit(inline="always")
+def _moment(days: int, hour: int, minute: int, second: int, micro: int) -> int:
+    return ((days * 24 + hour) * 60 + minute) * 60000000 + second * 1000000 + micro
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool, out: Any, valid: Any) -> int:
+    """Decode integers, YEAR, FLOAT and DOUBLE (as bits), BIT, ENUM, SET, dates and times to 64 bits.
+
+    Returns -1, or the number of the first cell that has no such value: a date that no calendar has, damage.
+    """
+    odd = np.int64(-1)
+    for i in range(len(starts)):
+        at, size = np.int64(starts[i]), np.int64(sizes[i])
+        if size < 0:
+            valid[i] = 0
+            out[i] = 0
+            continue
+        valid[i] = 1
+        value, good = np.int64(0), True
+        if kind == 1 or kind == 2 or kind == 9 or kind == 3 or kind == 8:
+            value = _little(b, at, size)
+            if signed and size < 8 and value >> (8 * size - 1):
+                value -= np.int64(1) << (8 * size)
+        elif kind == 4 or kind == 5 or kind == 247 or kind == 248:
+            value = _little(b, at, size)
+        elif kind == 13:
+            value = np.int64(b[at]) + 1900 if b[at] != 0 else np.int64(0)
+        elif kind == 16:
+            value = _big(b, at, size)
+        elif kind == 10 or kind == 14:
+            number = _little(b, at, 3)
+            value = days_of(number >> 9, (number >> 5) & 15, number & 31)
+            good = value > -(1 << 40)
+        elif kind == 18:
+            number = _big(b, at, 5) - 0x8000000000
+            months = number >> 22
+            days = days_of(months // 13, months % 13, (number >> 17) & 31)
+            hour, minute, second = (number >> 12) & 31, (number >> 6) & 63, number & 63
+            micro = _fraction(b, at + 5, meta)
+            good = days > -(1 << 40) and hour < 24 and minute < 60 and second < 60 and micro < 1000000
+            value = _moment(days, hour, minute, second, micro) if good else np.int64(0)
+        elif kind == 12:
+            number = _little(b, at, 8)
+            days = days_of(number // 10000000000, number // 100000000 % 100, number // 1000000 % 100)
+            hour, minute, second = number // 10000 % 100, number // 100 % 100, number % 100
+            good = number >= 0 and days > -(1 << 40) and hour < 24 and minute < 60 and second < 60
+            value = _moment(days, hour, minute, second, np.int64(0)) if good else np.int64(0)
+        elif kind == 17:
+            number, micro = _big(b, at, 4), _fraction(b, at + 4, meta)
+            good = number > 0 and micro < 1000000
+            value = number * 1000000 + micro
+        elif kind == 7:
+            number = _little(b, at, 4)
+            good = number > 0
+            value = number * 1000000
+        elif kind == 19:
+            width = (meta + 1) // 2
+            number = _big(b, at, 3 + width) - (np.int64(0x800000) << (8 * width))
+            negative = number < 0
+            if negative:
+                number = -number
+            hms = number >> (8 * width)
+            micro = (number & ((np.int64(1) << (8 * width)) - 1)) * _UNITS[width]
+            good = (hms >> 12) < 839 and ((hms >> 6) & 63) < 60 and (hms & 63) < 60 and micro < 1000000
+            value = _moment(np.int64(0), hms >> 12, (hms >> 6) & 63, hms & 63, micro)
+            if negative:
+                value = -value
+        elif kind == 11:
+            number = _little(b, at, 3)
+            if number >> 23:
+                number -= 1 << 24
+            negative = number < 0
+            if negative:
+                number = -number
+            good = number // 10000 < 839 and number // 100 % 100 < 60 and number % 100 < 60
+            value = _moment(np.int64(0), number // 10000, number // 100 % 100, number % 100, np.int64(0))
+            if negative:
+                value = -value
+        else:
+            good = False
+        out[i] = value
+        if not good and odd < 0:
+            odd = i
+    return odd
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def decimals(b: Any, starts: Any, sizes: Any, precision: int, scale: int, out: Any, valid: Any) -> int:
+    """Decode DECIMAL cells of up to 38 digits to 128-bit numbers without their point: `out[i]` is (low, high) 64 bits.
+
+    Returns -1, or the number of the first cell that is no such number.
+    """
+    whole = precision - scale
+    odd = np.int64(-1)
+    low32 = np.uint64(0xFFFFFFFF)
+    for i in range(len(starts)):
+        out[i, 0], out[i, 1] = np.uint64(0), np.uint64(0)
+        if sizes[i] < 0:
+            valid[i] = 0
+            continue
+        valid[i] = 1
+        at = np.int64(starts[i])
+        negative = (b[at] & 0x80) == 0
+        flip = np.int64(0xFF) if negative else np.int64(0)
+        a0, a1, a2, a3 = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)  # 32 bits each, the lowest first
+        first = True
+        for part in range(2):
+            digits = whole if part == 0 else scale
+            odds, nines = digits % 9, digits // 9
+            for group in range(nines + (1 if odds else 0)):
+                leading = odds if (part == 0 and group == 0 and odds) or (part == 1 and group == nines) else 9
+                width = _DIGITS[leading]
+                number = np.int64(0)
+                for k in range(width):
+                    byte = np.int64(b[at + k]) ^ flip
+                    if first:
+                        byte ^= 0x80
+                        first = False
+                    number = (number << 8) | byte
+                at += width
+                if number >= _POWERS[leading] and odd < 0:
+                    odd = i
+                factor = np.uint64(_POWERS[leading])
+                a0 = a0 * factor + np.uint64(number)
+                a1 = a1 * factor + (a0 >> np.uint64(32))
+                a2 = a2 * factor + (a1 >> np.uint64(32))
+                a3 = a3 * factor + (a2 >> np.uint64(32))
+                a0, a1, a2, a3 = a0 & low32, a1 & low32, a2 & low32, a3 & low32
+        low, high = a0 | (a1 << np.uint64(32)), a2 | (a3 << np.uint64(32))
+        if negative:
+            low, high = ~low + np.uint64(1), ~high
+            if low == 0:
+                high += np.uint64(1)
+        out[i, 0], out[i, 1] = low, high
+    return odd
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def text_sizes(starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, valid: Any) -> int:
+    """Measure texts: `offsets[i]` to `offsets[i + 1]` will hold text i. Returns their bytes together.
+
+    `prefix` bytes of each cell are its length; texts shorter than `pad` will be as long as that.
+    """
+    total = np.int64(0)
+    for i in range(len(starts)):
+        offsets[i] = total
+        size = np.int64(sizes[i])
+        valid[i] = 0 if size < 0 else 1
+        if size >= 0:
+            total += size - prefix if size - prefix > pad else pad
+    offsets[len(starts)] = total
+    return total
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def texts(b: Any, starts: Any, sizes: Any, prefix: int, offsets: Any, out: Any) -> bool:
+    """Copy texts, what is to be padded with zero bytes (`out` holds such); tells whether all are ASCII."""
+    seen = np.uint8(0)
+    for i in range(len(starts)):
+        size = np.int64(sizes[i]) - prefix
+        if size > 0:
+            at = np.int64(offsets[i])
+            copy(out, at, b, np.int64(starts[i]) + prefix, size)
+            for k in range(size):
+                seen |= out[at + k]
+    return seen < 0x80

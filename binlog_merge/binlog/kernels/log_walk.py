@@ -1,0 +1,143 @@
+"""Walk a merged binlog and index its row events: which table, which transaction, where; no row image is looked into.
+
+A window of a file goes in, state in `reg`; out come rows of int64:
+
+    transactions   T_*: where each begins and ends, its number, where its order key is told
+    events         E_*: the row events, in file order
+    maps           M_*: the table maps, each distinct one once (or a few times: what lies behind is compared in Python)
+
+The kernel stops at whatever Python must judge (a statement, a format description, damage) and says why. Its plain twin
+is `replay.reader.MergedBinlog.items`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels.crc32 import crc32
+from binlog_merge.binlog.kernels.memory import load_32, same_bytes, u16, u32, u48
+
+# registers
+AT, RANK, LAST_RANK, OPEN, COMMENTED, CHECKSUM, TRANSACTIONS, EVENTS, MAPS = range(9)
+REGISTERS: Final = 9
+IN_ROWS: Final = 2
+"""What OPEN is behind a transaction's BEGIN; 1 before it."""
+# columns
+T_GTID, T_COMMENT, T_FIRST_EVENT, T_EVENTS, T_END, T_RANK = range(6)
+E_BODY, E_END, E_KIND, E_MAP, E_TRANSACTION, E_AT = range(6)
+M_ID, M_BODY, M_END, M_RANK = range(4)
+# why it stopped
+MORE, PYTHON, FULL, DAMAGED, BEYOND = range(5)
+SLOTS: Final = 4096
+"""The size of `slots`: a table id's low bits lead to the map that had it last, -1 where none had."""
+
+_BEGIN, _COMMIT = np.frombuffer(b"BEGIN", np.uint8).copy(), np.frombuffer(b"COMMIT", np.uint8).copy()
+
+
+@njit(inline="always")
+def _query_is(b: Any, body: int, end: int, word: Any) -> bool:
+    if body + 13 > end:
+        return False
+    at = body + 13 + u16(b, body + 11) + np.int64(b[body + 8]) + 1
+    return end - at == len(word) and same_bytes(b, at, word, 0, len(word))
+
+
+@njit(inline="always")
+def _find_map(maps: Any, slots: Any, count: int, table_id: int) -> int:
+    found = np.int64(slots[table_id & 4095])
+    if found >= 0 and maps[found, M_ID] == table_id:
+        return found
+    for i in range(count - 1, -1, -1):
+        if maps[i, M_ID] == table_id:
+            return i
+    return -1
+
+
+@njit(inline="always")
+def _is_map(b: Any, maps: Any, number: int, table_id: int, body: int, stop: int) -> bool:
+    """Tell whether a table map is the one with this number, to the last byte."""
+    if number < 0 or maps[number, M_ID] != table_id or maps[number, M_BODY] < 0:
+        return False
+    size = stop - body
+    return maps[number, M_END] - maps[number, M_BODY] == size and same_bytes(b, maps[number, M_BODY], b, body, size)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, slots: Any) -> int:
+    """Go on at `reg[AT]` until something stops it; returns why. What stopped it lies at `reg[AT]`."""
+    while True:
+        at = reg[AT]
+        if at + 19 > end:
+            return MORE
+        size = u32(b, at + 9)
+        if size < 19:
+            return DAMAGED
+        if at + size > end:
+            return MORE
+        kind, body, stop = np.int64(b[at + 4]), at + 19, at + size
+        if kind == 15:
+            return PYTHON
+        if reg[CHECKSUM] != 0:
+            stop -= 4
+            if stop < body or np.uint32(crc32(b, at, stop - at)) != np.uint32(load_32(b, stop)):
+                return DAMAGED
+        if kind == 33 or kind == 34:
+            if reg[RANK] >= reg[LAST_RANK]:
+                return BEYOND
+            if reg[TRANSACTIONS] >= len(transactions):
+                return FULL
+            if reg[OPEN] != 0 or stop - body < 25:
+                return DAMAGED
+            if kind == 33:
+                number = u48(b, body + 17) | (u16(b, body + 23) << 48)
+                if number != reg[RANK] + 1:
+                    return DAMAGED
+            reg[RANK] += 1
+            reg[OPEN], reg[COMMENTED] = 1, 0
+            t = transactions[reg[TRANSACTIONS]]
+            t[T_GTID], t[T_COMMENT], t[T_FIRST_EVENT], t[T_EVENTS] = at, -1, reg[EVENTS], 0
+            t[T_END], t[T_RANK] = -1, reg[RANK]
+            reg[TRANSACTIONS] += 1
+        elif kind == 19:
+            if reg[MAPS] >= len(maps):
+                return FULL
+            if stop - body < 8 or reg[OPEN] == 0:
+                return DAMAGED
+            table_id = u48(b, body)
+            found = np.int64(slots[table_id & 4095])
+            if not _is_map(b, maps, found, table_id, body, stop):
+                found = reg[MAPS]
+                reg[MAPS] += 1
+                maps[found, M_ID], maps[found, M_BODY], maps[found, M_END] = table_id, body, stop
+                slots[table_id & 4095] = found
+            maps[found, M_RANK] = reg[RANK]
+        elif 23 <= kind <= 25 or 30 <= kind <= 32 or kind == 39:
+            if reg[EVENTS] >= len(events):
+                return FULL
+            if stop - body < 8 or reg[OPEN] == 0:
+                return DAMAGED
+            found = _find_map(maps, slots, reg[MAPS], u48(b, body))
+            if found < 0 or maps[found, M_RANK] != reg[RANK]:
+                return DAMAGED
+            e = events[reg[EVENTS]]
+            e[E_BODY], e[E_END], e[E_KIND], e[E_MAP], e[E_AT] = body, stop, kind, found, at
+            e[E_TRANSACTION] = reg[TRANSACTIONS] - 1
+            reg[EVENTS] += 1
+            transactions[reg[TRANSACTIONS] - 1, T_EVENTS] += 1
+        elif kind == 29:
+            if reg[OPEN] != 0 and reg[COMMENTED] == 0:
+                transactions[reg[TRANSACTIONS] - 1, T_COMMENT] = at
+                reg[COMMENTED] = 1
+        elif kind == 16 or (kind == 2 and _query_is(b, body, stop, _COMMIT)):
+            if reg[OPEN] == 0:
+                return DAMAGED
+            reg[OPEN] = 0
+            transactions[reg[TRANSACTIONS] - 1, T_END] = at + size
+        elif kind == 2:
+            if not _query_is(b, body, stop, _BEGIN):
+                return PYTHON
+            reg[OPEN] = IN_ROWS
+        elif kind != 35 and kind != 4 and kind != 3:
+            return PYTHON
+        reg[AT] = at + size

@@ -1,0 +1,140 @@
+"""Row images of many events cut into cells, column by column: where each cell begins, and how long it is.
+
+    starts[side, column, row], sizes[side, column, row]     side 0: before, 1: after
+
+A size below zero says why there are no bytes: NULL, ABSENT (the image does not hold the column), NONE (there is no such
+image). A cell's length prefix is part of it. The plain twin is `binlog.rows.split_rows`.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels.cells import cell_length
+from binlog_merge.binlog.kernels.memory import u16
+
+NULL: Final = -1
+ABSENT: Final = -2
+NONE: Final = -3
+
+
+@njit(inline="always")
+def _bit(b: Any, at: int, i: int) -> bool:
+    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
+
+
+@njit(inline="always")
+def _head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
+    """Return where the columns-present bitmaps of an event begin, -1 where it is not well formed."""
+    at += 8
+    if kind >= 30:
+        if at + 2 > end or u16(b, at) < 2:
+            return -1
+        at += u16(b, at)
+    if at >= end:
+        return -1
+    count = np.int64(b[at])
+    at += 1
+    if count == 252:
+        if at + 2 > end:
+            return -1
+        count = u16(b, at)
+        at += 2
+    return at if count == columns else -1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def cut_rows(
+    b: Any, body: int, end: int, kind: int, types: Any, metas: Any, starts: Any, sizes: Any, row: int, store: bool
+) -> int:
+    """Cut the rows of one event, the first of them to be number `row`; returns how many, -1 for a malformed event.
+
+    Without `store` they are only counted. Partial JSON events (39) are for Python to rewrite first.
+    """
+    columns = len(types)
+    at = _head(b, body, end, kind, columns)
+    if at < 0:
+        return -1
+    is_update = kind == 24 or kind == 31
+    is_write = kind == 23 or kind == 30
+    bitmap = (columns + 7) >> 3
+    present, images = at, 2 if is_update else 1
+    at += bitmap * images
+    if at > end:
+        return -1
+    first_side = 1 if is_write else 0
+    counts0, counts1 = np.int64(0), np.int64(0)
+    for c in range(columns):
+        counts0 += _bit(b, present, c)
+        if is_update:
+            counts1 += _bit(b, present + bitmap, c)
+    rows = np.int64(0)
+    while at < end:
+        begun = at
+        if store:
+            for c in range(columns):
+                sizes[0, c, row + rows] = NONE
+                sizes[1, c, row + rows] = NONE
+        for image in range(images):
+            base, side = present + image * bitmap, first_side + image
+            nulls = at
+            at += ((counts0 if image == 0 else counts1) + 7) >> 3
+            if at > end:
+                return -1
+            n = 0
+            for c in range(columns):
+                if not _bit(b, base, c):
+                    if store:
+                        sizes[side, c, row + rows] = ABSENT
+                    continue
+                if _bit(b, nulls, n):
+                    if store:
+                        sizes[side, c, row + rows] = NULL
+                else:
+                    size = cell_length(b, at, end, types[c], metas[c])
+                    if size < 0:
+                        return -1
+                    if store:
+                        starts[side, c, row + rows] = at
+                        sizes[side, c, row + rows] = size
+                    at += size
+                n += 1
+        if at == begun:
+            return -1  # rows of no columns cannot be told apart
+        rows += 1
+    return rows
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def count_rows(b: Any, events: Any, types: Any, metas: Any, nothing: Any, counts: Any) -> int:
+    """Count the rows of events (body, end, kind); returns -1, or the number of the first malformed event.
+
+    `nothing` stands where cells would go: an array of their type.
+    """
+    for i in range(len(events)):
+        found = cut_rows(
+            b, events[i, 0], events[i, 1], events[i, 2], types, metas, nothing, nothing, np.int64(0), False
+        )
+        if found < 0:
+            return i
+        counts[i] = found
+    return -1
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def cut_events(b: Any, events: Any, types: Any, metas: Any, starts: Any, sizes: Any) -> int:
+    """Cut the rows of events that `count_rows` has been through; returns how many.
+
+    What an UPDATE's after image does not hold is what its before image has, where that holds it.
+    """
+    row = np.int64(0)
+    for i in range(len(events)):
+        found = cut_rows(b, events[i, 0], events[i, 1], events[i, 2], types, metas, starts, sizes, row, True)
+        if events[i, 2] == 24 or events[i, 2] == 31:
+            for c in range(len(types)):
+                for r in range(row, row + found):
+                    if sizes[1, c, r] == ABSENT and sizes[0, c, r] != ABSENT:
+                        sizes[1, c, r], starts[1, c, r] = sizes[0, c, r], starts[0, c, r]
+        row += found
+    return row

@@ -1,0 +1,170 @@
+"""A DuckDB file as the target: the cluster's tables, typed, as they are at the position that stands beside them.
+
+    binlog_merge.replay_position    how far it goes, and of which cluster
+    binlog_merge.replay_catalog     what the tables of the log are there, as the schema store writes them
+    binlog_merge.replay_skipped     transactions that were left out by order of the user
+
+Everything between two commits is one transaction of DuckDB, its DDL and the position included; a killed process leaves
+what was committed. DuckDB lets in one process at a time, and so one replay.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from binlog_merge.errors import ConfigError, IoError, TargetBusy
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.replay.duckdb_ddl import DdlTarget
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+
+META_SCHEMA: Final = "binlog_merge"
+_META: Final = (
+    f"CREATE SCHEMA IF NOT EXISTS {META_SCHEMA}",
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_position (
+  cluster VARCHAR NOT NULL, "rank" UBIGINT NOT NULL, gtid VARCHAR, order_key VARCHAR, temporal VARCHAR NOT NULL)""",
+    f'CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_catalog ("schema" VARCHAR, "table" VARCHAR, definition VARCHAR)',
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_skipped (
+  cluster VARCHAR, "rank" UBIGINT, gtid VARCHAR, skipped_at TIMESTAMP DEFAULT current_timestamp::TIMESTAMP)""",
+)
+
+
+class DuckdbTarget:
+    """A DuckDB file; use it as a context manager. Raises TargetBusy, ConfigError and IoError.
+
+    `rank` transactions are in it, None where none is and none was said to be. `catalog` is what the log's tables are.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        cluster: str,
+        temporal_text: bool = False,
+        chosen: Callable[[str, str], Any] = lambda schema, table: None,
+    ) -> None:
+        self.path = path
+        self.cluster = cluster
+        self.temporal_text = temporal_text
+        self._chosen = chosen
+        self.rank: int | None = None
+        self.catalog = Catalog()
+
+    def __enter__(self) -> "DuckdbTarget":
+        try:
+            self.connection = duckdb.connect(str(self.path))
+        except duckdb.Error as error:
+            text = str(error).splitlines()[0]
+            if "lock" in text.lower():
+                raise TargetBusy(f"another process has it open: {text}", file=str(self.path)) from None
+            raise IoError(f"DuckDB cannot open it: {text}", file=str(self.path)) from None
+        try:
+            self.connection.execute("SET TimeZone = 'UTC'")
+            self.ddl = DdlTarget(self.connection, self.columns_of, self.temporal_text, self._chosen)
+            self._load()
+        except BaseException:
+            self.connection.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.connection.execute("BEGIN")
+
+    def commit(self, rank: int, gtid: str, key: str | None) -> None:
+        """Commit what was done since `begin`, and the position with it."""
+        self.connection.execute(
+            f'UPDATE {META_SCHEMA}.replay_position SET "rank" = ?, gtid = ?, order_key = ? WHERE cluster = ?',
+            [rank, gtid, key, self.cluster],
+        )
+        failpoint("replay-before-commit")
+        self.connection.execute("COMMIT")
+        self.rank = rank
+        failpoint("replay-committed")
+
+    def start_at(self, rank: int, catalog: Catalog, wanted: Callable[[str, str], bool]) -> None:
+        """Record a first position, and make the tables that are wanted and not there."""
+        self.connection.execute("BEGIN")
+        for statement in _META:
+            self.connection.execute(statement)
+        self.connection.execute(
+            f"INSERT INTO {META_SCHEMA}.replay_position VALUES (?, ?, NULL, NULL, ?)",
+            [self.cluster, rank, self._temporal],
+        )
+        for name, table in sorted(catalog.tables.items()):
+            if wanted(*name) and not self.columns_of(*name):
+                self.ddl.create(table)
+        self.know(catalog)
+        self.connection.execute("COMMIT")
+        self.rank = rank
+
+    def know(self, catalog: Catalog) -> None:
+        """Take down what the log's tables are now; belongs to the open transaction."""
+        before, self.catalog = self.catalog, catalog
+        lines: list[tuple[str, str, str | None]] = []
+        for name in {*before.tables, *catalog.tables}:
+            table = catalog.tables.get(name)
+            if before.tables.get(name) != table:
+                lines.append((*name, None if table is None else table_to_json(table)))
+        for schema in {*before.schemas, *catalog.schemas}:
+            value = catalog.schemas.get(schema)
+            if before.schemas.get(schema) != value:
+                lines.append((schema, "", None if value is None else schema_to_json(value)))
+        for schema, table_name, text in lines:
+            self.connection.execute(
+                f'DELETE FROM {META_SCHEMA}.replay_catalog WHERE "schema" = ? AND "table" = ?', [schema, table_name]
+            )
+            if text is not None:
+                self.connection.execute(
+                    f"INSERT INTO {META_SCHEMA}.replay_catalog VALUES (?, ?, ?)", [schema, table_name, text]
+                )
+
+    def skipped(self, rank: int, gtid: str) -> None:
+        """Record, in the open transaction, that one was left out by order of the user."""
+        self.connection.execute(
+            f'INSERT INTO {META_SCHEMA}.replay_skipped (cluster, "rank", gtid) VALUES (?, ?, ?)',
+            [self.cluster, rank, gtid],
+        )
+
+    def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
+        """Return the columns that a table has in the file, none where it is not there."""
+        found = self.connection.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ? "
+            "AND table_name = ? ORDER BY column_index",
+            [schema, table],
+        ).fetchall()
+        return tuple(name for (name,) in found)
+
+    def is_the_tables(self, table: Table) -> bool:
+        """Tell whether the file has the columns of a table that are kept, and no others."""
+        wanted = {column.name.lower() for column in self.ddl.columns(table)}
+        return {name.lower() for name in self.columns_of(table.schema, table.name)} == wanted
+
+    @property
+    def _temporal(self) -> str:
+        return "text" if self.temporal_text else "typed"
+
+    def _load(self) -> None:
+        if not self.columns_of(META_SCHEMA, "replay_position"):
+            return
+        rows = self.connection.execute(
+            f'SELECT cluster, "rank", temporal FROM {META_SCHEMA}.replay_position'
+        ).fetchall()
+        for cluster, rank, temporal in rows:
+            if cluster != self.cluster:
+                raise ConfigError(f"the file has the tables of cluster {cluster}", file=str(self.path))
+            if temporal != self._temporal:
+                raise ConfigError(f"the file was begun with --temporal {temporal}", file=str(self.path))
+            self.rank = int(rank)
+        tables: dict[tuple[str, str], Table] = {}
+        schemas: dict[str, Schema] = {}
+        for schema, name, text in self.connection.execute(f"FROM {META_SCHEMA}.replay_catalog").fetchall():
+            if name:
+                tables[schema, name] = table_from_json(text)
+            else:
+                schemas[schema] = schema_from_json(text)
+        self.catalog = Catalog(schemas, tables)
