@@ -125,6 +125,7 @@ class ShardWork:
             joined = join_all(members.values())
             if name not in self.log.logical and joined is not None:
                 self.log.logical[name] = joined
+                self.log.schemas.add(name[0])
                 tables.append(TableVersion(_AT_BASE, 0, *name, joined))
                 schemas[name[0]] = SchemaVersion(_AT_BASE, name[0], Schema(name[0], joined.charset, joined.collation))
         return tables, list(schemas.values())
