@@ -55,8 +55,8 @@ RESOLVE_HELP = """Decide about a DDL that waits for shards: the next merge carri
   --withdraw          Take back what was decided and is not carried out yet.
 
 ID is what `ddl locks` shows, or the table's name where only one of its statements can be decided about. The decision
-takes effect in the order of the log where the next merge goes on (or at --at-tso, never below what is published), so
-merging everything anew with the same store gives the same log.
+takes effect in the order of the log, behind what the shards have run so far and where the next merge goes on (or later,
+at --at-tso; never below what is published), so merging everything anew with the same store gives the same log.
 
 \b
   binlog-merge ddl resolve shop.orders --out merged/ --skip
@@ -93,7 +93,7 @@ def resolve(
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take back what is not carried out yet.")] = False,
     at_tso: Annotated[
         str | None,
-        typer.Option("--at-tso", help="From this commit TSO or order key on; else where the next merge goes on."),
+        typer.Option("--at-tso", help="Not before this commit TSO or order key."),
     ] = None,
     out: Out = HERE,
     output: Format = OutputFormat.text,
@@ -166,7 +166,7 @@ def _decided(
 
     try:
         lock = lock_named(found, decisions, id)
-        key = place_for(decisions, floor, found.stop)
+        key = place_for(lock, decisions, floor, found.stop)
         if as_if_done is not None:
             shard = _shard(as_if_done, lock)
             checked(lock, found, decisions, "as-if-done", shard)

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def locks_values(found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
-    """Return plain values of what is open, held and decided."""
+    """Return plain values of what is open, held and decided; `known` is None at the end of the input."""
     return {
-        "known": moment_values(found.known),
+        "known": None if at_end(found.known) else moment_values(found.known),
         "locks": [_lock_values(lock, found, decisions) for lock in found.locks],
         "held": [_held_values(held) for held in found.held],
         "decisions": [decision_values(decided) for decided in decisions],
@@ -86,14 +86,28 @@ def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
     return [held for held in found.held if held.shard in lock.done and lock.stage in ("waiting", "conflict")]
 
 
-def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
-    """Return what is open as text."""
+def at_end(known: "OrderKey") -> bool:
+    """Tell whether everything there is was taken in: the merge was told that no more comes."""
+    from snapshot_store.questions_names import LAST
+
+    return known.commit_tso == LAST.commit_tso
+
+
+def known_text(known: "OrderKey") -> str:
+    """Return up to where everything was taken in, for people."""
     from snapshot_store.questions_names import since
 
+    return "the end of the input" if at_end(known) else since(known)
+
+
+def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
+    """Return what is open as text."""
     if not found.locks:
-        return f"nothing is open, up to {since(found.known)}"
+        return f"nothing is open, up to {known_text(found.known)}"
     number = len(found.locks)
-    lines = [f"{number} {'coordination' if number == 1 else 'coordinations'} under way, up to {since(found.known)}"]
+    lines = [
+        f"{number} {'coordination' if number == 1 else 'coordinations'} under way, up to {known_text(found.known)}"
+    ]
     for lock in found.locks:
         lines += _lock_lines(lock, found, [decided for decided in decisions if decided.id == lock.id])
     lines += _advice(found, decisions, out)

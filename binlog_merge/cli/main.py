@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import demo, filter, inspect, merge, position, replay, schema, verify
+from binlog_merge.cli import ddl, demo, filter, inspect, merge, position, replay, schema, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
 
@@ -26,6 +26,7 @@ Start here:
   binlog-merge filter test --filter F --table shop.orders   what a filter would let through
   binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
+  binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
 
 Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
 
@@ -49,6 +50,7 @@ app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)
 app.command("tso-of", help=position.TSO_HELP)(position.tso_of)
 app.add_typer(schema.app)
+app.add_typer(ddl.app)
 app.add_typer(filter.app)
 
 

@@ -96,15 +96,16 @@ def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
     return text
 
 
-def place_for(decisions: Sequence[Decided], floor: OrderKey, stop: OrderKey | None) -> OrderKey:
-    """Return a key for a decision that no row has, at or above the floor.
+def place_for(lock: Lock, decisions: Sequence[Decided], least: OrderKey, stop: OrderKey | None) -> OrderKey:
+    """Return the key of a decision: at or above `least`, behind what the shards have run, and no row's.
 
-    It is the floor itself if coordination stopped there: the statement at that key comes behind the decision. Else it
-    is a key that no decision has either: transactions without a commit TSO of their own have a node's number in their
-    keys, and all others no `seq`.
+    It is `least` itself if coordination stopped there: the statement at that key comes behind the decision. Else no
+    decision has it either: transactions without a commit TSO of their own have a node's number in their keys, and all
+    others no `seq`.
     """
-    if floor == stop:
-        return floor
-    key = OrderKey(floor.commit_tso, floor.transaction_id, floor.seq + 1, 0)
+    if least == stop:
+        return least
+    behind = max([least, *(ran.key for ran in lock.ran)])
+    key = OrderKey(behind.commit_tso, behind.transaction_id, behind.seq + 1, 0)
     taken = [d.key.seq for d in decisions if d.key[:2] == key[:2]]
     return key._replace(seq=max([key.seq, *(seq + 1 for seq in taken)]))
