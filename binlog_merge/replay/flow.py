@@ -84,13 +84,14 @@ class Flow:
         self._manager = DdlManager(max_executing=DDL_SESSIONS)
         self._claims: ClaimTable[Group] = ClaimTable()
         self._open: list[Group] = []
-        self._in_flight = 0
+        self._in_flight: set[Group] = set()
         self._sealed = 0
         self._busy: Counter[TableName] = Counter()
         self._held: list[Transaction] = []
         self._held_claims: ClaimTable[Transaction] = ClaimTable()
         self._held_bytes = 0
         self._failure: Failed | None = None
+        self._unsure: list[Transaction] = []
         self._applied = found.applied
         self._fresh: list[int] = []
         self._labels: dict[int, tuple[str, str | None]] = {}
@@ -125,7 +126,7 @@ class Flow:
             self._place(transaction)
 
     def _full(self) -> bool:
-        groups = self._in_flight > 2 * self._options.workers
+        groups = len(self._in_flight) > 2 * self._options.workers
         return groups or self._held_bytes > HELD_BYTES or len(self._manager) >= MAX_TABLE_BARRIERS
 
     def _finish(self) -> None:
@@ -134,6 +135,12 @@ class Flow:
             self._seal(self._open)
             self._wait()
         self._publish()
+
+    @property
+    def unsure(self) -> list[Transaction]:
+        """Return what may be applied all the same when this has failed: the answer to a COMMIT can get lost."""
+        under_way: list[Group | PendingDdl] = [*self._in_flight, *self._manager.executing]
+        return self._unsure + [transaction for work in under_way for transaction in transactions_of(work)]
 
     # Rows
 
@@ -197,7 +204,7 @@ class Flow:
         for group in list(groups):
             self._open.remove(group)
             self._sealed += 1
-            self._in_flight += 1
+            self._in_flight.add(group)
             group.number = self._sealed
             self._workers.submit(group)
 
@@ -259,7 +266,7 @@ class Flow:
 
     def _wait(self, seconds: float = 3600.0) -> None:
         """Wait for something to come back; meanwhile no session is idle for want of a full group."""
-        if self._in_flight < self._options.workers:
+        if len(self._in_flight) < self._options.workers:
             self._seal(self._open)
         try:
             outcome = self._workers.outcomes.get(timeout=min(seconds, _PUBLISH_SECONDS) if self._fresh else seconds)
@@ -271,15 +278,17 @@ class Flow:
 
     def _handle(self, outcome: Outcome) -> None:
         work = outcome.work
+        if outcome.error is not None:
+            self._unsure += transactions_of(work)
         if isinstance(work, Group):
-            self._in_flight -= 1
-            done = [transaction for transaction, _ in work.transactions]
+            self._in_flight.discard(work)
+            done = transactions_of(work)
             self._claims.release(work)
             for transaction in done:
                 self._busy.subtract(transaction.tables)
             self._busy += Counter()
         else:
-            done = [work.payload]
+            done = transactions_of(work)
             self._manager.finish(work)
             self._manager.tick()
         if outcome.error is not None:
@@ -332,6 +341,11 @@ class Flow:
         ends = {last for _, last in self._applied.intervals}
         self._labels = {rank: label for rank, label in self._labels.items() if rank in ends}
         self._published = time.monotonic()
+
+
+def transactions_of(work: Group | PendingDdl) -> list[Transaction]:
+    """Return what is applied when a piece of work is done."""
+    return [transaction for transaction, _ in work.transactions] if isinstance(work, Group) else [work.payload]
 
 
 def _rank(failure: Failed) -> int:

@@ -93,6 +93,7 @@ class _Run:
         self._choosing = RowSelector(options.filter, self.result.selector.history)
         self._careful_until = 0
         self._read = 0
+        self._unsure: list[Transaction] = []
 
     def to_the_end(self) -> ReplayResult:
         """Apply everything there is to apply."""
@@ -142,6 +143,7 @@ class _Run:
         numbers = range(1, options.workers + DDL_SESSIONS + 1)
         sessions = [RowSession(self.target, number, description, careful) for number in numbers]
         workers: Workers | None = None
+        flow: Flow | None = None
         at_once = True
         try:
             for session in sessions[: options.workers]:
@@ -159,6 +161,7 @@ class _Run:
             at_once = False
             return False
         finally:
+            self._unsure = [] if flow is None else flow.unsure
             if workers is not None:
                 workers.stop(at_once)
             for session in sessions:
@@ -190,6 +193,8 @@ class _Run:
                 f"the target has {last} transactions of this cluster, the merged binlog {self.binlog.last_rank}",
                 remedy="this is another, or an older, output of the cluster",
             )
+        if unsure := [t for t in self._unsure if t.rank in found.applied and t.rank not in self._done]:
+            self._note(unsure)
         self._done = found.applied
         return found
 

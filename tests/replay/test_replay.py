@@ -1,11 +1,6 @@
 """Replay into a real server: the same data as the merged binlog says, once, whatever happens on the way."""
 
-import os
-import random
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +8,6 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ConfigError, ReplayStopped, ServerRefused, TargetBusy
-from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
@@ -27,6 +21,7 @@ from snapshot_store.introspect import ServerAddress
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tests.replay.killing import Child
 
 pytestmark = pytest.mark.mysql
 
@@ -102,7 +97,6 @@ def test_the_target_has_what_mysqlbinlog_would_make_of_it(name: str, mysql_serve
 
 
 CASE = "three-nodes-online-ddl"
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -135,21 +129,6 @@ def position(server: MySqlServer) -> tuple[Any, ...]:
     return server.query(
         "SELECT `rank`, (SELECT COUNT(*) FROM binlog_merge.replay_ddl) FROM binlog_merge.replay_position"
     )[0]
-
-
-def command(server: MySqlServer, binlog: MergedBinlog, *options: str) -> list[str]:
-    to = f"mysql://root@localhost/?socket={server.socket}"
-    return [
-        sys.executable,
-        "-m",
-        "binlog_merge.cli.main",
-        "replay",
-        "--from",
-        str(binlog.directory),
-        "--to",
-        to,
-        *options,
-    ]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1000])
@@ -190,58 +169,10 @@ PLACES = ("replay-intended", "replay-ddl-done", "replay-step-done", "replay-befo
 def test_killed_at_every_edge_of_a_ddl(
     place: str, server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
 ) -> None:
-    environment = {**os.environ, VARIABLE: f"{place}:kill"}
-    killed = subprocess.run(
-        command(server, binlog, "--batch", "20"), cwd=ROOT, env=environment, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert Child(server, binlog, f"{place}:kill", batch=20).ended() == -signal.SIGKILL
     assert data(server) != expected
-    wait_for_lock(server, binlog)
     run(server, binlog)
     assert data(server) == expected and position(server) == (210, 0)
-
-
-def wait_for_lock(server: MySqlServer, binlog: MergedBinlog) -> None:
-    """Wait until the server has noticed that the process is gone."""
-    server.query(f"SELECT GET_LOCK('binlog-merge {binlog.cluster_uuid}', 30)")
-
-
-def test_killed_at_any_moment_again_and_again(
-    server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]
-) -> None:
-    kill_again_and_again(server, binlog, 10, 7)
-    run(server, binlog)
-    assert data(server) == expected and position(server) == (210, 0)
-
-
-@pytest.mark.soak
-def test_killed_two_hundred_times(server: MySqlServer, binlog: MergedBinlog, expected: dict[str, object]) -> None:
-    for seed in range(20):
-        prepare(server, CASE)
-        kill_again_and_again(server, binlog, 10, seed)
-        run(server, binlog)
-        assert data(server) == expected and position(server) == (210, 0)
-
-
-def kill_again_and_again(server: MySqlServer, binlog: MergedBinlog, times: int, seed: int) -> None:
-    """Start a replay and kill it a moment after it has taken the lock, so many times; begin anew when it is through."""
-    rounds, reached = random.Random(seed), set()
-    for _ in range(times):
-        process = subprocess.Popen(
-            command(server, binlog, "--batch", "3"), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            if server.query(f"SELECT IS_USED_LOCK('binlog-merge {binlog.cluster_uuid}')")[0][0] is not None:
-                break
-            time.sleep(0.01)
-        time.sleep(rounds.random() * 0.15)
-        process.kill()
-        process.wait()
-        wait_for_lock(server, binlog)
-        reached.add(server.query("SELECT MAX(`rank`) FROM binlog_merge.replay_position")[0][0])
-    # The kills fell into the work, not before or behind it.
-    assert len(reached) > times // 3
 
 
 def test_a_user_needs_few_rights_and_no_gtids(
