@@ -1,10 +1,8 @@
 """The flow of transactions through groups and DDL to the sessions that apply them. One thread decides everything.
 
-    transactions ──┬── a DDL: waits until what stands before it on its tables is applied; then in a session of its own
-                   ├── rows behind a DDL of their tables, or behind such rows: held until it is done
-                   └── the rest: into a group, behind what they collide with ── sealed ── applied ── committed
-
-What is committed is told to the ledger a few times a second; the sessions' own records bridge what lies between.
+transactions ──┬── a DDL: waits until what stands before it on its tables is applied; then in a session of its own
+               ├── rows behind a DDL of their tables, or behind such rows: held until it is done
+               └── the rest: into a group, behind what they collide with ── sealed ── applied ── committed
 """
 
 import queue
@@ -16,12 +14,12 @@ from typing import Final
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
 from binlog_merge.replay.barrier import MAX_TABLE_BARRIERS, DdlManager, PendingDdl, Position
+from binlog_merge.replay.books import PUBLISH_SECONDS, Books
 from binlog_merge.replay.causality import ClaimTable
+from binlog_merge.replay.failed import Failed
 from binlog_merge.replay.groups import Group, Stopped
 from binlog_merge.replay.keys import OPAQUE, Claims, TableName, table_name
 from binlog_merge.replay.ledger import BegunDdl, Found, Ledger
-from binlog_merge.replay.mysql import passes
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
 from binlog_merge.replay.target_keys import TargetKeys
 from binlog_merge.replay.transactions import Transaction
@@ -31,34 +29,6 @@ from binlog_merge.replay.workers import DDL_SESSIONS, Outcome, Workers
 GROUP_BYTES: Final = 4 << 20
 HELD_BYTES: Final = 256 << 20
 """How much may wait for DDL in memory; from there on reading waits too."""
-_PUBLISH_SECONDS: Final = 0.2
-
-
-class Failed(Exception):  # noqa: N818
-    """A transaction could not be applied; all before it is, and what runs beside it has come to its end.
-
-    `transaction` is None where it is not known; `row` is the row that was refused, where that is known.
-    """
-
-    def __init__(self, error: Exception, transaction: Transaction | None, row: str = "") -> None:
-        super().__init__(str(error))
-        self.error = error
-        self.transaction = transaction
-        self.row = row
-
-    @property
-    def text(self) -> str:
-        """Return what the target said, and of what."""
-        statements = [] if self.transaction is None else self.transaction.statements
-        return " ".join(map(str, self.error.args)) + "".join(f"; {what}" for what in (self.row, *statements) if what)
-
-    @property
-    def may_be_of_others(self) -> bool:
-        """Tell whether rows were refused that might pass alone: a DDL had nothing beside it on its tables."""
-        import pymysql
-
-        refused = isinstance(self.error, pymysql.MySQLError) and not passes(self.error)
-        return refused and not (self.transaction is not None and self.transaction.plans)
 
 
 class Flow:
@@ -75,7 +45,6 @@ class Flow:
         options: ReplayOptions,
         applied: Callable[[Sequence[Transaction]], None],
     ) -> None:
-        self._ledger = ledger
         self._workers = workers
         self._begun = found.begun
         self._options = options
@@ -92,10 +61,7 @@ class Flow:
         self._held_bytes = 0
         self._failure: Failed | None = None
         self._unsure: list[Transaction] = []
-        self._applied = found.applied
-        self._fresh: list[int] = []
-        self._labels: dict[int, tuple[str, str | None]] = {}
-        self._published = time.monotonic()
+        self._books = Books(ledger, found.applied, workers.forget)
 
     def run(self, source: Iterator[Transaction], due: Callable[[Transaction], float]) -> None:
         """Apply all transactions; `due` says when (monotonic clock) the next may begin."""
@@ -134,7 +100,7 @@ class Flow:
         while self._open or self._in_flight or self._held or len(self._manager):
             self._seal(self._open)
             self._wait()
-        self._publish()
+        self._books.publish()
 
     @property
     def unsure(self) -> list[Transaction]:
@@ -262,16 +228,17 @@ class Flow:
     def _poll(self) -> None:
         while not self._workers.outcomes.empty():
             self._handle(self._workers.outcomes.get())
-        self._publish_now_and_then()
+        self._books.publish_if_due()
 
     def _wait(self, seconds: float = 3600.0) -> None:
         """Wait for something to come back; meanwhile no session is idle for want of a full group."""
         if len(self._in_flight) < self._options.workers:
             self._seal(self._open)
+        timeout = min(seconds, PUBLISH_SECONDS) if self._books.behind else seconds
         try:
-            outcome = self._workers.outcomes.get(timeout=min(seconds, _PUBLISH_SECONDS) if self._fresh else seconds)
+            outcome = self._workers.outcomes.get(timeout=timeout)
         except queue.Empty:
-            self._publish_now_and_then()
+            self._books.publish_if_due()
             return
         self._handle(outcome)
         self._poll()
@@ -294,7 +261,8 @@ class Flow:
         if outcome.error is not None:
             self._fail(outcome)
             return
-        self._note(done)
+        self._books.note(done)
+        self._tell(done)
         if self._failure is None:
             if isinstance(work, PendingDdl):
                 everything = work.is_global or any(plan.ties for _, plan in work.payload.plans)
@@ -313,34 +281,8 @@ class Flow:
         self._failure = failure
         while self._in_flight or self._manager.executing:
             self._handle(self._workers.outcomes.get())
-        self._publish()
+        self._books.publish()
         raise self._failure
-
-    def _note(self, done: Sequence[Transaction]) -> None:
-        for transaction in done:
-            self._fresh.append(transaction.rank)
-            self._labels[transaction.rank] = (
-                transaction.gtid,
-                None if transaction.key is None else transaction.key.text(),
-            )
-        self._tell(done)
-
-    def _publish_now_and_then(self) -> None:
-        if self._fresh and time.monotonic() - self._published > _PUBLISH_SECONDS:
-            self._publish()
-
-    def _publish(self) -> None:
-        """Bring the ledger up to date."""
-        if not self._fresh:
-            return
-        self._applied |= RankSet.of(self._fresh)
-        self._fresh.clear()
-        gtid, key = self._labels.get(self._applied.low, (None, None))
-        self._ledger.publish(self._applied, gtid, key)
-        self._workers.known = self._applied
-        ends = {last for _, last in self._applied.intervals}
-        self._labels = {rank: label for rank, label in self._labels.items() if rank in ends}
-        self._published = time.monotonic()
 
 
 def transactions_of(work: Group | PendingDdl) -> list[Transaction]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
-from binlog_merge.replay.flow import Failed, Flow
+from binlog_merge.replay.failed import Failed
+from binlog_merge.replay.flow import Flow
 from binlog_merge.replay.ledger import Found, Ledger
 from binlog_merge.replay.mysql import MysqlTarget, RowSession, passes, told
 from binlog_merge.replay.pace import Pace

@@ -46,7 +46,7 @@ class Workers:
     def __init__(self, sessions: list[RowSession], keep_order: bool, retry_seconds: float) -> None:
         self.outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self.turns = Turns(keep_order)
-        self.known = RankSet()
+        self._known = RankSet()
         self._retry_seconds = retry_seconds
         self._sessions = sessions
         self._groups: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
@@ -68,6 +68,10 @@ class Workers:
         thread = threading.Thread(target=self._ddl, args=(session, ddl, found), daemon=True)
         self._threads = [*(t for t in self._threads if t.is_alive()), thread]
         thread.start()
+
+    def forget(self, known: RankSet) -> None:
+        """Let sessions leave out of their records what is recorded elsewhere."""
+        self._known = known
 
     def stop(self, at_once: bool) -> None:
         """End all threads and sessions; `at_once`: whatever they are in, and what is not committed is undone."""
@@ -131,7 +135,7 @@ class Workers:
                 _add(session, part)
             for part in transaction.rest or ():
                 _add(session, part)
-        session.record(group.ranks, self.known)
+        session.record(group.ranks, self._known)
         self.turns.commit(group)
         session.commit()
 
@@ -157,7 +161,7 @@ class Workers:
                 step += len(content.steps)
             else:
                 _add(session, (item, content))
-        session.record(RankSet.of([transaction.rank]), self.known)
+        session.record(RankSet.of([transaction.rank]), self._known)
         forget(session, transaction.rank)
         session.commit()
 

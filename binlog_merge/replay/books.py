@@ -1,0 +1,55 @@
+"""What has been committed so far, told to the ledger a few times a second: the sessions' records bridge what lies
+between."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from binlog_merge.replay.ledger import Ledger
+from binlog_merge.replay.progress import RankSet
+from binlog_merge.replay.transactions import Transaction
+
+PUBLISH_SECONDS: Final = 0.2
+
+
+class Books:
+    """Collects ranks; `published` is called with all that the ledger has, which sessions need not record any more."""
+
+    def __init__(self, ledger: Ledger, applied: RankSet, published: Callable[[RankSet], None]) -> None:
+        self._ledger = ledger
+        self._applied = applied
+        self._published = published
+        self._fresh: list[int] = []
+        self._labels: dict[int, tuple[str, str | None]] = {}
+        self._last = time.monotonic()
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether there is something that the ledger does not have."""
+        return bool(self._fresh)
+
+    def note(self, done: Sequence[Transaction]) -> None:
+        """Take what has been committed."""
+        for transaction in done:
+            key = None if transaction.key is None else transaction.key.text()
+            self._fresh.append(transaction.rank)
+            self._labels[transaction.rank] = transaction.gtid, key
+
+    def publish_if_due(self) -> None:
+        """Bring the ledger up to date, if that was not done just now."""
+        if self._fresh and time.monotonic() - self._last > PUBLISH_SECONDS:
+            self.publish()
+
+    def publish(self) -> None:
+        """Bring the ledger up to date."""
+        if not self._fresh:
+            return
+        self._applied |= RankSet.of(self._fresh)
+        self._fresh.clear()
+        gtid, key = self._labels.get(self._applied.low, (None, None))
+        self._ledger.publish(self._applied, gtid, key)
+        self._published(self._applied)
+        # Only the last rank before a gap can become the position.
+        ends = {last for _, last in self._applied.intervals}
+        self._labels = {rank: label for rank, label in self._labels.items() if rank in ends}
+        self._last = time.monotonic()
