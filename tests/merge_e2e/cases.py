@@ -15,10 +15,13 @@ from tests.oracle import OracleError, OracleResult, merge_case
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/cluster.yaml") if (path.parent / "case.py").exists())
-INPUTS = CASES + sorted(path.parent for path in FIXTURES.glob("polardbx-*/cluster.yaml"))
+OTHERS = [path.parent for name in ("polardbx", "shards") for path in FIXTURES.glob(f"{name}-*/cluster.yaml")]
+INPUTS = CASES + sorted(OTHERS)
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
 every_input = pytest.mark.parametrize("case", INPUTS, ids=lambda case: str(case.name))
-"""For what can be told without the oracle, which does not judge PolarDB-X's cases: tests/polardbx does."""
+"""For what can be told without the oracle, which does not judge PolarDB-X's cases: tests/polardbx does; nor those of
+shards without markers: tests/shard/real does.
+"""
 
 
 def case_named(name: str) -> Path:
