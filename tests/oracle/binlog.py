@@ -93,6 +93,7 @@ class Query:
     sql_mode: int | None
     collation_server: int | None
     utf8mb4_collation: int | None
+    commit_gcn: int | None = None  # of PolarDB-X's data nodes
 
 
 def packed(data: bytes, at: int) -> tuple[int, int]:
@@ -235,7 +236,7 @@ def parse_query(event: Event) -> Query:
         at += width
     schema, text = rest[:schema_length], rest[schema_length + 1 :]
     server = found[4] >> 32 if 4 in found else None
-    return Query(schema.decode(), text.decode(), found.get(0), found.get(1), server, found.get(18))
+    return Query(schema.decode(), text.decode(), found.get(0), found.get(1), server, found.get(18), found.get(200))
 
 
 _XID = re.compile(r"XA (?:START|COMMIT|ROLLBACK) X'([0-9a-fA-F]*)',X'([0-9a-fA-F]*)',(\d+)$")
@@ -248,7 +249,7 @@ def _xid(text: str, where: str) -> Xid:
     return Xid(bytes.fromhex(match[1]), bytes.fromhex(match[2]), int(match[3]))
 
 
-def _advance(group: Group, event: Event) -> bool:
+def advance(group: Group, event: Event) -> bool:
     """Let one event shape the group; return True when it ends there."""
     where = f"{group.file}:{event.start}"
     if event.type == XID:
@@ -309,7 +310,7 @@ def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Gro
             if ended:
                 raise OracleError(f"{path}:{outer.start}: events after the end of a transaction")
             group.events.append(event)
-            ended = _advance(group, event)
+            ended = advance(group, event)
         if ended:
             yield group
             group = None

@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
@@ -48,6 +48,7 @@ class Unit:
     counts: dict[str, int] = field(default_factory=dict)  # rows per logical table
     changes: list[Change] = field(default_factory=list)
     reshaped: bool = False
+    server_id: int | None = None  # where it is not the output's
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def merge_case(
         found.append(((key, RANKS, 2, key) if place is None else (*place, 1, key), unit))
     units = [unit for (key, *_), unit in sorted(found, key=lambda f: f[0]) if start_tso is None or key[0] >= start_tso]
     return OracleResult(
-        files=_Writer(cluster, _newest(orders)).write(units),
+        files=Writer(cluster, newest(orders)).write(units),
         transactions=[(key_text(u.key), u.kind, u.counts) for u in units],
         watermark=key_text(watermark) if watermark else None,
         nodes={s: key_text(m) if m else None for s, m in marks.items()},
@@ -150,7 +151,7 @@ def _ddl_text(ddl: Branch) -> str:
     return next(text for text in texts if text != "BEGIN")
 
 
-def _newest(orders: list[NodeOrder]) -> str:
+def newest(orders: Sequence[NodeOrder]) -> str:
     """Return the greatest server version by its numbers, then as text."""
     return max((o.version for o in orders), key=lambda v: (_numbers(v), v))
 
@@ -163,6 +164,11 @@ def commit_us(key: Key, source_us: int) -> int:
     """Return the commit TSO's time where it carries one, else the source's."""
     millis = key[0] >> 22
     return millis * 1000 if 10**12 <= millis < 4_294_967_296_000 else source_us
+
+
+def begin_event() -> Packed:
+    """Return the QUERY event that begins a transaction."""
+    return binlog.QUERY, 8, struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0BEGIN"
 
 
 def _ddl_unit(marker: Marker) -> Unit:
@@ -210,8 +216,7 @@ def _rows_unit(
     key = key if place is None else place_key(place)
     cts = f"# CTS::{key_text(key)}".encode()
     us = commit_us(key, max(b.commit_us for b in group))
-    begin = struct.pack("<IIBHH", 0, 0, 0, 0, 0) + b"\0BEGIN"
-    unit = Unit(key, us, sum(b.rows.size for b in group), 0, [(binlog.QUERY, 8, begin)])
+    unit = Unit(key, us, sum(b.rows.size for b in group), 0, [begin_event()])
     unit.events.append((binlog.ROWS_QUERY, 0x80, bytes([len(cts)]) + cts))
     for branch in group:
         names = {
@@ -265,7 +270,7 @@ def _branch(
                 last = None
 
 
-class _Writer:
+class Writer:
     """Packs units into files."""
 
     def __init__(self, cluster: Cluster, version: str) -> None:
@@ -308,7 +313,7 @@ class _Writer:
 
     def _unit(self, rank: int, sequence: int, unit: Unit) -> None:
         events = list(unit.events)
-        if unit.kind == "rows":
+        if unit.kind != "ddl":
             events.append((binlog.XID, 0, struct.pack("<Q", rank)))
         rest = sum(19 + len(body) + 4 for _, _, body in events)
         anonymous = self.cluster.anonymous
@@ -320,12 +325,13 @@ class _Writer:
         )
         gtid = head + length + struct.pack("<I", self.version)
         seconds = unit.commit_us // 1_000_000
-        self._event(seconds, binlog.ANONYMOUS_GTID if anonymous else binlog.GTID, 0, gtid)
+        server = self.cluster.server_id if unit.server_id is None else unit.server_id
+        self._event(seconds, binlog.ANONYMOUS_GTID if anonymous else binlog.GTID, 0, gtid, server)
         for kind, flags, body in events:
-            self._event(seconds, kind, flags, bytes(body))
+            self._event(seconds, kind, flags, bytes(body), server)
 
-    def _event(self, timestamp: int, kind: int, flags: int, body: bytes) -> None:
+    def _event(self, timestamp: int, kind: int, flags: int, body: bytes, server: int | None = None) -> None:
         size = 19 + len(body) + 4
         position = (len(self.out) + size) % 2**32
-        raw = struct.pack("<IBIIIH", timestamp, kind, self.cluster.server_id, size, position, flags) + body
+        raw = struct.pack("<IBIIIH", timestamp, kind, server or self.cluster.server_id, size, position, flags) + body
         self.out += raw + struct.pack("<I", zlib.crc32(raw))

@@ -10,6 +10,7 @@ import yaml
 
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer
+from tests.oracle.polardbx.merge import merge_polardbx
 from tests.polardbx.apply import apply_merged, comparable, tables_of, user_tables
 from tests.polardbx.history import run
 from tests.polardbx.play import play, spliced, write_files
@@ -19,7 +20,7 @@ from tests.polardbx.simulate import DIALECTS, Simulation, cluster_yaml, simulate
 from tests.polardbx.steps import counted
 from tests.polardbx.truth import Expected, expected, final
 from tests.polardbx.world import Knobs, World
-from tests.soak.properties import a_prefix, config_of, cut, schedule, small_buffers
+from tests.soak.properties import config_of, same_files, small_buffers
 
 
 def same_transactions(got: list[Expected], simulation: Simulation) -> None:
@@ -37,7 +38,7 @@ def same_transactions(got: list[Expected], simulation: Simulation) -> None:
 
 
 def check_whole(seed: int, folder: Path, server: MySqlServer | None = None, ways: int = 2) -> None:
-    """The merge says what the simulator means, however the work is cut, and a server that it is applied to agrees."""
+    """The merge says what simulator and oracle mean, however the work is cut; a server that applies it agrees."""
     rng = random.Random(seed)
     simulation = simulate(seed, folder / "case")
     found: list[dict[str, bytes]] = []
@@ -48,6 +49,7 @@ def check_whole(seed: int, folder: Path, server: MySqlServer | None = None, ways
         found.append(written(folder / f"out-{way}"))
         assert found[way] == found[0], f"seed {seed}: not the same in {partitions} partitions"
     same_transactions(read_merged(found[0], folder), simulation)
+    same_files(found[0], merge_polardbx(simulation.cluster_yaml).files)
     if server is not None:
         check_applied(simulation, found[0], folder, server)
 
@@ -82,27 +84,5 @@ def check_real(seed: int, folder: Path, nodes: Mapping[str, MySqlServer], target
     merge(simulation.cluster_yaml, folder / "out")
     files = written(folder / "out")
     same_transactions(read_merged(files, folder), simulation)
+    same_files(files, merge_polardbx(simulation.cluster_yaml).files)
     check_applied(simulation, files, folder, target)
-
-
-def check_growing(seed: int, folder: Path) -> None:
-    """Nodes that grow over many runs: every prefix is published once, and in the end it is what one run gives."""
-    rng = random.Random(seed)
-    simulation = simulate(seed, folder / "case")
-    merge(simulation.cluster_yaml, folder / "whole")
-    whole = written(folder / "whole")
-    for places in schedule(simulation, rng, rng.randrange(1, 4)):
-        cut(simulation, places, {}, False)
-        with small_buffers(rng):
-            merge(config_of(simulation, rng), folder / "out", end_of_input=False)
-        a_prefix(written(folder / "out"), whole)
-        same_prefix(read_merged(written(folder / "out"), folder), simulation)
-    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
-    cut(simulation, ends, {}, True)
-    merge(config_of(simulation, rng), folder / "out")
-    assert written(folder / "out") == whole
-
-
-def same_prefix(got: list[Expected], simulation: Simulation) -> None:
-    """Compare what is there with as much of the truth."""
-    same_transactions(got, replace(simulation, truth=simulation.truth[: len(got)]))

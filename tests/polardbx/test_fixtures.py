@@ -14,6 +14,7 @@ from tests.merge_e2e.cases import copy_case
 from tests.merge_e2e.editing import QUERY, Log, assert_prefix
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tests.oracle.polardbx.merge import merge_polardbx
 from tests.polardbx.apply import apply_merged, comparable, tables_of, user_tables
 from tests.polardbx.read import comparable as plain
 from tests.polardbx.read import read_merged
@@ -55,6 +56,13 @@ def test_row_by_row(name: str, partitions: int | None, tmp_path: Path) -> None:
         assert one.rows == other.rows and one.sql == other.sql
         assert one.key == other.key or (one.sql is not None and not one.key)
     assert len(got) == len(wanted)
+
+
+@every
+def test_the_oracle_s_bytes(name: str, tmp_path: Path) -> None:
+    config = FIXTURES / name / "cluster.yaml"
+    merge(config, tmp_path)
+    assert written(tmp_path) == merge_polardbx(config).files
 
 
 @pytest.mark.mysql

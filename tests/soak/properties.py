@@ -4,11 +4,12 @@ What must come out is said twice, by the oracle's merge byte for byte and by the
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from unittest.mock import patch
 
 from binlog_merge.config import MergeConfig
@@ -19,22 +20,10 @@ from tests.merge_e2e.local import merge, state_of, written
 from tests.oracle import merge_case
 from tests.simulator import simulate
 from tests.soak.decode import transactions
+from tests.soak.histories import POLARDBX, SHARDS, History, Kind
 
 STAGES = ("discover", "scan", "assemble", "coordinate", "order", "gather", "publish")
 IN_USE = 1
-
-
-class Written(Protocol):
-    """A history that has been written to a folder: the nodes' bytes, and where their logs may be cut."""
-
-    @property
-    def folder(self) -> Path: ...
-    @property
-    def files(self) -> Mapping[str, Mapping[str, bytes]]: ...
-    @property
-    def ends(self) -> Mapping[str, Sequence[tuple[str, int]]]: ...
-    @property
-    def cluster_yaml(self) -> Path: ...
 
 
 @contextmanager
@@ -71,7 +60,7 @@ def _patched(changes: Mapping[str, int]) -> Iterator[None]:
             one.stop()
 
 
-def config_of(simulation: Written, rng: random.Random) -> MergeConfig:
+def config_of(simulation: History, rng: random.Random) -> MergeConfig:
     """Return the configuration, its nodes in any order."""
     config = MergeConfig.load(simulation.cluster_yaml)
     nodes = list(config.nodes)
@@ -114,7 +103,7 @@ def check_whole(seed: int, folder: Path, **shape: Any) -> None:
     assert transactions(written(out), folder) == told
 
 
-def cut(simulation: Written, places: Mapping[str, tuple[str, int]], skip: Mapping[str, str], finished: bool) -> None:
+def cut(simulation: History, places: Mapping[str, tuple[str, int]], skip: Mapping[str, str], finished: bool) -> None:
     """Make the nodes' folders hold their logs up to these places, without files before those of `skip`."""
     for source, files in simulation.files.items():
         folder = simulation.folder / "nodes" / source
@@ -130,7 +119,7 @@ def cut(simulation: Written, places: Mapping[str, tuple[str, int]], skip: Mappin
             path.write_bytes(part)
 
 
-def schedule(simulation: Written, rng: random.Random, runs: int) -> list[dict[str, tuple[str, int]]]:
+def schedule(simulation: History, rng: random.Random, runs: int) -> list[dict[str, tuple[str, int]]]:
     """Return, for each run, up to where each node's log is there: at group ends, at times in the middle of an event."""
     plan: list[dict[str, tuple[str, int]]] = [{} for _ in range(runs)]
     for source, ends in simulation.ends.items():
@@ -144,27 +133,27 @@ def schedule(simulation: Written, rng: random.Random, runs: int) -> list[dict[st
     return plan
 
 
-def check_growth(seed: int, folder: Path, **shape: Any) -> None:
+def check_growth(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """(b, e) However the input grows over the runs, the files end the same, and what is published never changes."""
     rng = random.Random(seed)
-    simulation = simulate(seed, folder / "case", **shape)
-    expected = merge_case(simulation.cluster_yaml)
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    expected = kind.merged(simulation.cluster_yaml, None, None)
     out, removing, skip = folder / "out", rng.random() < 0.5, dict[str, str]()
     whole_groups = {source: set(ends) for source, ends in simulation.ends.items()}
     for places in schedule(simulation, rng, rng.randrange(1, 5)):
         cut(simulation, places, {}, False)
         judged = None
-        if all(place in whole_groups[source] for source, place in places.items()):
-            judged = merge_case(simulation.cluster_yaml, end_of_input=False)
+        if kind.merged_so_far and all(place in whole_groups[source] for source, place in places.items()):
+            judged = kind.merged_so_far(simulation.cluster_yaml)
         cut(simulation, places, skip, False)
         with small_buffers(rng):
             result = merge(config_of(simulation, rng), out, end_of_input=False, partitions=rng.choice((None, 1, 2, 5)))
         if judged is not None:
-            same_files(written(out), judged.files)
-            assert {source: node.watermark for source, node in result.nodes.items()} == judged.nodes
-        a_prefix(written(out), expected.files)
+            same_files(written(out), judged[0])
+            assert {source: node.watermark for source, node in result.nodes.items()} == judged[1]
+        a_prefix(written(out), expected)
         if result.watermark is not None:
-            done = len(transactions(written(out), folder))
+            done = len(kind.read(written(out), folder))
             assert all(t.key < result.watermark for t in simulation.truth[:done])
             assert all(t.key >= result.watermark for t in simulation.truth[done:])
         last = state_of(out).last
@@ -174,14 +163,14 @@ def check_growth(seed: int, folder: Path, **shape: Any) -> None:
     cut(simulation, ends, skip, True)
     with small_buffers(rng):
         merge(config_of(simulation, rng), out, partitions=rng.choice((None, 3)))
-    same_files(written(out), expected.files)
+    same_files(written(out), expected)
 
 
-def check_killed(seed: int, folder: Path, **shape: Any) -> None:
+def check_killed(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """(c) A run killed anywhere, and run again, ends the same."""
     rng = random.Random(seed)
-    simulation = simulate(seed, folder / "case", **shape)
-    expected = merge_case(simulation.cluster_yaml)
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    expected = kind.merged(simulation.cluster_yaml, None, None)
     out = folder / "out"
     for places in schedule(simulation, rng, 2):
         cut(simulation, places, {}, False)
@@ -189,23 +178,23 @@ def check_killed(seed: int, folder: Path, **shape: Any) -> None:
         merge_until(f"{place}:kill:{rng.choice((1, 1, 2, 3))}", simulation.cluster_yaml, out, end_of_input=False)
         if rng.random() < 0.5:
             merge(simulation.cluster_yaml, out, end_of_input=False)
-            a_prefix(written(out), expected.files)
+            a_prefix(written(out), expected)
     ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
     cut(simulation, ends, {}, True)
     place = rng.choice([*(f"after-{stage}" for stage in STAGES), *FAILPOINTS])
     merge_until(f"{place}:kill:{rng.choice((1, 1, 2, 3))}", simulation.cluster_yaml, out)
     merge(simulation.cluster_yaml, out)
-    same_files(written(out), expected.files)
+    same_files(written(out), expected)
 
 
-def check_damage(seed: int, folder: Path, **shape: Any) -> None:
+def check_damage(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """(d) A flipped bit stops the merge with a MergeError before it shows, and what is published is right.
 
     In a file without checksums it may go unseen; then it must still be a MergeError or a result, nothing else.
     """
     rng = random.Random(seed)
-    simulation = simulate(seed, folder / "case", **shape)
-    good = merge_case(simulation.cluster_yaml).files
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    good = kind.merged(simulation.cluster_yaml, None, None)
     for attempt in range(3):
         source = rng.choice(sorted(simulation.files))
         name = rng.choice(sorted(simulation.files[source]))
@@ -226,32 +215,36 @@ def check_damage(seed: int, folder: Path, **shape: Any) -> None:
             assert not error.code.startswith("internal"), error
         if guarded:
             a_prefix(written(out), good)
-            transactions(written(out), folder)  # whole transactions only
+            kind.read(written(out), folder)  # whole transactions only
         path.write_bytes(simulation.files[source][name])
 
 
-def check_stops(seed: int, folder: Path, **shape: Any) -> None:
+def check_stops(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """Stopping at TSOs and going on is one run; a range is what the oracle says it is."""
     rng = random.Random(seed)
-    simulation = simulate(seed, folder / "case", **shape)
-    expected = merge_case(simulation.cluster_yaml).files
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    expected = kind.merged(simulation.cluster_yaml, None, None)
     tsos = sorted({int(t.key[:19]) for t in simulation.truth}) or [1]
     stops = sorted(rng.choice(tsos) + rng.choice((0, 1)) for _ in range(3))
     for stop in stops:
         with small_buffers(rng):
             merge(config_of(simulation, rng), folder / "out", stop_tso=stop, partitions=rng.choice((None, 3)))
-        same_files(written(folder / "out"), merge_case(simulation.cluster_yaml, stop_tso=stop).files)
+        same_files(written(folder / "out"), kind.merged(simulation.cluster_yaml, None, stop))
     merge(config_of(simulation, rng), folder / "out")
     same_files(written(folder / "out"), expected)
     start, stop = stops[0], stops[-1] + 1
     merge(config_of(simulation, rng), folder / "range", start_tso=start, stop_tso=stop)
-    same_files(written(folder / "range"), merge_case(simulation.cluster_yaml, True, start, stop).files)
+    same_files(written(folder / "range"), kind.merged(simulation.cluster_yaml, start, stop))
 
 
-PROPERTIES = {
+PROPERTIES: dict[str, Callable[..., None]] = {
     "whole": check_whole,
     "stops": check_stops,
     "growth": check_growth,
     "killed": check_killed,
     "damage": check_damage,
+    "polardbx-stops": partial(check_stops, kind=POLARDBX),
+    "polardbx-growth": partial(check_growth, kind=POLARDBX),
+    "polardbx-killed": partial(check_killed, kind=POLARDBX),
+    "polardbx-damage": partial(check_damage, kind=POLARDBX),
 }

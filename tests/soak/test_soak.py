@@ -13,6 +13,7 @@ import pytest
 from tests.soak.properties import PROPERTIES
 
 SEEDS = {"whole": 18, "growth": 15, "killed": 3, "damage": 12, "stops": 6}
+SEEDS |= {"polardbx-growth": 10, "polardbx-killed": 2, "polardbx-damage": 4, "polardbx-stops": 4}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
