@@ -12,6 +12,7 @@ from binlog_merge.errors import ChecksumMismatch, LateTransaction, MarkerIncompl
 from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.source import open_source
 from binlog_merge.job.inputs import NodeInput
+from binlog_merge.job.sync_points import moved_locals
 from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
 from binlog_merge.merge.clock import time_tso
 from binlog_merge.merge.coordinate.marker import Sighting
@@ -97,11 +98,26 @@ def assemble_node(
     node: NodeInput, results: Sequence[ScanResult], prefixes: Sequence[str], end_of_input: bool
 ) -> ScannedNode:
     """Join a node's pieces, in the order of its log, up to the first damage."""
+    scanned = _assembled(node, results, prefixes, end_of_input, {})
+    moved = moved_locals(scanned)
+    return _assembled(node, results, prefixes, end_of_input, moved) if moved else scanned
+
+
+def _assembled(
+    node: NodeInput,
+    results: Sequence[ScanResult],
+    prefixes: Sequence[str],
+    end_of_input: bool,
+    moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
+) -> ScannedNode:
+    """Join a node's pieces; `moved` are the locals of each, by index, that stand at a key of their own."""
     scanned = ScannedNode(node, carry=node.carry)
     for piece, prefix in zip(results, prefixes, strict=True):
         file = node.files[piece.file_index]
         try:
-            assembled = assemble_piece(_with_used_rows(piece, prefix, scanned.carry), scanned.carry)
+            elsewhere = moved.get(len(scanned.pieces), ())
+            whole = _with_used_rows(piece, prefix, scanned.carry)
+            assembled = assemble_piece(whole, scanned.carry, [index for index, _ in elsewhere])
         except MergeError as error:
             scanned.error = error.located(node=node.source_id, file=file.path)
             break
@@ -123,6 +139,7 @@ def assemble_node(
             )
             for e in assembled.edges
         ]
+        scanned.edges += _edges_of(node, piece, prefix, elsewhere)
         scanned.without_tso += assembled.without_tso
         _note_new(scanned, piece, [(t, x) for t, x, at in assembled.new_edges if _is_new(node, piece.file_index, at)])
         scanned.carry = assembled.carry
@@ -133,6 +150,29 @@ def assemble_node(
         if scanned.error is not None:
             break
     return scanned
+
+
+def _edges_of(
+    node: NodeInput, piece: ScanResult, prefix: str, moved: Sequence[tuple[int, OrderKey]]
+) -> Iterator[EdgeRow]:
+    columns = read_block(f"{prefix}.local.arrow") if moved else {}
+    for index, key in moved:
+        start, end, commit_us, tables, flags = (
+            int(columns[name][index]) for name in ("start", "end", "commit_us", "set", "flags")
+        )
+        yield EdgeRow(
+            node.number,
+            node.source_id,
+            piece.file_index,
+            key.commit_tso,
+            key.transaction_id,
+            start,
+            end,
+            commit_us,
+            piece.sets[tables],
+            flags,
+            key.seq,
+        )
 
 
 def _with_used_rows(piece: ScanResult, prefix: str, carry: Carry) -> ScanResult:
@@ -389,7 +429,7 @@ def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -
     """
     needed = [] if waiting is None else [waiting]
     needed += [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
-    needed += [e.file_index for e in node.edges if OrderKey(e.tso, e.transaction, 0, 0) >= floor and e.file_index >= 0]
+    needed += [e.file_index for e in node.edges if e.key >= floor and e.file_index >= 0]
     for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
         after = node.carries[position + 1] if position + 1 < len(node.carries) else node.carry
         if _holds_timed(piece, block, floor) or (

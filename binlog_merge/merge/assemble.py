@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog.kernels.scan_layout import SYNC_POINT
 from binlog_merge.errors import CommitTsoConflict, MissingCommitTso, UnsupportedInput
 from snapshot_store.tso import OrderKey
 
@@ -39,6 +40,7 @@ class LateCommit:
     commit_us: int
     commit_at: int
     branch: tuple[int, int, int, int] | None
+    greatest: tuple[int, int] = (0, 0)  # the greatest (tso, transaction) in the piece before the branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class OpenBranch:
     set: int
     flags: int
     max_tso: int
+    max_transaction: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +243,13 @@ class _Pass:
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
 
 
-def assemble_piece(piece: Piece, carry: Carry) -> Assembled:
+def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
     """Join a piece's late commits with what earlier pieces left, and sum up what it leaves itself.
 
-    Raises UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input: its rows would be lost.
+    `elsewhere` are locals, by index, that do not stand behind the greatest commit (`job.sync_points`). Raises
+    UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input: its rows would be lost.
     """
-    work = _Pass(piece, dict(carry.commit_rows), dict(carry.open))
+    work = _Pass(piece, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
     for g1, g2, tso in piece.commit_rows:
         known = work.rows.setdefault((g1, g2), tso)
         if known != tso:
@@ -367,7 +371,9 @@ def node_watermark(
         return None
     least = OrderKey(carry.max_tso, carry.max_transaction, carry.seq + 1, node_seq)
     for prepared in carry.open.values() if prepared_earlier else ():
-        least = min(least, OrderKey(prepared.max_tso + 1, 0, 0, 0))
+        # Locals in a sync point's window stand right behind what was committed before it.
+        behind = 0 if prepared.flags & SYNC_POINT else 1
+        least = min(least, OrderKey(prepared.max_tso + behind, 0, 0, 0))
     if max_disorder:
         least = min(least, OrderKey(max(0, carry.max_tso - max_disorder), 0, 0, 0))
     return least

@@ -58,6 +58,11 @@ class EdgeRow:
     commit_us: int
     tables: TableSet
     flags: int
+    seq: int = 0  # > 0: a transaction without a TSO of its own
+
+    @property
+    def key(self) -> OrderKey:
+        return OrderKey(self.tso, self.transaction, self.seq, self.node if self.seq else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,13 +341,13 @@ def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
         if (
             (e.tso, e.transaction) in task.ddl or bool(e.flags & k.HEARTBEAT)
             if e.flags & k.MARKER
-            else keeper.tables(e.source_id, e.tables, OrderKey(e.tso, e.transaction, 0, 0))
+            else keeper.tables(e.source_id, e.tables, e.key)
         )
     ]
     column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
-    zeros = np.zeros(len(kept), np.int64)
     rows = {
-        "tso": column("tso"), "transaction": column("transaction"), "seq": zeros, "node_seq": zeros,
+        "tso": column("tso"), "transaction": column("transaction"), "seq": column("seq"),
+        "node_seq": np.array([e.key.node_seq for e in kept], np.int64),
         "node": column("node"), "file": column("file_index"), "start": column("start"), "end": column("end"),
         "commit_us": column("commit_us"), "flags": column("flags"),
     }  # fmt: skip

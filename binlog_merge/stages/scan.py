@@ -554,6 +554,7 @@ def _late(row: list[int]) -> LateCommit:
         commit_us=row[k.X_COMMIT_US],
         commit_at=row[k.X_COMMIT_AT],
         branch=branch,
+        greatest=(row[k.X_MAX_TSO], row[k.X_MAX_TRANSACTION]) if branch is not None else (0, 0),
     )
 
 
@@ -567,6 +568,7 @@ def _open(row: list[int]) -> OpenBranch:
         set=row[k.P_SET],
         flags=row[k.P_FLAGS],
         max_tso=row[k.P_MAX_TSO],
+        max_transaction=row[k.P_MAX_TRANSACTION],
     )
 
 

@@ -408,7 +408,8 @@ def _prepare(a: k.Arrays, end: int) -> int:
         reg[k.GTRID_2],
     )
     row[k.P_TRANSACTION], row[k.P_START], row[k.P_END] = reg[k.TRANSACTION_ID], reg[k.GROUP_START], end
-    row[k.P_SET], row[k.P_FLAGS], row[k.P_MAX_TSO], row[k.P_STATE] = reg[k.SET], reg[k.FLAGS], reg[k.MAX_TSO], 1
+    row[k.P_SET], row[k.P_FLAGS], row[k.P_STATE] = reg[k.SET], reg[k.FLAGS], 1
+    row[k.P_MAX_TSO], row[k.P_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
     _close(reg, end)
     return k.MORE
 
@@ -436,7 +437,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
             _tick(reg)
     if prepared >= 0 and rollback:
         a.xids[prepared, k.P_STATE] = 2
-    elif prepared >= 0 and tso >= 0:
+    elif prepared >= 0 and tso >= 0 and not a.xids[prepared, k.P_FLAGS] & k.SYNC_POINT:
         p, row = a.xids[prepared], a.timed[reg[k.N_TIMED]]
         row[k.T_TSO], row[k.T_TRANSACTION], row[k.T_START], row[k.T_END] = (
             tso,
@@ -470,6 +471,7 @@ def _xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
                 p[k.P_SET],
                 p[k.P_FLAGS],
             )
+            row[k.X_MAX_TSO], row[k.X_MAX_TRANSACTION] = p[k.P_MAX_TSO], p[k.P_MAX_TRANSACTION]
             p[k.P_STATE] = 2
         if tso == -1:
             row[k.X_LOCAL] = reg[k.N_LOCAL]

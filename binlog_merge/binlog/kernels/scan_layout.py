@@ -114,8 +114,10 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
     X_END,
     X_SET,
     X_FLAGS,
+    X_MAX_TSO,  # the greatest (tso, transaction) before the prepared branch
+    X_MAX_TRANSACTION,
     X_COLUMNS,
-) = range(15)
+) = range(17)
 (
     P_XID_1,
     P_XID_2,
@@ -127,9 +129,10 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
     P_SET,
     P_FLAGS,
     P_MAX_TSO,  # the greatest commit TSO before the prepare
+    P_MAX_TRANSACTION,  # and its transaction
     P_STATE,  # 0 empty, 1 live, 2 dead
     P_COLUMNS,
-) = range(12)
+) = range(13)
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
 # What a table name is to the scan.

@@ -106,7 +106,8 @@ def strange(private: PrivateForm, server_version: int) -> Convert:
 
 def _marker(key: OrderKey, said: Said, cluster: Cluster) -> DdlMarker | None:
     if said.sync_point:
-        return DdlMarker("SYNC_POINT", "", None, SyncPoint("").sql, PROTECTED, Extension(), key)
+        # PolarDB-X's replicas know it by its schema and its words.
+        return DdlMarker("SYNC_POINT", "polardbx", None, SyncPoint("").sql, PROTECTED, Extension(), key)
     if said.marker is None:
         return None
     marker = said.marker
