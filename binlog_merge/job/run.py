@@ -33,7 +33,8 @@ from binlog_merge.job.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job, Progress, key_after
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
-from binlog_merge.merge.assemble import check_without_tso, split_transactions
+from binlog_merge.job.undecided import undecided
+from binlog_merge.merge.assemble import Hash, check_without_tso, split_transactions
 from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
@@ -83,11 +84,8 @@ def _run(job: Job) -> MergeResult:
     floor = _floor(job, inputs)
     for node in scanned:
         check_late(node, floor)
-    without = {n.source_id: n.without_tso for n in scanned}
-    if inputs.carrier == POLARDBX:
-        job.warnings += split_transactions(without)
-    elif inputs.carrier != BY_TIME:
-        check_without_tso(without)
+    if inputs.carrier not in (POLARDBX, BY_TIME):
+        check_without_tso({n.source_id: n.without_tso for n in scanned})
     with job.stage("coordinate"):
         store = SchemaStore(job.config, job.directory, inputs.manifest)
         merged_to = _merged_to(inputs)
@@ -211,7 +209,9 @@ def _scan(job: Job, inputs: Inputs) -> list[ScannedNode]:
         for task, result in zip(tasks, results, strict=True):
             by_node.setdefault(task.node, []).append((result, task.block))
         scanned = []
-        told = logged_elsewhere([pair for pairs in by_node.values() for pair in pairs], inputs.carrier == POLARDBX)
+        carried = [node.carry.commit_rows for node in inputs.nodes]
+        all_pieces = [pair for pairs in by_node.values() for pair in pairs]
+        told = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
         for node in inputs.nodes:
             pairs = by_node.get(node.source_id, [])
             results, prefixes = [with_rows(result, told) for result, _ in pairs], [prefix for _, prefix in pairs]
@@ -248,6 +248,7 @@ def _limit(
 ) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
     """Return the key below which everything is final, the nodes' watermarks, and the errors that lower it."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
+    waiting = _waiting(job, scanned, cluster, watermarks) if cluster.polardbx else {}
     errors: list[MergeError | None] = [n.error for n in scanned if n.error is not None]
     limit = GREATEST_KEY
     stepped = check_clocks(scanned, job.config.commit_tso, floor, job.warnings)
@@ -255,11 +256,31 @@ def _limit(
         if job.end_of_input and node.error is None:
             continue
         limit = min(limit, cluster.bound(node, watermarks[node.source_id]) or GREATEST_KEY)
+    limit = min([limit, *waiting.values()])
     if job.stop_tso is not None:
         limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
     if stepped is not None and stepped.order_key is not None and OrderKey.parse(stepped.order_key) < limit:
         limit, errors = OrderKey.parse(stepped.order_key), [stepped]
     return limit, watermarks, errors
+
+
+def _waiting(
+    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, watermarks: dict[str, OrderKey | None]
+) -> Mapping[str, OrderKey]:
+    """Lower the watermarks of nodes that have XA COMMITs whose TSO may still come, and return to what; warn of those
+    for which none will.
+    """
+    found: Mapping[str, tuple[OrderKey, frozenset[Hash]]] = {}
+    if not job.end_of_input or any(n.error is not None for n in scanned):
+        found = undecided([n for n in scanned if cluster.bound(n, watermarks[n.source_id]) is not None])
+    for name, (key, _) in found.items():
+        watermarks[name] = min(watermarks[name] or key, key)
+    without = {
+        n.source_id: [one for one in n.without_tso if n.source_id not in found or one[0] not in found[n.source_id][1]]
+        for n in scanned
+    }
+    job.warnings += split_transactions(without)
+    return {name: key for name, (key, _) in found.items()}
 
 
 def _behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:

@@ -3,7 +3,7 @@
 On the others its XA COMMITs carry nothing, so what no node could place by itself is looked up among the rows of all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,12 +13,19 @@ from binlog_merge.stages.block import read_block
 from binlog_merge.stages.scan import ScanResult
 
 
-def logged_elsewhere(pieces: Sequence[tuple[ScanResult, str]], polardbx: bool) -> Mapping[Hash, int]:
-    """Return the commit TSOs, by gtrid, of XA COMMITs that some piece could not place; pieces with their blocks."""
+def logged_elsewhere(
+    pieces: Sequence[tuple[ScanResult, str]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
+) -> Mapping[Hash, int]:
+    """Return the commit TSOs, by gtrid, of XA COMMITs that some piece could not place; pieces with their blocks.
+
+    `carried` are the rows that earlier runs left.
+    """
     wanted = {late.gtrid for piece, _ in pieces for late in piece.late if late.tso is None and not late.rollback}
     found: dict[Hash, int] = {}
     if not polardbx or not wanted:
         return found
+    for rows in carried:
+        found |= {gtrid: tso for gtrid, tso in rows.items() if gtrid in wanted}
     numbers = np.array(sorted(first for first, _ in wanted), np.int64)
     for piece, prefix in pieces:
         found |= {(g1, g2): tso for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}

@@ -8,6 +8,7 @@ pieces of a node in order with a `Carry`, and hands each piece the `Patch` that 
     piece 2   L    C2(tso 9)   L              patch: L is (7, seq 1), P2 commits at 9, L is (9, seq 1)
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -96,6 +97,9 @@ class KeptBranch:
     end: int
     tables: tuple[tuple[str, str], ...]
     flags: int
+    gtrid: Hash = (0, 0)
+    commit_at: int = 0
+    behind: int = 0  # the greatest commit TSO before its prepare
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +237,7 @@ class _Pass:
     """The mutable state of one pass over one piece."""
 
     piece: Piece
+    max_tso: int  # what came in
     rows: dict[Hash, int]
     open: dict[Hash, Prepared]
     raised: list[tuple[int, int, int]] = field(default_factory=list)
@@ -240,6 +245,7 @@ class _Pass:
     kept: list[KeptBranch] = field(default_factory=list)
     edges: list[EdgeBranch] = field(default_factory=list)
     new_edges: list[tuple[int, int, int]] = field(default_factory=list)
+    greatest: list[int] = field(default_factory=list)  # of the TSOs in new_edges, up to each
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
 
 
@@ -249,7 +255,7 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
     `elsewhere` are locals, by index, that do not stand behind the greatest commit (`job.sync_points`). Raises
     UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input: its rows would be lost.
     """
-    work = _Pass(piece, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
+    work = _Pass(piece, carry.max_tso, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
     for g1, g2, tso in piece.commit_rows:
         known = work.rows.setdefault((g1, g2), tso)
         if known != tso:
@@ -267,7 +273,6 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
                 position=branch.start,
                 remedy="the node's files overlap or were edited; copy them from the node again",
             )
-        raised = [tso for _, tso, _, at in _raised_at(piece, work) if at < branch.start]
         work.open[branch.xid] = Prepared(
             branch.gtrid,
             branch.transaction,
@@ -276,7 +281,7 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
             branch.end,
             piece.sets[branch.set],
             branch.flags,
-            max([branch.max_tso, carry.max_tso, *raised]),
+            max(branch.max_tso, carry.max_tso, _greatest_before(work, branch.start)),
         )
     wanted = {p.gtrid for p in work.open.values()}
     unused = {(g1, g2) for g1, g2, _ in piece.commit_rows} | set(carry.commit_rows)
@@ -291,14 +296,10 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
     )
 
 
-def _raised_at(piece: Piece, work: _Pass) -> list[tuple[int, int, int, int]]:
-    """Return the late commits with the offsets at which they stand."""
-    known = {e[2]: e for e in work.new_edges}
-    return [
-        (late.locals_before, known[late.commit_at][0], late.transaction, late.commit_at)
-        for late in piece.late
-        if late.commit_at in known
-    ]
+def _greatest_before(work: _Pass, offset: int) -> int:
+    """Return the greatest TSO of late commits that stand before an offset of the piece."""
+    count = bisect_left(work.new_edges, offset, key=lambda edge: edge[2])
+    return work.greatest[count - 1] if count else 0
 
 
 def _settle(work: _Pass, late: LateCommit) -> None:
@@ -307,7 +308,8 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     if late.branch is not None:
         start, end, set_number, flags = late.branch
         tables = piece.sets[set_number]
-        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, 0)
+        behind = max(work.max_tso, late.greatest[0], _greatest_before(work, start))
+        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, behind)
     if late.rollback:
         return  # a rollback of a branch that was prepared before our input began changes nothing
     if prepared is None:
@@ -319,7 +321,17 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
     if tso is None:
         work.kept.append(
-            KeptBranch(late.local, prepared.file_index, prepared.start, prepared.end, prepared.tables, prepared.flags)
+            KeptBranch(
+                late.local,
+                prepared.file_index,
+                prepared.start,
+                prepared.end,
+                prepared.tables,
+                prepared.flags,
+                late.gtrid,
+                late.commit_at,
+                prepared.max_tso,
+            )
         )
         work.without_tso.append((late.gtrid, late.commit_at))
         return
@@ -327,6 +339,7 @@ def _settle(work: _Pass, late: LateCommit) -> None:
         work.dropped.append(late.local)
         work.raised.append((late.locals_before, tso, late.transaction))
     work.new_edges.append((tso, late.transaction, late.commit_at))
+    work.greatest.append(max(tso, work.greatest[-1]) if work.greatest else tso)
     work.edges.append(
         EdgeBranch(
             tso,

@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.polardbx.names import TRANSACTION_LOG
 from binlog_merge.stages.block import read_block
 from snapshot_store.tso import OrderKey
 from tests.simulator import wire
@@ -59,6 +60,21 @@ def end(
 
 def local(table: str = "t") -> list[Event]:
     return [wire.query("BEGIN"), *rows(table), wire.xid(7)]
+
+
+def logged(transaction: int, tso: int | None, shape: str) -> list[Event]:
+    """Return the row of a transaction in the transaction log, as clusters of two ages have it."""
+    columns = {"new": bytes([8, 17, 254, 8, 252]), "old": bytes([8, 17, 254, 252, 8])}[shape]
+    metas = {"new": b"\0\xf7\1\2", "old": b"\0\xf7\1\2"}[shape]
+    name = b"\1d\0" + bytes([len(TRANSACTION_LOG)]) + TRANSACTION_LOG.encode() + b"\0"
+    table_map = (99).to_bytes(6, "little") + b"\1\0" + name + b"\5" + columns + bytes([len(metas)]) + metas + b"\x1f"
+    place = 3 if shape == "new" else 4
+    cells = [struct.pack("<q", transaction), b"\x66\0\0\0", b"\4", b"\2\0ab"]
+    if tso is not None:
+        cells.insert(place, struct.pack("<q", tso))
+    nulls = 0 if tso is not None else 1 << place
+    row = (99).to_bytes(6, "little") + b"\1\0\2\0\5\x1f" + bytes([nulls]) + b"".join(cells)
+    return [Event(wire.TABLE_MAP, table_map), Event(wire.WRITE, row)]
 
 
 class Log:

@@ -15,10 +15,9 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.job.inputs import detect_carrier, node_inputs
 from binlog_merge.merge.carriers import Detection
-from binlog_merge.polardbx.names import TRANSACTION_LOG
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.local import merge
-from tests.polardbx.logs import Log, end, flags, gcn, keys, local, rows, sequence, start, text
+from tests.polardbx.logs import Log, end, flags, gcn, keys, local, logged, rows, sequence, start, text
 from tests.simulator import wire
 from tests.simulator.wire import Event
 from tests.stages.scanning import scanned, tasks_of
@@ -187,32 +186,17 @@ def test_the_consensus_layers_events_are_passed_over(tmp_path: Path) -> None:
     assert _only(log, tmp_path) == [(1, 1, 0, 0), (2, 2, 0, 0)]
 
 
-def _logged(transaction: int, tso: int | None, shape: str) -> list[Event]:
-    """Return the row of a transaction in the transaction log, as clusters of two ages have it."""
-    columns = {"new": bytes([8, 17, 254, 8, 252]), "old": bytes([8, 17, 254, 252, 8])}[shape]
-    metas = {"new": b"\0\xf7\1\2", "old": b"\0\xf7\1\2"}[shape]
-    name = b"\1d\0" + bytes([len(TRANSACTION_LOG)]) + TRANSACTION_LOG.encode() + b"\0"
-    table_map = (99).to_bytes(6, "little") + b"\1\0" + name + b"\5" + columns + bytes([len(metas)]) + metas + b"\x1f"
-    place = 3 if shape == "new" else 4
-    cells = [struct.pack("<q", transaction), b"\x66\0\0\0", b"\4", b"\2\0ab"]
-    if tso is not None:
-        cells.insert(place, struct.pack("<q", tso))
-    nulls = 0 if tso is not None else 1 << place
-    row = (99).to_bytes(6, "little") + b"\1\0\2\0\5\x1f" + bytes([nulls]) + b"".join(cells)
-    return [Event(wire.TABLE_MAP, table_map), Event(wire.WRITE, row)]
-
-
 @pytest.mark.parametrize("shape", ["new", "old"])
 def test_the_transaction_log_of_old(shape: str, tmp_path: Path) -> None:
     log = Log()
     log.group(*start(0xA, group="A"))
     log.group(*start(0xA, group="B"))
-    log.group(wire.query("BEGIN"), *_logged(0xA, 500, shape), wire.xid(1))  # nothing but the log: it takes no place
+    log.group(wire.query("BEGIN"), *logged(0xA, 500, shape), wire.xid(1))  # nothing but the log: it takes no place
     log.group(*local())
     log.group(end(0xA, group="A"))
     log.group(end(0xA, group="B"))
-    log.group(wire.query("BEGIN"), *_logged(0xB, 600, shape), *rows(), wire.xid(1))  # its own branch
-    log.group(wire.query("BEGIN"), *_logged(0xC, None, shape), *rows(), wire.xid(1))  # of a kind without a TSO
+    log.group(wire.query("BEGIN"), *logged(0xB, 600, shape), *rows(), wire.xid(1))  # its own branch
+    log.group(wire.query("BEGIN"), *logged(0xC, None, shape), *rows(), wire.xid(1))  # of a kind without a TSO
     assert _only(log, tmp_path) == [
         (500, 0xA, 0, 0),
         (500, 0xA, 0, 0),
@@ -226,7 +210,7 @@ def test_what_the_transaction_log_says_counts_on_every_node(tmp_path: Path) -> N
     first, second = Log(), Log(server=2)
     for log in (first, second):
         log.group(*start(0xA, group="A"))
-    first.group(wire.query("BEGIN"), *_logged(0xA, 7_507_804_160_000_000_000, "new"), wire.xid(1))
+    first.group(wire.query("BEGIN"), *logged(0xA, 7_507_804_160_000_000_000, "new"), wire.xid(1))
     first.group(end(0xA, group="A"))
     second.group(end(0xA, group="A"))
     config = first.save(tmp_path)
