@@ -57,12 +57,18 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     lines += _rows("files", [_file(file) for file in _items(result.get("files"))] or ["none (nothing new)"])
     counted = [f"{_number(result[key])} {word}" for key, word in _COUNTS if result.get(key) is not None]
     lines += _rows("contents", [", ".join(counted)] if counted else [])
-    whole = "end of input: nothing is held back" if result.get("end_of_input") else None
+    nothing = "" if _number(result.get("waiting")) else ": nothing is held back"
+    whole = f"end of input{nothing}" if result.get("end_of_input") else None
     lines += _rows("watermark", [whole or result.get("watermark") or "none yet"])
     lines += _rows("nodes", [_node(node, state) for node, state in sorted(nodes.items())])
     if _number(result.get("held")):
         by = f", which {result['held_back_by']} holds back" if result.get("held_back_by") else ""
         lines += _rows("held", [f"{_count(result['held'], 'branch', 'branches')} not below the watermark{by}"])
+    for lock in _items(result.get("locks")):
+        if lock["stage"] != "spreading":
+            lines += _rows("waiting", [f"{lock['sql']}  for {', '.join(lock['awaited'])}: {lock['id']}"])
+    if _number(result.get("waiting")):
+        lines += _rows("held", [f"{_count(result['waiting'], 'branch', 'branches')} of shards wait for other shards"])
     for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):
         value = result.get(key)
         lines += _rows(title, [str(value)] if isinstance(value, int) and value else [_plain(v) for v in _items(value)])

@@ -20,6 +20,7 @@ class NodeResult:
 class MergeResult:
     """What a run published and what it held back.
 
+    `locks` are DDL of shards without markers that wait for other shards, `waiting` the branches that wait with them.
     `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
     `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
     watermark.
@@ -46,6 +47,8 @@ class MergeResult:
     carrier: str | None
     ignored: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    locks: tuple[Mapping[str, Any], ...] = ()
+    waiting: int = 0
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.names import is_internal
 from binlog_merge.polardbx.places import Places
 from binlog_merge.shard.modes import GHOSTS, Modes
+from binlog_merge.shard.notes import Lock
 from binlog_merge.stages.holds import Holds, place_of
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
@@ -49,6 +50,7 @@ class Coordination:
     places: Places | None = None
     holds: Holds | None = None
     modes: Modes | None = None
+    locks: tuple[Lock, ...] = ()
 
 
 def topology_of(config: MergeConfig) -> Topology:
@@ -165,7 +167,7 @@ class SchemaWork:
             self.cluster.topology(),
             tuple(d for d in wanted if self.floor <= _place(d.key) and coming.counts(_place(d.key))),
             done,
-            logical.swallowed + self.shards.together.swallowed,
+            logical.swallowed,
             coming.ignored,
             coming.stopped,
             coming.error,
@@ -176,6 +178,7 @@ class SchemaWork:
             places,
             self.shards.holds(),
             self.shards.modes if self.shards.modes.extracts else None,
+            self.shards.locks(bound).locks,
         )
 
     def _known(

@@ -1,6 +1,7 @@
 """What a run tells its caller, put together from what its stages returned."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.ordering import Ordered
@@ -8,6 +9,7 @@ from binlog_merge.job.publishing import totals_of
 from binlog_merge.job.result import MergeResult, NodeResult
 from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.shard.notes import Lock
 from binlog_merge.stages.gather import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -76,8 +78,21 @@ def result_of(
             "markers": coordination.swallowed,
         },
         warnings=tuple(job.warnings),
+        locks=tuple(_lock(lock) for lock in coordination.locks),
+        waiting=ordered.waiting_branches,
         stages=dict(job.seconds),
     )
+
+
+def _lock(lock: Lock) -> dict[str, Any]:
+    return {
+        "id": lock.id,
+        "mode": lock.mode,
+        "stage": lock.stage,
+        "sql": lock.sql,
+        "done": [str(shard) for shard in lock.done],
+        "awaited": [str(shard) for shard in lock.awaited],
+    }
 
 
 def _text(key: OrderKey | None) -> str | None:

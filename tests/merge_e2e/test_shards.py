@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from binlog_merge.cli.output import summary
 from binlog_merge.errors import ConfigError, ShardDdlStopped, UnknownTableSchema
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
@@ -68,6 +69,17 @@ def test_many_runs_come_to_the_same_decisions(case: Path, seed: int, tmp_path: P
         (lock.id, lock.stage, lock.done, lock.awaited) for lock in one.locks
     ]
     assert one.locks
+
+
+@every_case
+def test_the_result_says_what_waits(case: Path, tmp_path: Path) -> None:
+    result = merge(case / "cluster.yaml", tmp_path / "out")
+    (lock,) = result.locks
+    (kept,) = locks(tmp_path / "out").locks
+    assert lock["id"] == kept.id and lock["awaited"] == [str(shard) for shard in kept.awaited]
+    assert result.waiting > 0
+    lines = "\n".join(summary(result.to_dict(), "out"))
+    assert f"for {lock['awaited'][0]}: {lock['id']}" in lines and "nothing is held back" not in lines
 
 
 @every_case

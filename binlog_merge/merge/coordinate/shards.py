@@ -58,7 +58,6 @@ class Together:
     effects: tuple[Effect, ...] = ()
     findings: tuple[Finding, ...] = ()
     open: tuple[tuple[ShardMode, Open], ...] = ()
-    swallowed: int = 0
     stop: tuple[Name, Stop] | None = None
 
 
@@ -89,7 +88,6 @@ def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided],
         tuple(sorted(effects, key=lambda e: (e.key, e.shard))),
         tuple(sorted((f for _, o in outcomes.values() for f in o.findings), key=lambda f: (f.key, f.shard))),
         tuple((mode, one) for mode, outcome in outcomes.values() for one in outcome.open),
-        sum(len(outcome.swallowed) for _, outcome in outcomes.values()),
         stop,
     )
 
