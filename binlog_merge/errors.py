@@ -442,7 +442,7 @@ class ExitCode(NamedTuple):
 
 EXIT_CODES: tuple[ExitCode, ...] = (
     ExitCode(0, "ok", "The merge did what was asked."),
-    ExitCode(EXIT_FOUND, "found", "`schema check` found tables to look into; they are printed."),
+    ExitCode(EXIT_FOUND, "found", "`schema check` or `verify --against` found something to look into; it is printed."),
     *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),
     ExitCode(EXIT_INTERRUPTED, "interrupted", "Stopped with Ctrl-C; what was published stays valid."),
     ExitCode(EXIT_TERMINATED, "terminated", "Stopped with SIGTERM; what was published stays valid."),

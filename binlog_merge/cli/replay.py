@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from binlog_merge.replay.mysql import MysqlTarget
     from binlog_merge.replay.reader import MergedBinlog
     from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+    from snapshot_store.introspect import ServerAddress
 
 HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
 
@@ -119,13 +120,13 @@ def replay(
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run")
     binlog = MergedBinlog(source)
-    first, last = _range(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
+    first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
     skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
     rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
     options = ReplayOptions(
         first,
         last,
-        _filter(filter_file, rows_only),
+        filter_of(filter_file, rows_only),
         batch,
         skipped,
         retry_seconds,
@@ -196,7 +197,8 @@ def _path_of(url: str, otherwise: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def _filter(path: Path | None, rows_only: bool) -> "Filter | None":
+def filter_of(path: Path | None, rows_only: bool) -> "Filter | None":
+    """Return a filter file's filter; `rows_only`: columns cannot be chosen. Raises ConfigError."""
     from binlog_merge.filters.config import load_filter
     from binlog_merge.filters.filter import verify
 
@@ -224,7 +226,7 @@ def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
     return rank_of(binlog, option, text)
 
 
-def _range(
+def range_of(
     binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
 ) -> tuple[int | None, int | None]:
     """Return the first and the last rank; None where none is given."""
@@ -248,6 +250,13 @@ def _range(
 
 def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
     from binlog_merge.replay.mysql import MysqlTarget
+
+    address = address_of("--to", url, password_file)
+    return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))
+
+
+def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddress":
+    """Return where a server is, as an option says it, with the password of a file. Raises ConfigError and IoError."""
     from snapshot_store.introspect import ServerAddress
 
     password = None
@@ -257,10 +266,9 @@ def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca
         except (OSError, UnicodeDecodeError) as error:
             raise IoError(f"cannot be read: {error}", file=str(password_file)) from None
     try:
-        address = ServerAddress.parse(url, password)
+        return ServerAddress.parse(url, password)
     except ValueError as error:
-        raise ConfigError(f"--to: {error}") from None
-    return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))
+        raise ConfigError(f"{option}: {error}") from None
 
 
 def _print(result: "ReplayResult", title: str, output: OutputFormat) -> None:

@@ -1,28 +1,107 @@
-"""`binlog-merge verify`: whether a merged binlog is whole, in order, and what it says it is."""
+"""`binlog-merge verify`: whether a merged binlog is whole, and whether a server holds what it says."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.errors import EXIT_FOUND, ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.replay.against import Comparison
+    from binlog_merge.replay.compare import RowDifference, TableComparison
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
 Stops at the first thing that is not as it should be and says where it is; its exit code says of which kind.
 
+With --against, compare a server with what the log says instead: rows and checksums of every table at the server's own
+position (a replay's, or a replica's executed GTIDs) or at the one given, and the rows that differ, found by the hash of
+their keys. The tables are made anew from the log, which must begin with them empty. With --nodes the other side is the
+cluster itself: each logical table is the physical ones of all nodes together, which must rest meanwhile. Exit code 1
+says that something differs.
+
 \b
   binlog-merge verify merged/
-  binlog-merge verify merged/ -o json"""
+  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7:3306
+  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --nodes cluster.yaml --node dn-1=mysql://root@dn1
+"""
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(help="A merge's output directory.", metavar="MERGED_DIR")],
+    directory: Annotated[
+        Path | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]")
+    ] = None,
+    source: Annotated[Path | None, typer.Option("--from", help="The same, as an option.", metavar="DIR")] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
+    ] = None,
+    nodes: Annotated[
+        Path | None, typer.Option("--nodes", help="Compare it with the nodes of this configuration.", metavar="FILE")
+    ] = None,
+    node: Annotated[
+        list[str] | None, typer.Option("--node", help="Where a node's server is.", metavar="SOURCE_ID=URL")
+    ] = None,
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the servers' password.")] = None,
+    ssl_ca: Annotated[
+        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+    ] = None,
+    stop_gtid: Annotated[
+        str | None, typer.Option("--stop-gtid", help="The last transaction that the server has.", metavar="GTID")
+    ] = None,
+    stop_tso: Annotated[
+        int | None, typer.Option("--stop-tso", min=0, help="The server has what committed before this TSO.")
+    ] = None,
+    filter_file: Annotated[
+        Path | None, typer.Option("--filter", help="The filter of the replay that wrote to the server.", metavar="FILE")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="How many differing rows of a table to show.")] = 20,
+    work: Annotated[
+        Path | None, typer.Option("--work", help="Where to make the log's tables meanwhile.", metavar="DIR")
+    ] = None,
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the answer.")
     ] = OutputFormat.text,
 ) -> None:
-    """Look through a merged binlog."""
+    """Look through a merged binlog, or compare a server with it."""
+    if (directory is None) == (source is None):
+        raise ConfigError("name one merged directory: MERGED_DIR or --from DIR")
+    merged = directory or source or Path()
+    if against is None:
+        if nodes is not None or node:
+            raise ConfigError("--nodes and --node go with --against")
+        _look_through(merged, output)
+        return
+    from binlog_merge.cli.replay import address_of, filter_of, range_of
+    from binlog_merge.replay.against import compare_with_nodes, compare_with_server
+    from binlog_merge.replay.reader import MergedBinlog
+
+    binlog = MergedBinlog(merged)
+    server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
+    if nodes is None:
+        _, rank = range_of(binlog, (None, None), (stop_gtid, stop_tso))
+        chosen = filter_of(filter_file, False)
+        found = compare_with_server(binlog, server, ssl_ca=ca, rank=rank, chosen=chosen, most_rows=rows, work=work)
+    else:
+        addresses = {name: address_of("--node", url, password_file) for name, url in map(_named, node or ())}
+        found = compare_with_nodes(binlog, server, nodes, addresses, ssl_ca=ca, most_rows=rows)
+    if output is OutputFormat.json:
+        print_json(document_of(out=str(merged), result=found))
+    else:
+        print("\n".join(printable(line) for line in _lines(found, str(server))), flush=True)
+    if not found.same:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _named(text: str) -> tuple[str, str]:
+    name, given, url = text.partition("=")
+    if not given:
+        raise ConfigError(f"--node {text!r}: write SOURCE_ID=mysql://user@host:port")
+    return name, url
+
+
+def _look_through(directory: Path, output: OutputFormat) -> None:
     from binlog_merge.replay.reader import MergedBinlog
     from binlog_merge.replay.verify import verify as look_through
     from binlog_merge.replay.walk import history_of
@@ -41,3 +120,36 @@ def verify(
         f"  shapes     {shapes}",
     ]
     print("\n".join(printable(line) for line in lines), flush=True)
+
+
+def _lines(found: "Comparison", server: str) -> list[str]:
+    same = "holds what it should" if found.same else "differs"
+    lines = [f"{server} {same}" + (f", at transaction {found.rank}" if found.rank is not None else "")]
+    for table in found.tables:
+        lines += _table_lines(table)
+    return lines + [f"  {name}  is not of the log" for name in found.others]
+
+
+def _table_lines(table: "TableComparison") -> list[str]:
+    if table.problem:
+        return [f"  {table.name}  {table.problem}"]
+    told = f"  {table.name}  {table.right[0]} rows, checksum {table.right[1]:08x}"
+    if table.same:
+        return [told]
+    lines = [f"{told}; should be {table.left[0]} rows, checksum {table.left[1]:08x}"]
+    return lines + [f"    {_row_text(row)}" for row in table.rows]
+
+
+def _row_text(row: "RowDifference") -> str:
+    key = ", ".join(f"{name}={_short(text)}" for name, text in row.key.items())
+    if not row.left or not row.right:
+        return f"{key}: " + ("is missing" if row.left else "should not be there")
+    if not row.columns:
+        return f"{key}: {row.right} times, should be {row.left} times"
+    return f"{key}: " + ", ".join(f"{n} is {_short(b)}, should be {_short(a)}" for n, (a, b) in row.columns.items())
+
+
+def _short(text: Any) -> str:
+    if text is None:
+        return "NULL"
+    return text if len(text) <= 60 else text[:60] + "…"

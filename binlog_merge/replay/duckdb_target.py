@@ -9,6 +9,7 @@ what was committed. DuckDB lets in one process at a time, and so one replay.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -139,10 +140,10 @@ class DuckdbTarget:
         ).fetchall()
         return tuple(name for (name,) in found)
 
-    def is_the_tables(self, table: Table) -> bool:
-        """Tell whether the file has the columns of a table that are kept, and no others."""
-        wanted = {column.name.lower() for column in self.ddl.columns(table)}
-        return {name.lower() for name in self.columns_of(table.schema, table.name)} == wanted
+    def as_kept(self, table: Table) -> Table:
+        """Return a table with the columns that the file has of it."""
+        here = {name.lower() for name in self.columns_of(table.schema, table.name)}
+        return replace(table, columns=tuple(c for c in self.ddl.columns(table) if c.name.lower() in here))
 
     @property
     def _temporal(self) -> str:

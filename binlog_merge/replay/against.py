@@ -1,0 +1,177 @@
+"""A server compared with what the merged binlog says: its tables are made anew from the log, and held against it.
+
+What the server should have is told by itself: a replay's position, or, of a replica, its executed GTIDs; or by whoever
+asks. Reads of the server are one consistent snapshot.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from binlog_merge.binlog.gtid_set import GtidSet, format_sid
+from binlog_merge.config import MergeConfig
+from binlog_merge.errors import ConfigError, ReplayStopped
+from binlog_merge.filters.filter import Filter
+from binlog_merge.job.schemas import topology_of
+from binlog_merge.replay.compare import TableComparison, compare_tables
+from binlog_merge.replay.compare_sides import LogSide, ServerSide
+from binlog_merge.replay.duckdb_target import DuckdbTarget
+from binlog_merge.replay.load import load
+from binlog_merge.replay.mysql import META_SCHEMA
+from binlog_merge.replay.progress import RankSet
+from binlog_merge.replay.reader import MergedBinlog
+from binlog_merge.replay.walk import ReplayOptions, history_of
+from snapshot_store.introspect import ServerAddress
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a server has of the log: everything up to a rank, but for what was skipped."""
+
+    rank: int
+    skipped: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of a comparison, at a position where there is one.
+
+    `others` are tables of the server that the log does not have.
+    """
+
+    rank: int | None
+    tables: tuple[TableComparison, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Tell whether all tables hold the same rows."""
+        return all(table.same for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        tables = {table.name: table.to_dict() for table in self.tables}
+        return {"same": self.same, "rank": self.rank, "tables": tables, "others": list(self.others)}
+
+
+def compare_with_server(
+    binlog: MergedBinlog,
+    address: ServerAddress,
+    *,
+    ssl_ca: str | None = None,
+    rank: int | None = None,
+    chosen: Filter | None = None,
+    most_rows: int = 20,
+    work: Path | None = None,
+) -> Comparison:
+    """Compare a server with the log, up to `rank` (None: where the server says it is).
+
+    Raises ServerRefused, ConfigError where the server does not say, and what a replay into DuckDB raises. `work` is
+    where the tables are made for the time being.
+    """
+    with ServerSide([address], ssl_ca) as server:
+        found = position_of(server, binlog) if rank is None else Position(rank)
+        if found.rank > binlog.last_rank:
+            raise ReplayStopped(f"the server has {found.rank} transactions, the merged binlog {binlog.last_rank}")
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            columns = (lambda schema, table: None) if chosen is None else chosen.columns
+            path = Path(folder) / "log.duckdb"
+            with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
+                options = ReplayOptions(last_rank=found.rank, filter=chosen, skip=found.skipped)
+                load(binlog, target, history_of(binlog.directory), options)
+                return _compared(target, server, found.rank, chosen, most_rows)
+
+
+def compare_with_nodes(
+    binlog: MergedBinlog,
+    address: ServerAddress,
+    config: Path,
+    nodes: Mapping[str, ServerAddress],
+    *,
+    ssl_ca: str | None = None,
+    most_rows: int = 20,
+) -> Comparison:
+    """Compare a server with the nodes of a cluster, as they are: routes say which physical tables make a logical one.
+
+    Raises ServerRefused, and ConfigError where a node's server is not told.
+    """
+    topology = topology_of(MergeConfig.load(config))
+    configured = [node.source_id for node in MergeConfig.load(config).nodes]
+    if missing := [name for name in configured if name not in nodes]:
+        raise ConfigError(
+            f"where is the server of node {missing[0]}?", remedy=f"give --node {missing[0]}=mysql://user@host:port"
+        )
+    history = history_of(binlog.directory)
+    if history is None:
+        raise ConfigError(f"{binlog.directory} has no schema.duckdb, which says what the logical tables are")
+    logical = history.catalog(_LAST).tables
+    with ServerSide([nodes[name] for name in configured], ssl_ca) as cluster, ServerSide([address], ssl_ca) as server:
+        places: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
+        for number, name in enumerate(configured):
+            for schema, table in sorted(cluster.names(number)):
+                if (of := topology.logical_name(name, schema, table)) is not None:
+                    places.setdefault(of, []).append((number, schema, table))
+        cluster.places = places
+        wanted = [table for name, table in sorted(logical.items()) if name in places]
+        tables = compare_tables(wanted, cluster, server, most_rows, server.columns)
+        others = server.names() - logical.keys()
+        return Comparison(None, tuple(tables), tuple(f"{schema}.{name}" for schema, name in sorted(others)))
+
+
+_LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 999_999)
+
+
+def _compared(target: DuckdbTarget, server: ServerSide, rank: int, chosen: Filter | None, most_rows: int) -> Comparison:
+    wanted = [
+        table for name, table in sorted(target.catalog.tables.items())
+        if chosen is None or chosen.table(*name).action == "Do"
+    ]  # fmt: skip
+    tables = compare_tables(
+        [target.as_kept(table) for table in wanted], LogSide(target.connection), server, most_rows, server.columns
+    )
+    others = server.names() - target.catalog.tables.keys()
+    return Comparison(rank, tuple(tables), tuple(f"{schema}.{name}" for schema, name in sorted(others)))
+
+
+def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
+    """Return what a server says it has of a log. Raises ConfigError where it says nothing, ReplayStopped for gaps."""
+    cluster = binlog.cluster_uuid
+    if server.ask(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",
+        (META_SCHEMA,),
+    ):
+        rows = server.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_position WHERE cluster = %s", (cluster,))
+        if rows:
+            return _whole(_applied(server, cluster, int(rows[0][0])), _skipped(server, cluster))
+    executed = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", ""))
+    ours = [(first, end - 1) for sid, tag, first, end in executed.items() if not tag and format_sid(sid) == cluster]
+    if not ours:
+        raise ConfigError(
+            "the server does not say what it has of this log: no replay has written to it, and it is no replica of it",
+            remedy="give --stop-gtid or --stop-tso",
+        )
+    return _whole(RankSet(tuple(ours)), frozenset())
+
+
+def _applied(server: ServerSide, cluster: str, rank: int) -> RankSet:
+    applied = RankSet.upto(rank)
+    for (ranks,) in server.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,)):
+        applied |= RankSet.parse(ranks)
+    return applied
+
+
+def _skipped(server: ServerSide, cluster: str) -> frozenset[int]:
+    rows = server.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_skipped WHERE cluster = %s", (cluster,))
+    return frozenset(int(rank) for (rank,) in rows)
+
+
+def _whole(applied: RankSet, skipped: frozenset[int]) -> Position:
+    if len(applied.intervals) > 1 or applied.low != len(applied):
+        raise ReplayStopped(
+            f"the server has transactions {applied}, with gaps: something is being applied",
+            remedy="let it finish, then compare again",
+        )
+    return Position(applied.low, skipped)
