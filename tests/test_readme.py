@@ -26,7 +26,8 @@ _spec.loader.exec_module(readme)
 def test_every_console_example_prints_what_the_readme_shows() -> None:
     for name in ("merged", "article"):
         shutil.rmtree(ROOT / "build" / name, ignore_errors=True)
-    (ROOT / "build" / "schema.duckdb").unlink(missing_ok=True)
+    for name in ("schema.duckdb", "shop.db"):
+        (ROOT / "build" / name).unlink(missing_ok=True)
     for example in readme.examples(TEXT):
         printed = readme.comparable(readme.run(example.command))
         assert printed == readme.comparable(example.output), f"run tools/readme.py: {example.command}"

@@ -61,4 +61,5 @@ def updated(text: str) -> str:
 
 
 if __name__ == "__main__":
+    (ROOT / "build" / "shop.db").unlink(missing_ok=True)
     README.write_text(updated(README.read_text()))
