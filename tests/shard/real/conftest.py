@@ -10,9 +10,10 @@ from tests.shard.real.stage import Stage
 
 @pytest.fixture(scope="session")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, MySqlServer]]:
-    """Two real nodes, for all scenarios."""
+    """Two real nodes, for all scenarios; the second's table maps name no columns, and its transactions have no GTID."""
     folder = tmp_path_factory.mktemp("nodes")
-    with MySqlServer(folder / "n1", 201) as one, MySqlServer(folder / "n2", 202) as two:
+    plain = ("--binlog-row-metadata=MINIMAL", "--gtid-mode=OFF", "--enforce-gtid-consistency=OFF")
+    with MySqlServer(folder / "n1", 201) as one, MySqlServer(folder / "n2", 202, plain) as two:
         yield {"n1": one, "n2": two}
 
 
