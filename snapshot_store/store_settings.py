@@ -52,7 +52,7 @@ def topology_from_json(text: str) -> Topology:
     """Return the topology that `topology_to_json` wrote. Raises StoreError if it did not write this."""
     try:
         values = json.loads(text)
-        hidden = frozenset(values.get("hidden", ()))  # stores of older programs have none
+        hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
         return Topology(tuple(Route(*route) for route in values["routes"]), frozenset(values["ignored"]), hidden)
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None

@@ -50,13 +50,13 @@ _WILD = re.compile(r"[*?\[]")
 class Topology:
     """The routes of a cluster, and the schemas that never come out.
 
-    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one. `hidden` are wildcards for
-    tables that never come out, in any schema.
+    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one. `hidden` are
+    wildcards, as (schema, table), for tables that never come out.
     """
 
     routes: tuple[Route, ...] = ()
     ignored: frozenset[str] = SYSTEM_SCHEMAS
-    hidden: frozenset[str] = frozenset()
+    hidden: frozenset[tuple[str, str]] = frozenset()
 
     def is_ignored(self, schema: str) -> bool:
         """Tell whether a schema's tables never come out."""
@@ -68,7 +68,7 @@ class Topology:
         The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
         rank disagree.
         """
-        if self.is_ignored(schema) or any(_matches(pattern, table) for pattern in self.hidden):
+        if self.is_ignored(schema) or any(_matches(s, schema) and _matches(t, table) for s, t in self.hidden):
             return None
         route = self.route(node, schema, table)
         if route is None:

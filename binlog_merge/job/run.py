@@ -39,7 +39,7 @@ from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
 from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
-from binlog_merge.stages.holds import Holds, place_of
+from binlog_merge.stages.holds import NODES, Holds, place_of
 from binlog_merge.stages.plans import Schemas
 from binlog_merge.stages.scan import ScanResult, scan
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -149,6 +149,11 @@ def _begin(job: Job) -> Inputs:
     job.work.mkdir()
     discovery = discover(job.config)
     numbers = job.config.node_numbers(header.node_numbers if header is not None else None)
+    if job.config.coordinates and max(numbers.values()) >= NODES:
+        raise ConfigError(
+            f"a node has the number {max(numbers.values())}; without markers numbers are below {NODES}",
+            remedy="choose smaller node-numbers; or merge fewer nodes into one output",
+        )
     nodes = node_inputs(discovery, numbers, manifest.state)
     carrier = _carrier(job, nodes, header)
     if carrier == POLARDBX and job.config.coordinates:

@@ -62,8 +62,18 @@ def topology_of(config: MergeConfig) -> Topology:
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
-    hidden = GHOSTS if config.coordinates and config.online_ddl else frozenset[str]()
-    return Topology(routes, frozenset(ignored), hidden)
+    return Topology(routes, frozenset(ignored), _ghosts(config) if config.online_ddl else frozenset())
+
+
+def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
+    """Return which tables are on their way to take the place of a shard that is coordinated without markers."""
+    patterns = {
+        (route.schema_pattern, route.table_pattern or "*")
+        for route in config.routes
+        if (route.shard_mode or config.shard_mode) != "marker"
+    }
+    patterns |= {("*", "*")} if config.shard_mode != "marker" else set()
+    return frozenset((schema, ghost.replace("*", table, 1)) for schema, table in patterns for ghost in GHOSTS)
 
 
 @dataclass
@@ -138,16 +148,16 @@ class SchemaWork:
         part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()
         coming.stop(logical.stopped, logical.error)
-        self.shards.begin(part.history, [n.source_id for n in self.inputs], self._joined())
+        nodes = [n.source_id for n in self.inputs]
+        self.shards.begin(part.history, part.given_tables, nodes, self._joined())
         coming.begin(*self.shards.first_tables())
         for error in (unread, failed):
             if error is not None and error.order_key is not None:
                 coming.stop(OrderKey.parse(error.order_key), error)
         for node in self.scanned:
             done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
-        known = {
-            (None if v.node is None else v.node, v.schema, v.name) for v in (*part.history.versions, *coming.tables)
-        }
+        versions = (*part.history.versions, *part.given_tables, *coming.tables)
+        known = {(v.node, v.schema, v.name) for v in versions}
         self.shards.check_rows(self.scanned, known)
         bound = limit if coming.stopped is None else min(limit, coming.stopped)
         shard_ddl, stopped, warnings = self.shards.coordinate(bound)

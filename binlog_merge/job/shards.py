@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import DdlNotUnderstoodError, MergeError, ShardDdlStopped, ShardsInDoubt, UnknownTableSchema
+from binlog_merge.errors import (
+    DdlNotUnderstoodError,
+    MergeError,
+    ShardDdlStopped,
+    ShardsInDoubt,
+    UnknownTableSchema,
+    UnsupportedInput,
+)
 from binlog_merge.job.nodes import ScannedNode, first_rows
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
@@ -31,9 +38,9 @@ from binlog_merge.shard.notes import (
 )
 from binlog_merge.shard.values import Decided, Fault, Shard, Stop
 from binlog_merge.shard.writing import writing_session
-from binlog_merge.stages.holds import Holds, key_of
+from binlog_merge.stages.holds import NODES, Holds, key_of
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -101,10 +108,21 @@ class ShardWork:
                 lines |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
         return lines
 
-    def begin(self, history: SchemaHistory, nodes: Sequence[str], joined: Sequence[str]) -> None:
-        """Take in what there is at the beginning; `joined` are nodes new in this run."""
+    def begin(
+        self, history: SchemaHistory, given: Sequence[TableVersion], nodes: Sequence[str], joined: Sequence[str]
+    ) -> None:
+        """Take in what there is at the beginning, and the shards that people say there are; `joined` are nodes new in
+        this run.
+        """
         if not self.active:
             return
+        # What is said of the moment before the floor counts from there on.
+        latest = (v for v in history.versions if v.key == self.floor.previous() > ORIGIN and v.origin in GIVEN)
+        for version in (*latest, *given):
+            if version.node is None or version.table is None:
+                continue
+            if history.at(version.schema, version.name, version.key, version.node) is None:
+                self.log.join(version.node, [version.table], version.key, self.modes)
         first = self.floor == ORIGIN
         if first:
             base = history.catalog(_AFTER_BASE)
@@ -189,6 +207,9 @@ class ShardWork:
         self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
         if self.together.stop is not None:
             error = self._stopped(*self.together.stop)
+        elif (too_many := self._too_many(limit)) is not None:
+            error, limit = too_many, OrderKey.parse(too_many.order_key or "")
+            self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
         doubts = [f for f in self.together.findings if f.key >= self.floor]
         warnings = []
         for doubt in doubts:
@@ -205,10 +226,23 @@ class ShardWork:
         ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
         return ddl, error, warnings
 
+    def _too_many(self, limit: OrderKey) -> MergeError | None:
+        """Return the error for the first event below a limit from which more follows than order keys can tell apart."""
+        for placed in self.together.ddl:
+            if placed.place.rank >= NODES - 1 and placed.place.key < limit:
+                ran = None if placed.cause is None else self.log.ran.get(placed.cause)
+                return UnsupportedInput(
+                    f"a statement from which more than {NODES - 1} logical statements follow",
+                    node=None if ran is None else ran.node,
+                    file=None if ran is None else ran.file,
+                    position=None if ran is None else ran.position,
+                    order_key=placed.place.key,
+                )
+        return None
+
     def _ddl(self, placed: Placed) -> LogicalDdl:
-        variables = SessionVariables(sql_mode=SESSION.sql_mode)
-        if placed.cause is not None:
-            variables = self.log.ran[placed.cause].variables
+        ran = None if placed.cause is None else self.log.ran.get(placed.cause)
+        variables = SessionVariables(sql_mode=SESSION.sql_mode) if ran is None else ran.variables
         session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
         return LogicalDdl(
             key_of(placed.place),
@@ -230,12 +264,12 @@ class ShardWork:
                 order_key=stop.key,
                 remedy=f"take it back, `binlog-merge ddl resolve {event.id} --withdraw`, and merge again",
             )
-        ran = self.log.ran[event.shard.node, event.key]
+        ran = self.log.ran.get((event.shard.node, event.key))  # none of what people said
         return ShardDdlStopped(
             f"{table}: {stop.detail}",
-            node=ran.node,
-            file=ran.file,
-            position=ran.position,
+            node=event.shard.node,
+            file=None if ran is None else ran.file,
+            position=None if ran is None else ran.position,
             order_key=stop.key,
             remedy=_KNOW_ALL if stop.fault is Fault.UNKNOWN_SHARD else None,
         )

@@ -98,9 +98,13 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
 
 
 def _creation(ddl: NodeDdl, logical: Name, table: Table) -> str:
-    """Return the CREATE TABLE: the user's, unless it takes its columns from a table of the node."""
+    """Return the CREATE TABLE: the user's, unless it takes its columns from a table of the node.
+
+    A CREATE TABLE … SELECT is logged with its columns and START TRANSACTION, as its rows follow in one transaction.
+    """
     statement = ddl.statement
-    if isinstance(statement, CreateTable) and statement.query is None:
+    selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
+    if isinstance(statement, CreateTable) and statement.query is None and not selects:
         return routed(ddl.sql, *logical, ddl.session)
     return create_sql(table.renamed(*logical), qualified=True)
 

@@ -9,13 +9,16 @@ import pytest
 import yaml
 
 from binlog_merge.cli.output import summary
+from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ShardDdlStopped, UnknownTableSchema
+from binlog_merge.job.schemas import topology_of
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
 from binlog_merge.merge.coordinate.shard_json import log_from_json, log_to_json
 from binlog_merge.shard.notes import DECISIONS, LOCKS, Locks, decisions_to_json, locks_from_json
 from binlog_merge.shard.values import Decided
 from binlog_merge.stages.holds import place_of
+from snapshot_store import parse_table
 from snapshot_store.history import TableVersion
 from snapshot_store.store import Store
 from snapshot_store.tso import OrderKey
@@ -172,6 +175,62 @@ def test_a_shard_of_which_nothing_is_known_stops_the_merge(what: str, tmp_path: 
     assert (error.node, error.position) == ("dn-2", before)
     assert error.file is not None and error.order_key is not None and "base.physical" in error.remedy
     assert error.result.transactions == 1
+
+
+def test_what_people_say_of_an_unknown_shard_makes_it_one(tmp_path: Path) -> None:
+    shards = Shards(2)
+    shards.row(0, 1)
+    shards.row(1, 2, "t_9")
+    for node in (0, 1):
+        shards.run(node, "ALTER TABLE t_0 ADD COLUMN c INT")
+    shards.row(1, 3, "t_9")
+    config = shards.case(tmp_path, "pessimistic")
+    with pytest.raises(UnknownTableSchema) as caught:
+        merge(config, tmp_path / "out")
+    key = OrderKey.parse(caught.value.order_key or "").previous()
+    table = parse_table(CREATE.format("t_9")).renamed("shop_0", "t_9")
+    with Store.open(tmp_path / "out" / STORE_NAME) as store:
+        store.append_versions([TableVersion(key, 0, "shop_0", "t_9", table, node="dn-2", origin="operator")])
+    for _ in range(2):
+        merge(config, tmp_path / "out")
+        (lock,) = locks(tmp_path / "out").locks
+        assert [shard.table for shard in lock.awaited] == ["t_9"] and len(lock.done) == 2
+
+
+def test_create_table_select_on_a_shard(tmp_path: Path) -> None:
+    """Its rows come with it, in a transaction; the statement that comes out must not open one."""
+    shards = Shards(1)
+    shards.run(0, "CREATE DATABASE shop_0")
+    shards.tick()
+    create = "CREATE TABLE `t_0` (`id` bigint NOT NULL, `name` varchar(20) DEFAULT NULL) START TRANSACTION"
+    rows = shards.insert(shards.nodes[0], 1)
+    shards.nodes[0].group([wire.query("BEGIN"), wire.query(create, "shop_0"), *rows, wire.xid(1)], ddl=True)
+    result = merge(shards.case(tmp_path, "optimistic", tables=""), tmp_path / "out")
+    assert [sql.split("(")[0].strip() for sql in ddl(tmp_path / "out")] == ["CREATE TABLE `shop`.`t`"]
+    assert "START TRANSACTION" not in ddl(tmp_path / "out")[0]
+    assert (result.transactions, result.ddl) == (3, 2)
+
+
+def test_tables_with_names_like_gh_osts_are_hidden_beside_shards_only(tmp_path: Path) -> None:
+    config = MergeConfig.load(Shards(1).case(tmp_path, "marker", route={"shard-mode": "optimistic"}))
+    topology = topology_of(config)
+    assert topology.logical_name("dn-1", "shop_0", "_t_0_gho") is None
+    assert topology.logical_name("dn-1", "shop_0", "_new_old") == ("shop_0", "_new_old")
+    assert topology.logical_name("dn-1", "other", "_t_0_gho") == ("other", "_t_0_gho")
+    everywhere = topology_of(config.model_copy(update={"shard_mode": "pessimistic"}))
+    assert everywhere.logical_name("dn-1", "other", "__x_new") is None
+    shown = topology_of(config.model_copy(update={"online_ddl": False}))
+    assert shown.logical_name("dn-1", "shop_0", "_t_0_gho") == ("shop_0", "_t_0_gho")
+
+
+def test_node_numbers_leave_room_for_ranks(tmp_path: Path) -> None:
+    shards = Shards(1)
+    config = shards.case(tmp_path, "optimistic")
+    document = yaml.safe_load(config.read_text())
+    document["nodes"][0]["node-number"] = 1000
+    config.write_text(yaml.safe_dump(document))
+    with pytest.raises(ConfigError, match="a node has the number 1000"):
+        merge(config, tmp_path / "out")
 
 
 def test_different_ddl_stops_the_merge_before_it(tmp_path: Path) -> None:

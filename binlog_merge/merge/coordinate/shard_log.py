@@ -104,7 +104,9 @@ class ShardLog:
             logical = coordinated(modes, node, table.schema, table.name)
             if logical is not None:
                 shard = Shard(node, table.schema, table.name)
-                self.events.append((logical, Joins(key, shard, self._extended(shard, table.renamed(*logical), modes))))
+                made = self._extended(shard, table.renamed(*logical), modes)
+                joins = (logical, Joins(key, shard, made, create_sql(made, qualified=True)))
+                self.events += [] if joins in self.events else [joins]
 
     def _database(self, node: str, name: str, modes: Modes) -> None:
         if modes.coordinates(node, name):
