@@ -24,7 +24,7 @@ _spec.loader.exec_module(readme)
 
 @pytest.mark.spark
 def test_every_console_example_prints_what_the_readme_shows() -> None:
-    for name in ("merged", "article"):
+    for name in ("merged", "article", "shards"):
         shutil.rmtree(ROOT / "build" / name, ignore_errors=True)
     for name in ("schema.duckdb", "shop.db"):
         (ROOT / "build" / name).unlink(missing_ok=True)
@@ -35,7 +35,7 @@ def test_every_console_example_prints_what_the_readme_shows() -> None:
 
 def test_every_verb_has_an_example() -> None:
     shown = {example.command.split()[1] for example in readme.examples(TEXT)}
-    assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay", "verify"}
+    assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay", "verify", "ddl"}
 
 
 def test_the_exit_codes_are_those_of_the_program() -> None:

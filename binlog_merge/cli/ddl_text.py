@@ -158,10 +158,14 @@ def decided_text(decided: "Decided") -> str:
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
     """Return how to decide about the first that nothing is decided about."""
+    from binlog_merge.shard.notes import table_of
+
     known = {decided.id for decided in decisions}
-    lock = next((lock for lock in found.locks if lock.stage in ("waiting", "conflict") and lock.id not in known), None)
+    waiting = [lock for lock in found.locks if lock.stage in ("waiting", "conflict")]
+    lock = next((lock for lock in waiting if lock.id not in known), None)
     if lock is None:
         return []
-    command = f"binlog-merge ddl resolve {lock.id} --out {out}"
+    alone = [table_of(one.id) for one in waiting].count(table_of(lock.id)) == 1
+    command = f"binlog-merge ddl resolve {table_of(lock.id) if alone else lock.id} --out {out}"
     shards = [f"  {command} --as-if-done {shard}" for shard in lock.awaited[:1]]
     return ["if a shard awaited will never follow:", *shards, f"  {command} --emit SQL", f"  {command} --skip"]

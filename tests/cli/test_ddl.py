@@ -90,7 +90,7 @@ def test_who_has_done_what_and_who_is_awaited(out: Path, capsys: Captured) -> No
         "  held     n1/shop/t1  3 transactions, 4,567 bytes, since TSO 2",
     ]
     assert lines[7:9] == [id_of(3), "  pessimistic, queued since TSO 3: ALTER TABLE `shop`.`t` ADD COLUMN c INT"]
-    assert lines[-3] == f"  binlog-merge ddl resolve {id_of(1)} --out {out} --as-if-done n3/shop/t3"
+    assert lines[-3] == f"  binlog-merge ddl resolve shop.t --out {out} --as-if-done n3/shop/t3"
 
 
 def test_the_same_for_machines(out: Path, capsys: Captured) -> None:
@@ -159,6 +159,7 @@ def test_a_table_with_several_that_wait_needs_an_id(tmp_path: Path, capsys: Capt
     made = ran(TABLE, "t1 t2 t3", "t1 ADD COLUMN c INT", "t2 ADD COLUMN c DATE", "t3 RENAME COLUMN a TO b")
     leave(tmp_path / "schema.duckdb", made, "optimistic")
     assert "give the id of one" in run(capsys, "resolve", "shop.t", "--skip", "--out", tmp_path, code=2)
+    assert f"ddl resolve {id_of(2)} --out" in run(capsys, "locks", "--out", tmp_path)
 
 
 def test_every_decision_has_a_place_of_its_own(out: Path, capsys: Captured) -> None:
