@@ -84,7 +84,8 @@ def local(world: World) -> None:
         step = Local(node, tuple(w for w, _ in found), own)
         if not world.moved(node) or (own or LOCAL) > world.windows[node][0]:
             return world.follow(node), step
-        return (world.follow_inside(node), step) if all(w.kind == "insert" for w, _ in found) else None
+        new = all(w.kind == "insert" for w, _ in found)
+        return (world.follow_inside(node), step) if new and world.knobs.windows else None
 
     _alone(world, place)
 

@@ -48,7 +48,7 @@ class Knobs:
     images: tuple[str, ...] = ("FULL",)  # what nodes choose binlog_row_image from
     keyless: bool = False  # some tables have no key of their own
     row_ids: bool = False  # some of these get theirs from the data node
-    windows: bool = True  # while a sync point is under way, transactions of a node alone have places of their own
+    windows: bool = True  # nodes have transactions of their own while a sync point is under way
     dialects: tuple[Dialect, ...] = (Dialect(),)  # what nodes choose from
 
 
@@ -174,7 +174,7 @@ class World:
 
     def moved(self, node: str) -> bool:
         """Tell whether a sync point is under way on a node, behind whose prepare the greatest key has risen."""
-        return self.knobs.windows and self.windows.get(node, self.greatest[node])[:2] != self.greatest[node][:2]
+        return self.windows.get(node, self.greatest[node])[:2] != self.greatest[node][:2]
 
     def follow_inside(self, node: str) -> Key:
         """Return the key of a transaction without a TSO in such a window: it follows what was greatest before."""
