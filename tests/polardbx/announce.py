@@ -42,6 +42,10 @@ def announce(
         ext["serverId"] = server
     if world.knobs.extras and world.rng.random() < 0.1:
         ext |= {"isGsi": False, "polarxVariables": {"FOREIGN_KEY_CHECKS": "OFF"}, "taskSubSeq": 1}
+    if world.knobs.extras and table is not None and world.rng.random() < 0.2:
+        # Names are compared without regard to case; rows have them in lower case.
+        schema, told, table = schema.upper(), f"`{table}`", table.upper()
+        sql, own = sql.replace(told, f"`{table}`", 1), own and own.replace(told, f"`{table}`", 1)
     values: dict[str, Value] = {
         "ID": world.job, "JOB_ID": world.job * 1_000_003, "SQL_KIND": kind, "SCHEMA_NAME": schema, "TABLE_NAME": table,
         "GMT_CREATED": WHEN, "DDL_SQL": own or sql, "META_INFO": json.dumps(meta) if meta else None,

@@ -34,6 +34,7 @@ WANTED = frozenset(
     + [f"visibility {number}" for number in (0, 1, 2)]
     + [f"instruction {k}" for k in ("CdcStart", "MetaSnapshot", "StorageInstChange", "CdcEnvConfigChange", "FlushLogs")]
     + ["original DDL", "server id of a DDL", "begins with MetaSnapshot", "heartbeat", "without traces", "two copies"]
+    + ["names in upper case"]
 )  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def _of_write(write: Write) -> Iterator[str]:
         yield f"instruction {values['INSTRUCTION_TYPE']!s}"
     elif write.name.startswith("__cdc_ddl_record__"):
         yield f"visibility {values['VISIBILITY']!s}"
+        yield from ["names in upper case"] * str(values["TABLE_NAME"]).isupper()
         ext = json.loads(str(values["EXT"]))
         yield from ["original DDL"] * ("originalDdl" in ext)
         yield from ["server id of a DDL"] * ("serverId" in ext)

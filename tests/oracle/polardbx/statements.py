@@ -55,6 +55,8 @@ def statement(message: Message, charset: str | None) -> Statement | None:
         mysql = whole = _with_charset(original, charset)
     for pattern, replacement in _CUTS:
         mysql = re.sub(pattern, replacement, mysql)
+    table = message.text("TABLE_NAME")
+    mysql = mysql.replace(f"`{table}`", f"`{table.lower()}`", 1)  # as rows name it
     if re.search(r"(?i)\b(PARTITION BY|BROADCAST|GLOBAL|TABLEGROUP|LOCALITY|_drds_implicit_id_)\b", mysql):
         raise OracleError(f"not modelled: {mysql}")
     return Statement(mysql, _lines(whole, message.key, ext) + mysql)
