@@ -1,6 +1,3 @@
-"""What has been committed so far, told to the ledger a few times a second: the sessions' records bridge what lies
-between."""
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -9,7 +6,7 @@ from binlog_merge.replay.ledger import Ledger
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.transactions import Transaction
 
-PUBLISH_SECONDS: Final = 0.2
+PUBLISH_SECONDS: Final = 1.0
 
 
 class Books:

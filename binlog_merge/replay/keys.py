@@ -103,7 +103,7 @@ class Claims:
         for key in keys:
             try:
                 found = _of_key(table, key, before, after)
-            except _Unclear:
+            except Unclear:
                 self.whole.add(key.owner)
             else:
                 self.keys.update(found)
@@ -112,7 +112,7 @@ class Claims:
             self.whole.add(own)
 
 
-class _Unclear(Exception):  # noqa: N818
+class Unclear(Exception):  # noqa: N818
     """Bytes do not tell what a cell equals."""
 
 
@@ -127,7 +127,7 @@ def _of_key(table: TableMap, key: Key, before: RowImage | None, after: RowImage 
         assert image is not None
         value = _value(table, key, image)
         if value is _Nothing.ABSENT:
-            raise _Unclear  # a default, or what was there and is not told
+            raise Unclear  # a default, or what was there and is not told
         return [] if value is _Nothing.NULL else [hash((key.name, value))]
     old = _value(table, key, before)
     if all(after[part.column] is ABSENT for part in key.parts):
@@ -136,7 +136,7 @@ def _of_key(table: TableMap, key: Key, before: RowImage | None, after: RowImage 
     merged = tuple(before[i] if cell is ABSENT else cell for i, cell in enumerate(after))
     new = _value(table, key, merged)
     if _Nothing.ABSENT in (old, new):
-        raise _Unclear
+        raise Unclear
     return [hash((key.name, value)) for value in (old, new) if value is not _Nothing.NULL]
 
 
@@ -165,7 +165,7 @@ def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
     """Return bytes that are the same for all values that a server takes for equal. Raises where none are known."""
     kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
     if isinstance(cell, PartialJson) or not isinstance(cell, bytes | memoryview) or kind in _NO_KEYS:
-        raise _Unclear
+        raise Unclear
     if kind in _TEXT or kind in _BLOBS:
         return _text(bytes(cell[_prefix_length(kind, meta) :]), part)
     data = bytes(cell)
@@ -191,9 +191,9 @@ def _text(data: bytes, part: KeyPart) -> bytes:
     if _PRINTABLE.fullmatch(data) is None:
         if _BYTES.fullmatch(collation) and part.prefix is None:
             return data.rstrip(b" ")
-        raise _Unclear
+        raise Unclear
     if _BYTES.fullmatch(collation):
         return data[: part.prefix].rstrip(b" ")
     if _PLAIN.fullmatch(collation):
         return data[: part.prefix].upper().rstrip(b" ")
-    raise _Unclear
+    raise Unclear

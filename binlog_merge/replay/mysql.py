@@ -66,6 +66,9 @@ class Session:
                 autocommit=True,
                 connect_timeout=10,
                 ssl_ca=self.target.ssl_ca,
+                ssl_verify_cert=self.target.ssl_ca is not None,  # as VERIFY_CA: the client library's own default is not
+                # As MySQL's own clients: a socket of this machine needs no encryption, unless it is asked for.
+                ssl_disabled=address.socket is not None and self.target.ssl_ca is None,
                 max_allowed_packet=1 << 30,
             )
         except pymysql.MySQLError as error:
@@ -134,7 +137,7 @@ class RowSession(Session):
         self._description = description
         self._recorded = RankSet()
         self._commits = 0
-        self._begun = False
+        self._begun = self._implicit = False
         self._packet = self._limit = _STATEMENT_BYTES
         self._rows: list[tuple[RawEvent, RawEvent, RowsEvent]] = []
         self._bytes = 0
@@ -144,7 +147,7 @@ class RowSession(Session):
         super().open()
         if not self.lock(self.number):
             raise ServerRefused(f"session {self.number} of an earlier replay is still there")
-        self.done, self._commits, self._begun = RankSet(), 0, False
+        self.done, self._commits, self._begun, self._implicit = RankSet(), 0, False, False
         self._rows, self._bytes = [], 0
         self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
         self._limit = min(_STATEMENT_BYTES, self._packet // 2)
@@ -152,6 +155,11 @@ class RowSession(Session):
             self._binlog([_description(self._description)])
             # The server now waits for a GTID event; our transactions get GTIDs of its own.
             self.run("SET SESSION gtid_next = 'AUTOMATIC'")
+
+    def rows_only(self) -> None:
+        """Be in a transaction always: nothing but rows comes, and BEGIN need not be sent."""
+        self.run("SET SESSION autocommit = 0")
+        self._implicit = True
 
     def side_by_side(self) -> None:
         """Get along with other sessions: few locks, and short waits for what they hold."""
@@ -186,9 +194,9 @@ class RowSession(Session):
 
     def begin(self) -> None:
         """Begin the transaction, unless it is begun."""
-        if not self._begun:
+        if not self._begun and not self._implicit:
             self.run("BEGIN")
-            self._begun = True
+        self._begun = True
 
     def record(self, ranks: RankSet, known: RankSet) -> None:
         """Record, in the transaction, that these ranks are applied; `known` are recorded elsewhere by now.

@@ -149,6 +149,7 @@ class _Run:
         try:
             for session in sessions[: options.workers]:
                 session.open()
+                session.rows_only()
                 if options.workers > 1:
                     session.side_by_side()
             workers = Workers(sessions, options.keep_order, options.retry_seconds)
