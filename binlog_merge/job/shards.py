@@ -5,25 +5,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import (
-    DdlNotUnderstoodError,
-    MergeError,
-    ShardDdlStopped,
-    ShardsInDoubt,
-    UnknownTableSchema,
-    UnsupportedInput,
-)
+from binlog_merge.errors import MergeError, StoreUnusable
+from binlog_merge.job import shard_faults as faults
 from binlog_merge.job.nodes import ScannedNode, first_rows
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.job.touched import Line, Names
 from binlog_merge.merge.coordinate.shard_json import log_from_json, log_to_json
-from binlog_merge.merge.coordinate.shard_log import Name, ShardLog, coordinated
+from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
 from binlog_merge.merge.coordinate.shards import SESSION, Placed, Together, coordinate_shards
-from binlog_merge.merge.histories import Extended, PhysicalDdl
+from binlog_merge.merge.histories import Extended
 from binlog_merge.merge.markers import SessionVariables
 from binlog_merge.merge.render import LogicalDdl
-from binlog_merge.merge.statements import subject_of
 from binlog_merge.shard.joined import join_all
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.notes import (
@@ -36,9 +29,9 @@ from binlog_merge.shard.notes import (
     lock_of,
     locks_to_json,
 )
-from binlog_merge.shard.values import Decided, Fault, Shard, Stop
+from binlog_merge.shard.values import Decided
 from binlog_merge.shard.writing import writing_session
-from binlog_merge.stages.holds import NODES, Holds, key_of
+from binlog_merge.stages.holds import Holds, key_of
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema
@@ -77,18 +70,27 @@ class ShardWork:
     errors: list[MergeError] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        from snapshot_store.store import Store
-
         self.active = self.config.coordinates
         self.modes = modes_of(self.config, self.topology)
+        if self.active and self.floor > ORIGIN:
+            text = self._note(LOG)
+            if text is None:
+                raise StoreUnusable(
+                    "the schema store does not say what the shards have run before",
+                    file=str(self.directory / STORE_NAME),
+                    remedy="restore the store from a copy, or merge into an empty directory",
+                )
+            with told(self.directory / STORE_NAME):
+                self.log = log_from_json(text).before(self.floor)
+
+    def _note(self, name: str) -> str | None:
+        from snapshot_store.store import Store
+
         path = self.directory / STORE_NAME
-        if not self.active or not path.exists():
-            return
+        if not path.exists():
+            return None
         with told(path), Store.open(path) as store:
-            self.decisions = decisions_from_json(store.note(DECISIONS) or "[]")
-            text = store.note(LOG)
-        if text is not None and self.floor > ORIGIN:
-            self.log = log_from_json(text).before(self.floor)
+            return store.note(name)
 
     def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
         """Return the lines of history that coordination must see."""
@@ -152,30 +154,12 @@ class ShardWork:
         """Take in what a node ran."""
         if not self.active:
             return
-        for ddl in extended.passed:
-            names = [
-                n for n in subject_of(ddl.sql, ddl.schema, ddl.session).tables if coordinated(self.modes, node, *n)
-            ]
-            if names:
-                error = UnknownTableSchema(f"{ddl.sql[:200]!r}: {_unknown(Shard(node, *names[0]))}", remedy=_KNOW_ALL)
-                self.errors.append(_located(error, node, ddl))
-        for ddl in extended.opaque:
-            names = [
-                n for n in subject_of(ddl.sql, ddl.schema, ddl.session).tables if coordinated(self.modes, node, *n)
-            ]
-            if names:
-                name = ".".join(names[0])
-                misread = DdlNotUnderstoodError(
-                    f"DDL {ddl.sql[:200]!r} of a shard: what is not understood cannot be coordinated",
-                    remedy=f"say what it does: `binlog-merge schema set {name} --sql FILE --store OUT --node {node} "
-                    f"--at-tso {ddl.key.text()}`",
-                )
-                self.errors.append(_located(misread, node, ddl))
+        self.errors += faults.not_taken(node, extended, self.modes)
         for one in extended.applied:
             try:
                 self.log.take(node, [one], self.modes)
             except SnapshotStoreError as raised:
-                self.errors.append(_located(DdlNotUnderstoodError(f"DDL of a shard: {raised}"), node, one.ddl))
+                self.errors.append(faults.not_understood(node, one.ddl, raised))
                 return
 
     def check_rows(self, scanned: Sequence[ScannedNode], known: set[Line]) -> None:
@@ -190,9 +174,7 @@ class ShardWork:
             }
             found = first_rows(node, strangers, self.floor) if strangers else None
             if found is not None:
-                key, file, position, name = found
-                error = UnknownTableSchema(f"rows of {_unknown(Shard(node.source_id, *name))}", remedy=_KNOW_ALL)
-                self.errors.append(error.located(node=node.source_id, file=file, position=position, order_key=key))
+                self.errors.append(faults.unknown_rows(node.source_id, *found))
 
     def coordinate(self, limit: OrderKey) -> tuple[list[LogicalDdl], MergeError | None, list[str]]:
         """Bring together what shards have run below `limit`; returns the DDL that come out, why it stopped if it did,
@@ -200,45 +182,32 @@ class ShardWork:
         """
         if not self.active:
             return [], None, []
+        with told(self.directory / STORE_NAME):
+            self.decisions = decisions_from_json(self._note(DECISIONS) or "[]")
         error = min(self.errors, key=lambda e: e.order_key or "", default=None)
         if error is not None and error.order_key is not None:
             limit = min(limit, OrderKey.parse(error.order_key))
             error = error if limit == OrderKey.parse(error.order_key) else None
         self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
         if self.together.stop is not None:
-            error = self._stopped(*self.together.stop)
-        elif (too_many := self._too_many(limit)) is not None:
+            error = faults.stopped(self.log, *self.together.stop)
+        elif (too_many := faults.too_many(self.log, self.together, limit)) is not None:
             error, limit = too_many, OrderKey.parse(too_many.order_key or "")
             self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
         doubts = [f for f in self.together.findings if f.key >= self.floor]
         warnings = []
         for doubt in doubts:
-            ran = self.log.ran.get((doubt.shard.node, doubt.key))
-            if ran is None:
-                continue  # a shard that only counts as having run it
-            text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
+            found = faults.in_doubt(self.log, doubt)
+            if found is None:
+                continue
             if self.config.shard_doubts == "error":
                 self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.key)
-                error = ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.key)
+                error = found
                 break
-            warnings.append(f"{text}: {ran.file}:{ran.position}")
+            warnings.append(f"{found.message}: {found.file}:{found.position}")
         # Versions at or above the floor are made again by every run, also of DDL that are published.
         ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
         return ddl, error, warnings
-
-    def _too_many(self, limit: OrderKey) -> MergeError | None:
-        """Return the error for the first event below a limit from which more follows than order keys can tell apart."""
-        for placed in self.together.ddl:
-            if placed.place.rank >= NODES - 1 and placed.place.key < limit:
-                ran = None if placed.cause is None else self.log.ran.get(placed.cause)
-                return UnsupportedInput(
-                    f"a statement from which more than {NODES - 1} logical statements follow",
-                    node=None if ran is None else ran.node,
-                    file=None if ran is None else ran.file,
-                    position=None if ran is None else ran.position,
-                    order_key=placed.place.key,
-                )
-        return None
 
     def _ddl(self, placed: Placed) -> LogicalDdl:
         ran = None if placed.cause is None else self.log.ran.get(placed.cause)
@@ -253,25 +222,6 @@ class ShardWork:
             variables.server_collation,
             variables.utf8mb4_collation,
             placed.table is None,
-        )
-
-    def _stopped(self, name: Name, stop: Stop) -> MergeError:
-        event = stop.event
-        table = ".".join(name)
-        if isinstance(event, Decided):
-            return ShardDdlStopped(
-                f"{table}: what was decided about {event.id} cannot be done: {stop.detail}",
-                order_key=stop.key,
-                remedy=f"take it back, `binlog-merge ddl resolve {event.id} --withdraw`, and merge again",
-            )
-        ran = self.log.ran.get((event.shard.node, event.key))  # none of what people said
-        return ShardDdlStopped(
-            f"{table}: {stop.detail}",
-            node=event.shard.node,
-            file=None if ran is None else ran.file,
-            position=None if ran is None else ran.position,
-            order_key=stop.key,
-            remedy=_KNOW_ALL if stop.fault is Fault.UNKNOWN_SHARD else None,
         )
 
     def holds(self) -> Holds | None:
@@ -302,17 +252,3 @@ class ShardWork:
         with told(path), Store.open(path) as store:
             store.set_note(LOG, log_to_json(self.log.before(next_floor)))
             store.set_note(LOCKS, locks_to_json(self.locks(known, held)))
-
-
-_KNOW_ALL = (
-    "without markers all shards must be known, or DDL would not wait for them: give `base.physical` of the node, or "
-    "its binlogs from the CREATE TABLE on"
-)
-
-
-def _unknown(shard: Shard) -> str:
-    return f"{shard}, of which neither a base schema nor a CREATE TABLE is known"
-
-
-def _located(error: MergeError, node: str, ddl: PhysicalDdl) -> MergeError:
-    return error.located(node=node, file=ddl.file, position=ddl.position, order_key=ddl.key)

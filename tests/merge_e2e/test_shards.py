@@ -10,7 +10,7 @@ import yaml
 
 from binlog_merge.cli.output import summary
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import ConfigError, ShardDdlStopped, UnknownTableSchema
+from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, UnknownTableSchema
 from binlog_merge.job.schemas import topology_of
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
@@ -358,6 +358,39 @@ def test_decisions_that_wait_in_the_store_are_taken_in(tmp_path: Path) -> None:
         merge(config, tmp_path / "out")
         assert ddl(tmp_path / "out") == [sql]
         assert not locks(tmp_path / "out").locks
+
+
+def test_a_corrected_store_brings_its_decisions_to_a_merge_from_the_start(tmp_path: Path) -> None:
+    shards = Shards(2)
+    shards.run(0, "ALTER TABLE t_0 ADD COLUMN c INT")
+    shards.row(1, 1)
+    config = shards.case(tmp_path, "pessimistic")
+    merge(config, tmp_path / "out")
+    (lock,) = locks(tmp_path / "out").locks
+    floor = published_floor(tmp_path / "out")
+    decided = Decided(floor._replace(seq=floor.seq + 1, node_seq=0), lock.id, "skip")
+    with Store.open(tmp_path / "out" / STORE_NAME) as store:
+        store.set_note(DECISIONS, decisions_to_json([decided]))
+    shards.row(1, 2)
+    config = shards.case(tmp_path, "pessimistic", base={"store": str(tmp_path / "out" / STORE_NAME)})
+    merge(config, tmp_path / "again")
+    assert not locks(tmp_path / "again").locks
+
+
+def test_a_store_that_lost_the_log_of_shards_stops_the_merge(tmp_path: Path) -> None:
+    shards = Shards(1)
+    shards.row(0, 1)
+    config = shards.case(tmp_path, "pessimistic")
+    merge(config, tmp_path / "out")
+    with Store.open(tmp_path / "out" / STORE_NAME) as store:
+        text = store.note(LOG)
+        store.set_note(LOG, "[]")
+    assert text is not None
+    with pytest.raises(StoreUnusable, match="not the JSON of shards"):
+        merge(config, tmp_path / "out")
+    (tmp_path / "out" / STORE_NAME).unlink()
+    with pytest.raises(StoreUnusable, match="does not say what the shards have run before"):
+        merge(config, tmp_path / "out")
 
 
 def test_modes_may_differ_from_table_to_table(tmp_path: Path) -> None:

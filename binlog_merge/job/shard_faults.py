@@ -1,0 +1,119 @@
+"""What shards without markers may do that stops a merge: the errors, with their places and remedies."""
+
+from collections.abc import Iterator
+
+from binlog_merge.errors import (
+    DdlNotUnderstoodError,
+    MergeError,
+    ShardDdlStopped,
+    ShardsInDoubt,
+    UnknownTableSchema,
+    UnsupportedInput,
+)
+from binlog_merge.merge.coordinate.shard_log import Name, ShardLog, coordinated
+from binlog_merge.merge.coordinate.shards import Together
+from binlog_merge.merge.histories import Extended, PhysicalDdl
+from binlog_merge.merge.statements import subject_of
+from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.values import Decided, Fault, Finding, Shard, Stop
+from binlog_merge.stages.holds import NODES
+from snapshot_store.tso import OrderKey
+
+_KNOW_ALL = (
+    "without markers all shards must be known, or DDL would not wait for them: give `base.physical` of the node, or "
+    "its binlogs from the CREATE TABLE on"
+)
+
+
+def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeError]:
+    """Yield the errors of a node's DDL on shards that are not known, or of which only table maps know what they did."""
+    for ddl in extended.passed:
+        for name in _coordinated(node, ddl, modes)[:1]:
+            error: MergeError = UnknownTableSchema(
+                f"{ddl.sql[:200]!r}: {_unknown(Shard(node, *name))}", remedy=_know(Shard(node, *name), ddl.key)
+            )
+            yield _located(error, node, ddl)
+    for ddl in extended.opaque:
+        for name in _coordinated(node, ddl, modes)[:1]:
+            error = DdlNotUnderstoodError(
+                f"DDL {ddl.sql[:200]!r} of a shard: what is not understood cannot be coordinated",
+                remedy=f"say what it does: `binlog-merge schema set {'.'.join(name)} --sql FILE --store OUT "
+                f"--node {node} --at-tso {ddl.key.text()}`",
+            )
+            yield _located(error, node, ddl)
+
+
+def not_understood(node: str, ddl: PhysicalDdl, reason: Exception) -> MergeError:
+    """Return the error of a shard's DDL that cannot be written for the logical table."""
+    return _located(DdlNotUnderstoodError(f"DDL of a shard: {reason}"), node, ddl)
+
+
+def unknown_rows(node: str, key: OrderKey, file: str, position: int, name: Name) -> MergeError:
+    """Return the error of rows of a shard that is not known."""
+    shard = Shard(node, *name)
+    error = UnknownTableSchema(f"rows of {_unknown(shard)}", remedy=_know(shard, key.previous()))
+    return error.located(node=node, file=file, position=position, order_key=key)
+
+
+def stopped(log: ShardLog, name: Name, stop: Stop) -> MergeError:
+    """Return the error of shards, or decisions, that cannot be brought together."""
+    event, table = stop.event, ".".join(name)
+    if isinstance(event, Decided):
+        return ShardDdlStopped(
+            f"{table}: what was decided about {event.id} cannot be done: {stop.detail}",
+            order_key=stop.key,
+            remedy=f"take it back, `binlog-merge ddl resolve {event.id} --withdraw`, and merge again",
+        )
+    ran = log.ran.get((event.shard.node, event.key))  # none of what people said
+    return ShardDdlStopped(
+        f"{table}: {stop.detail}",
+        node=event.shard.node,
+        file=None if ran is None else ran.file,
+        position=None if ran is None else ran.position,
+        order_key=stop.key,
+        remedy=_KNOW_ALL if stop.fault is Fault.UNKNOWN_SHARD else None,
+    )
+
+
+def in_doubt(log: ShardLog, doubt: Finding) -> ShardsInDoubt | None:
+    """Return the error of a statement that makes data differ; None of a shard that only counts as having run it."""
+    ran = log.ran.get((doubt.shard.node, doubt.key))
+    if ran is None:
+        return None
+    text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
+    return ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.key)
+
+
+def too_many(log: ShardLog, together: Together, limit: OrderKey) -> MergeError | None:
+    """Return the error of the first event below a limit from which more follows than order keys can tell apart."""
+    for placed in together.ddl:
+        if placed.place.rank >= NODES - 1 and placed.place.key < limit:
+            ran = None if placed.cause is None else log.ran.get(placed.cause)
+            return UnsupportedInput(
+                f"a statement from which more than {NODES - 1} logical statements follow",
+                node=None if ran is None else ran.node,
+                file=None if ran is None else ran.file,
+                position=None if ran is None else ran.position,
+                order_key=placed.place.key,
+            )
+    return None
+
+
+def _coordinated(node: str, ddl: PhysicalDdl, modes: Modes) -> list[Name]:
+    tables = subject_of(ddl.sql, ddl.schema, ddl.session).tables
+    return [name for name in tables if coordinated(modes, node, *name) is not None]
+
+
+def _unknown(shard: Shard) -> str:
+    return f"{shard}, of which neither a base schema nor a CREATE TABLE is known"
+
+
+def _know(shard: Shard, key: OrderKey) -> str:
+    return (
+        f"{_KNOW_ALL}; or say what it is, `binlog-merge schema set {shard.schema}.{shard.table} --sql FILE --store OUT "
+        f"--node {shard.node} --at-tso {key.text()}`, and merge again"
+    )
+
+
+def _located(error: MergeError, node: str, ddl: PhysicalDdl) -> MergeError:
+    return error.located(node=node, file=ddl.file, position=ddl.position, order_key=ddl.key)
