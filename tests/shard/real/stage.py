@@ -107,6 +107,7 @@ class Stage:
 
     def perform(self, name: str, played: Sequence[Played], mode: str) -> tuple[MergeResult, Path]:
         """Merge what was played and carry it out on the target, which must take every statement; returns its output."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
         path = self.configuration(name, played, mode)
         out = path.parent / "out"
         result = merge(path, out)
