@@ -60,17 +60,21 @@ class ClusterWork:
         storage = {n.storage_inst_id or n.source_id: n.source_id for n in self.config.nodes}
         self.nodes: Mapping[str, str] = storage
         self.by_markers = self._by_markers()
-        builder = None
-        if self.by_markers:
-            builder = PlacesBuilder(storage, self.routes)
-            if self.kept.get("topology"):
-                builder.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
+        builder = self._builder() if self.by_markers else None
         jobs = dict.fromkeys(((a, b, c) for a, b, c in self.kept.get("jobs", ())), ORIGIN)
         self.cluster = Cluster(builder, jobs, storage) if self.polardbx else None
         for text, node, pairs in self.kept.get("renames", ()):
             named = tuple(((a, b), (c, d)) for (a, b), (c, d) in pairs)
             self._renames.append(Rename(OrderKey.parse(text), node, named))
         self.members = self._members()
+        self._ended = dict(self._ended_early()) if self.by_markers and not self.config.routes else {}
+
+    def _builder(self) -> PlacesBuilder:
+        """Return where tables lie when the run begins."""
+        builder = PlacesBuilder(self.nodes, self.routes)
+        if self.kept.get("topology"):
+            builder.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
+        return builder
 
     def _of_node(self, node: ScannedNode) -> Iterator[Sighting]:
         """Yield a node's markers up to the first that cannot be read: who needs that one says so."""
@@ -102,15 +106,45 @@ class ClusterWork:
         known = self.kept.get("members")
         return members_of(names, sorted(changes.items()), None if known is None else frozenset(known), shown)
 
+    def _ended_early(self) -> Iterator[tuple[str, OrderKey]]:
+        """Yield the nodes that leave the cluster behind the end of their logs and lost their tables before it, and
+        where that is: whatever they may still write, nothing of it can come out.
+
+        An older cluster takes its own tables from a node before it tells that the node goes.
+        """
+        for node in self.scanned:
+            left, end = self.members.left(node.source_id), node.watermark(self.config.commit_tso.max_disorder)
+            if left is not None and end is not None and end <= left:
+                last = self._placed_until(node.source_id)
+                if last is not None and last < end:
+                    yield node.source_id, end
+
+    def _placed_until(self, node: str) -> OrderKey | None:
+        """Return the key up to which tables of a node come out, as all messages tell it; None where that is for good,
+        or not known.
+        """
+        builder = self._builder()
+        cluster = Cluster(builder, dict(self.cluster.jobs) if self.cluster is not None else {}, self.nodes)
+        messages = {sighting.key: sighting.copy.marker for sighting in self._found}
+        try:
+            for key in sorted(messages):
+                cluster.take(key, messages[key])
+        except MergeError:
+            return None
+        until = [spans[-1].until for (where, _, _), spans in builder.places().spans if where == node]
+        return None if None in until else max((key for key in until if key is not None), default=ORIGIN)
+
     def bound(self, node: ScannedNode, watermark: OrderKey | None) -> OrderKey | None:
         """Return the key below which nothing more comes from a node, None where it holds back nothing."""
         if not self.polardbx:
             return watermark or ORIGIN
+        if node.source_id in self._ended:
+            return None
         return bounds(self.members, node.source_id, watermark)
 
     def required(self, key: OrderKey) -> list[tuple[int, str]]:
         """Return the nodes that must show a marker at a key."""
-        here = self.members.at(key)
+        here = self.members.at(key) - {name for name, end in self._ended.items() if end <= key}
         return [(n.number, n.source_id) for n in self.inputs if n.source_id in here]
 
     def coordinate(self, found: Sequence[Sighting], server_version: int) -> Coordinated:

@@ -82,8 +82,6 @@ def _run(job: Job) -> MergeResult:
         inputs = _begin(job)
     scanned = _scan(job, inputs)
     floor = _floor(job, inputs)
-    for node in scanned:
-        check_late(node, floor)
     if inputs.carrier not in (POLARDBX, BY_TIME):
         check_without_tso({n.source_id: n.without_tso for n in scanned})
     with job.stage("coordinate"):
@@ -96,6 +94,10 @@ def _run(job: Job) -> MergeResult:
         shards = ShardWork(job.config, topology_of(job.config), merged_to, job.directory)
         work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster, shards)
         limit, watermarks, errors = _limit(job, scanned, cluster, floor)
+        gone = {n.source_id for n in scanned if cluster.bound(n, watermarks[n.source_id]) is None}
+        for node in scanned:
+            if node.source_id not in gone:
+                check_late(node, floor)
         coordination = work.coordinate(limit, version_number(inputs.header.server_version))
         job.warnings += coordination.notes
         if coordination.stopped is not None and coordination.stopped < limit:
@@ -130,7 +132,7 @@ def _run(job: Job) -> MergeResult:
         cluster.keep(next_floor)
         shards.keep(next_floor, limit, ordered.waiting)
         publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions, ordered.waiting_files)
-    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit)
+    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit, gone)
     if errors and errors[0] is not None:
         error = errors[0]
         error.result = result

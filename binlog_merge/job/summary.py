@@ -1,6 +1,6 @@
 """What a run tells its caller, put together from what its stages returned."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from binlog_merge.job.nodes import ScannedNode
@@ -23,9 +23,12 @@ def result_of(
     kept: Sequence[GatherResult],
     watermarks: Mapping[str, OrderKey | None],
     limit: OrderKey,
+    gone: Container[str],
 ) -> MergeResult:
-    least = min((w or ORIGIN for w in watermarks.values()), default=ORIGIN)
-    holders = sorted(n for n, w in watermarks.items() if (w or ORIGIN) == least)
+    """Return the result. `gone` are nodes that hold back nothing, for they are not in the cluster."""
+    bounds = {n: w or ORIGIN for n, w in watermarks.items() if n not in gone}
+    least = min(bounds.values(), default=ORIGIN)
+    holders = sorted(n for n, w in bounds.items() if w == least)
     totals = totals_of(kept)
     held = sum(r.held for r in ordered.parts)
     transactions = sum(g.transactions for g in kept)
