@@ -20,6 +20,7 @@ from binlog_merge.files.manifest import Header, Manifest, OutputFile
 from binlog_merge.files.publish import file_name, part_path, recover
 from binlog_merge.job.clocks import check_clocks
 from binlog_merge.job.cluster import ClusterWork
+from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
 from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, half_committed, misread
@@ -266,8 +267,10 @@ def _limit(
     limit = min([limit, *waiting.values()])
     if job.stop_tso is not None:
         limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
-    if stepped is not None and stepped.order_key is not None and OrderKey.parse(stepped.order_key) < limit:
-        limit, errors = OrderKey.parse(stepped.order_key), [stepped]
+    conflict = None if any(n.by_time for n in scanned) else tso_conflict(scanned, cluster.polardbx, floor)
+    for error in (stepped, conflict):
+        if error is not None and error.order_key is not None and OrderKey.parse(error.order_key) < limit:
+            limit, errors = OrderKey.parse(error.order_key), [error]
     return limit, watermarks, errors
 
 
