@@ -163,7 +163,7 @@ def _ddl_unit(message: Message, found: Statement) -> Unit:
     status += b"\x04" + b"".join(n.to_bytes(2, "little") for n in (45, 45, server))
     if session.utf8mb4_collation is not None:
         status += b"\x12" + session.utf8mb4_collation.to_bytes(2, "little")
-    schema = message.text("SCHEMA_NAME").lower().encode()
+    schema = b"polardbx" if message.kind == "sync-point" else message.text("SCHEMA_NAME").lower().encode()
     body = bytes(8) + bytes([len(schema), 0, 0]) + len(status).to_bytes(2, "little") + status + schema + b"\0"
     body += found.text.encode()
     unit = Unit(message.key, commit_us(message.key, message.commit_us), message.size, 1, [], kind="ddl")
