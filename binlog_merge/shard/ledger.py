@@ -1,7 +1,7 @@
 """The logical table as coordination goes on, and everything that is written down on the way."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.joined import order
@@ -14,6 +14,7 @@ from binlog_merge.shard.values import (
     Place,
     Shard,
     ShardDdl,
+    Start,
     Stop,
 )
 from binlog_merge.shard.writing import Renames, write, writing_session
@@ -34,7 +35,9 @@ class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and no
 class Ledger:
     """Writes logical DDL, each at the next place behind the event at hand."""
 
-    def __init__(self, table: Table | None, session: DdlSession) -> None:
+    def __init__(
+        self, table: Table | None, session: DdlSession, inert: Mapping[str, Mapping[Shard, int]] | None = None
+    ) -> None:
         self.table = table
         self.session = session
         self.logical: list[Logical] = []
@@ -43,7 +46,7 @@ class Ledger:
         self.swallowed: list[Event] = []
         self._rank = 0
         self._key: OrderKey | None = None
-        self._inert: dict[str, dict[Shard, int]] = {}
+        self._inert: dict[str, dict[Shard, int]] = {text: dict(counts) for text, counts in (inert or {}).items()}
 
     def begin(self, event: Event) -> None:
         """Go on to another event, which may come of the same statement as the last; its session counts from here on."""
@@ -51,6 +54,10 @@ class Ledger:
             self._key, self._rank = event.key, 0
         if isinstance(event, ShardDdl) and event.session is not None:
             self.session = event.session
+
+    def start(self, members: Mapping[Shard, Table], left: bool) -> Start:
+        """Return where coordination can go on from here."""
+        return Start(dict(members), self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
         """Return the place behind what has been written at this event so far."""

@@ -15,6 +15,7 @@ Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/sh
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied, steps_of
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.ledger import Stopped
@@ -32,6 +33,7 @@ from binlog_merge.shard.values import (
     Outcome,
     Shard,
     ShardDdl,
+    Start,
     open_id,
 )
 from binlog_merge.shard.waiting import Queues
@@ -41,20 +43,19 @@ from snapshot_store.model import Table
 
 
 def coordinate(
-    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[Event], session: DdlSession
+    members: Mapping[Shard, Table],
+    logical: Table | None,
+    events: Iterable[Event],
+    session: DdlSession,
+    start: Start | None = None,
 ) -> Outcome:
     """Return what the events of one logical table's shards come to.
 
     `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the members' join. Events come in the order of their keys. Stops at the first event that nothing can be made of.
+    the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
+    event that nothing can be made of.
     """
-    run = _Run(members, logical, session)
-    for event in events:
-        try:
-            run.take(event)
-        except Stopped as stopped:
-            return replace(run.outcome(), stop=stopped.stop)
-    return run.outcome()
+    return carry_out(_Run(start or Start(members, logical), session), events)
 
 
 class _Run(Queues):

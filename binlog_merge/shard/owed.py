@@ -32,6 +32,9 @@ class Owed:
 
     _debts: dict[Shard, list[Debt]] = field(default_factory=dict)
 
+    def __bool__(self) -> bool:
+        return any(self._debts.values())
+
     def owe(self, shard: Shard, ddl: ShardDdl) -> None:
         """Note that a shard counts as having run a DDL."""
         self._debts.setdefault(shard, []).append(Debt(ddl))

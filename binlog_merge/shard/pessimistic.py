@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Literal
 
+from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import doubts_of
@@ -35,6 +36,7 @@ from binlog_merge.shard.values import (
     Place,
     Shard,
     ShardDdl,
+    Start,
     open_id,
 )
 from snapshot_store.ddl.session import DdlSession
@@ -47,34 +49,42 @@ Ran = Item[OrderKey, ShardDdl]
 
 
 def coordinate(
-    members: Mapping[Shard, Table], logical: Table | None, events: Iterable[Event], session: DdlSession
+    members: Mapping[Shard, Table],
+    logical: Table | None,
+    events: Iterable[Event],
+    session: DdlSession,
+    start: Start | None = None,
 ) -> Outcome:
     """Return what the events of one logical table's shards come to.
 
     `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the members' join. Events come in the order of their keys. Stops at the first event that nothing can be made of.
+    the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
+    event that nothing can be made of.
     """
-    run = _Run(members, logical, session)
-    for event in events:
-        try:
-            run.take(event)
-        except Stopped as stopped:
-            return replace(run.outcome(), stop=stopped.stop)
-    return run.outcome()
+    return carry_out(_Run(start or Start(members, logical), session), events)
 
 
 class _Run:
     """Takes events one by one and writes down what they come to."""
 
-    def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
+    def __init__(self, start: Start, session: DdlSession) -> None:
+        members, logical = start.members, start.table
         self.members = dict(members)
         self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
         together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
-        self.ledger = Ledger(logical if logical is not None else together, session)
+        table = logical if logical is not None else together
+        self.ledger = Ledger(table, start.session or session, start.inert)
         self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
-        self.left = False
+        self.left = start.left
         self.owed = Owed()
         self.decision: Decided | None = None
+
+    @property
+    def quiet(self) -> bool:
+        return not (self.sequence.under_way or self.gone or self.owed or self.decision)
+
+    def start(self) -> Start:
+        return self.ledger.start(self.members, self.left)
 
     def take(self, event: Event) -> None:
         self.ledger.begin(event)

@@ -235,8 +235,27 @@ def open_id(ddl: ShardDdl) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Where coordination of a logical table begins, or can go on as if it began there.
+
+    `left`: rows of shards that are gone may still be in the logical table. `session` is that of the last statement,
+    `inert` how often each shard has run what changes nothing that is compared.
+    """
+
+    members: Mapping[Shard, Table] = field(default_factory=dict)
+    table: Table | None = None
+    left: bool = False
+    session: DdlSession | None = None
+    inert: Mapping[str, Mapping[Shard, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the events of one logical table come to, up to where they are known, or where coordination stops."""
+    """What the events of one logical table come to, up to where they are known, or where coordination stops.
+
+    `quiet` is the last key behind which nothing was under way, and what there was then: with it for a start, the events
+    behind it come to the same.
+    """
 
     logical: tuple[Logical, ...] = ()
     effects: tuple[Effect, ...] = ()
@@ -246,3 +265,4 @@ class Outcome:
     members: Mapping[Shard, Table] = field(default_factory=dict)
     table: Table | None = None
     stop: Stop | None = None
+    quiet: tuple[OrderKey, Start] | None = None

@@ -24,6 +24,7 @@ from binlog_merge.shard.values import (
     Place,
     Shard,
     ShardDdl,
+    Start,
     open_id,
 )
 from snapshot_store.ddl.session import DdlSession
@@ -33,11 +34,13 @@ from snapshot_store.model import Table
 class Queues:
     """The lock, what waits for it, and what is written down."""
 
-    def __init__(self, members: Mapping[Shard, Table], logical: Table | None, session: DdlSession) -> None:
+    def __init__(self, start: Start, session: DdlSession) -> None:
+        members, logical = start.members, start.table
         self.round = Round(Lock({shard: one(table) for shard, table in members.items()}))
-        self.ledger = Ledger(logical if logical is not None else join_all(members.values()), session)
+        table = logical if logical is not None else join_all(members.values())
+        self.ledger = Ledger(table, start.session or session, start.inert)
         self.queues: dict[Shard, list[ShardDdl]] = {}
-        self.left = False  # rows of shards that are gone may still be in the logical table
+        self.left = start.left  # rows of shards that are gone may still be in the logical table
         self.uneven: list[ShardDdl] = []  # what has taken effect since all shards were alike
         self.owed = Owed()
         self.pretended: list[ShardDdl] = []  # what shards count as having run
@@ -45,6 +48,13 @@ class Queues:
     @property
     def lock(self) -> Lock:
         return self.round.lock
+
+    @property
+    def quiet(self) -> bool:
+        return not (self.queues or self.uneven or self.lock.waiting or self.round.dropping.columns or self.owed)
+
+    def start(self) -> Start:
+        return self.ledger.start(self.lock.normal, self.left)
 
     # What waits.
 
