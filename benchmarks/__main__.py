@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load, schema_store
+from benchmarks import load, replay, schema_store
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -24,6 +24,7 @@ from benchmarks.report import machine, summary, verdicts
 from benchmarks.runner import ProcessRunner
 from benchmarks.schedule import Workload
 from benchmarks.tables import MODES
+from tests.mysql_server import mysql_available
 
 MYSQLBINLOG = Path("build/mysql/bin/mysqlbinlog")
 
@@ -94,6 +95,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--schema-versions", default=schema_store.SIZES, help="sizes of schema stores, with commas; none: not measured"
     )
+    parser.add_argument("--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench")
     return parser.parse_args()
@@ -128,6 +130,9 @@ def main() -> None:
     if MYSQLBINLOG.exists():
         note("into DuckDB")
         result["duckdb"] = load.run(Path(arguments.out) / "load", arguments.rounds)
+    if arguments.replay == "yes" and mysql_available():
+        note("replays into a server")
+        result["replay"] = replay.run(Path(arguments.out), arguments.rounds)
     text = json.dumps(result, indent=1)
     (Path(arguments.out) / "result.json").write_text(text + "\n")
     print(text)

@@ -1,6 +1,6 @@
 """Replay into a real server: rows a second beside `mysqlbinlog | mysql`, and what a slow ALTER does to other tables.
 
-    python -m benchmarks.replay [--rounds 3] [--transactions 3000] [--alter-rows 1500000]
+    python -m benchmarks.replay [--rounds 3] [--transactions 3000] [--alter-rows 1000000]
 
 Both sides of each comparison run in turn, in one run, into the same server. The server is durable (sync_binlog and
 innodb_flush_log_at_trx_commit 1). The source is a server's own binlog.
@@ -31,8 +31,9 @@ TABLE = "(id BIGINT PRIMARY KEY, a INT, s VARCHAR(60), d DECIMAL(12,2), ts DATET
 TABLES = 16
 
 
-def run(folder: Path, rounds: int, transactions: int, alter_rows: int) -> dict[str, Any]:
+def run(folder: Path, rounds: int, transactions: int = 3000, alter_rows: int = 1_000_000) -> dict[str, Any]:
     """Return both comparisons."""
+    folder.mkdir(parents=True, exist_ok=True)
     return {"speed": speed(folder, rounds, transactions), "slow_ddl": slow_ddl(folder, alter_rows)}
 
 
@@ -53,7 +54,7 @@ def speed(folder: Path, rounds: int, transactions: int) -> dict[str, Any]:
 
 def _speed_of(server: MySqlServer, folder: Path, rounds: int, rows: int, size: int) -> dict[str, Any]:
     fresh(server)
-    with server.connect("b") as session, session.cursor() as cursor:
+    with quick(server) as session, session.cursor() as cursor:
         for i in range(0, rows, size):
             values = (f"({n}, {n}, 'some text {n}', {n}.5, '2026-01-01')" for n in range(i, i + size))
             cursor.execute(f"INSERT INTO t{i // size % TABLES} VALUES {','.join(values)}")
@@ -90,14 +91,15 @@ def piped(server: MySqlServer, file: Path) -> None:
 def slow_ddl(folder: Path, alter_rows: int) -> dict[str, Any]:
     """How late rows of fifteen tables come while an ALTER of the sixteenth runs: without it, with it, and with a
     global barrier."""
-    with server_in(folder) as server:
+    with tempfile.TemporaryDirectory(dir=folder) as scratch, server_in(folder) as server:
         make_large(server, alter_rows)
         begun = time.perf_counter()
         server.execute("ALTER TABLE b.t0 ADD COLUMN probe INT, ALGORITHM=COPY")
         alone = time.perf_counter() - begun
         seconds, rate = alone * 2 + 10, 150
         make_large(server, alter_rows)
-        logs = {name: rows_in_turn(server, folder / name, int(seconds * rate), name) for name in ("plain", "with-ddl")}
+        place = Path(scratch)
+        logs = {name: rows_in_turn(server, place / name, int(seconds * rate), name) for name in ("plain", "with-ddl")}
         found: dict[str, Any] = {"alter_alone_seconds": round(alone, 1), "transactions_per_second": rate}
         for name, log, barrier in (
             ("without", "plain", False),
@@ -142,7 +144,7 @@ def delays(server: MySqlServer, binlog: MergedBinlog, rate: float, barrier: bool
 def rows_in_turn(server: MySqlServer, folder: Path, count: int, name: str) -> MergedBinlog:
     """Return a log of one row a transaction, of all tables in turn, with an ALTER of the first a sixth into it."""
     fresh(server)
-    with server.connect("b") as session, session.cursor() as cursor:
+    with quick(server) as session, session.cursor() as cursor:
         for n in range(count):
             if n == count // 6 and name == "with-ddl":
                 cursor.execute("ALTER TABLE t0 ADD COLUMN more INT DEFAULT 7, ALGORITHM=COPY")
@@ -153,7 +155,7 @@ def rows_in_turn(server: MySqlServer, folder: Path, count: int, name: str) -> Me
 def make_large(server: MySqlServer, rows: int) -> None:
     """Give the server the tables, the first of them with many rows."""
     fresh(server)
-    with server.connect("b") as session, session.cursor() as cursor:
+    with quick(server) as session, session.cursor() as cursor:
         cursor.execute("SET sql_log_bin = 0")
         cursor.execute("SET SESSION cte_max_recursion_depth = 1000000000")
         for low in range(0, rows, 250_000):
@@ -172,6 +174,18 @@ def fresh(server: MySqlServer) -> None:
 
 
 @contextmanager
+def quick(server: MySqlServer) -> Iterator[Any]:
+    """Give a session in the tables' database, and a server that does not sync while it is used."""
+    server.execute("SET GLOBAL sync_binlog = 0; SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+    session = server.connect("b")
+    try:
+        yield session
+    finally:
+        session.close()
+        server.execute("SET GLOBAL sync_binlog = 1; SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+
+
+@contextmanager
 def server_in(folder: Path) -> Iterator[MySqlServer]:
     """Start a durable server with a folder of its own."""
     with (
@@ -186,7 +200,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.replay", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--transactions", type=int, default=3000)
-    parser.add_argument("--alter-rows", type=int, default=1_500_000)
+    parser.add_argument("--alter-rows", type=int, default=1_000_000)
     parser.add_argument("--only", choices=("speed", "slow-ddl"))
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     arguments = parser.parse_args()

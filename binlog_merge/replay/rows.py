@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
@@ -23,7 +23,7 @@ from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.replay.reader import Rows
-from snapshot_store.history import SchemaHistory
+from snapshot_store.history import TableVersion
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
@@ -31,6 +31,13 @@ from snapshot_store.tso import OrderKey
 def op_of(type_code: int) -> Op:
     """Return what a rows event does."""
     return "insert" if type_code in WRITE_TYPES else "delete" if type_code in DELETE_TYPES else "update"
+
+
+class TableShapes(Protocol):
+    """What tells the shape of a table at a key: a SchemaHistory, or `shapes.Shapes`, which holds less of it."""
+
+    def at(self, schema: str, name: str, key: OrderKey) -> TableVersion | None:
+        """Return the latest version with a key less than `key`, None if the table was never heard of."""
 
 
 _LONGEST_TEXT = 60
@@ -68,7 +75,7 @@ class RowSelector:
     """
 
     filter: Filter | None
-    history: SchemaHistory | None = None
+    history: TableShapes | None = None
     applied: Counter[tuple[str, str, Op]] = field(default_factory=Counter)
     filtered: Counter[tuple[str, str, Op]] = field(default_factory=Counter)
 

@@ -19,9 +19,10 @@ from binlog_merge.replay.pace import Pace
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
+from binlog_merge.replay.shapes import Shapes
 from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.transactions import Transaction, transactions
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.workers import DDL_SESSIONS, Workers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
@@ -69,7 +70,8 @@ def replay(
 
 def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
     wanted = options.filter is not None and bool(options.filter.settings.expression_rules)
-    return RowSelector(options.filter, history_of(binlog.directory) if wanted else None)
+    store = binlog.directory / "schema.duckdb"
+    return RowSelector(options.filter, Shapes(store) if wanted and store.exists() else None)
 
 
 class _Run:
@@ -91,7 +93,6 @@ class _Run:
         self._applied = applied
         self._done = RankSet()
         self._pace = Pace(options)
-        self._choosing = RowSelector(options.filter, self.result.selector.history)
         self._careful_until = 0
         self._read = 0
         self._unsure: list[Transaction] = []
@@ -171,7 +172,7 @@ class _Run:
         return True
 
     def _source(self, found: Found, options: ReplayOptions) -> Iterator[Transaction]:
-        for transaction in transactions(self.binlog, options, self._choosing, found.applied):
+        for transaction in transactions(self.binlog, options, _selector(self.binlog, options), found.applied):
             self._read = transaction.rank
             yield transaction
 
