@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load, replay, schema_store
+from benchmarks import held, load, replay, schema_store
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -96,6 +96,9 @@ def parse_arguments() -> argparse.Namespace:
         "--schema-versions", default=schema_store.SIZES, help="sizes of schema stores, with commas; none: not measured"
     )
     parser.add_argument("--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server")
+    parser.add_argument(
+        "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
+    )
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench")
     return parser.parse_args()
@@ -121,6 +124,9 @@ def main() -> None:
             result["modes"], result["targets"] = modes, verdicts(modes)
             if arguments.large:
                 result["large"] = run_large(replace(workload, size=arguments.large), arguments, spark, native)
+            if arguments.held:
+                note("held rows")
+                result["held"] = held.run(spark, Path(arguments.out), arguments.held)
         finally:
             spark.stop()
     sizes = [int(size) for size in arguments.schema_versions.split(",") if size]

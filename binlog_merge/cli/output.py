@@ -69,6 +69,7 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
             lines += _rows("waiting", [f"{lock['sql']}  for {', '.join(lock['awaited'])}: {lock['id']}"])
     if _number(result.get("waiting")):
         lines += _rows("held", [f"{_count(result['waiting'], 'branch', 'branches')} of shards wait for other shards"])
+        lines += [f"  {'':<10} {_held(shard)}" for shard in _items(result.get("waiting_shards"))]
     for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):
         value = result.get(key)
         lines += _rows(title, [str(value)] if isinstance(value, int) and value else [_plain(v) for v in _items(value)])
@@ -114,6 +115,11 @@ def _file(file: Any) -> str:
         return str(file)
     size = f"  {file['size']:,} bytes" if "size" in file else ""
     return f"{file.get('name')}{size}"
+
+
+def _held(held: Mapping[str, Any]) -> str:
+    number = _count(held["transactions"], "transaction")
+    return f"{held['node']}/{held['schema']}/{held['table']}  {number}, {held['bytes']:,} bytes, since {held['since']}"
 
 
 def _node(node: str, state: Any) -> str:

@@ -20,7 +20,8 @@ class NodeResult:
 class MergeResult:
     """What a run published and what it held back.
 
-    `locks` are DDL of shards without markers that wait for other shards, `waiting` the branches that wait with them.
+    `locks` are DDL of shards without markers that wait for other shards, `waiting` the branches that wait with them;
+    `waiting_shards` says whose: node, schema, table, transactions, bytes, and since which order key.
     `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
     `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
     watermark.
@@ -49,6 +50,7 @@ class MergeResult:
     warnings: tuple[str, ...] = ()
     locks: tuple[Mapping[str, Any], ...] = ()
     waiting: int = 0
+    waiting_shards: tuple[Mapping[str, Any], ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

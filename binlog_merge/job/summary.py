@@ -9,7 +9,7 @@ from binlog_merge.job.publishing import totals_of
 from binlog_merge.job.result import MergeResult, NodeResult
 from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
-from binlog_merge.shard.notes import Lock
+from binlog_merge.shard.notes import HeldRows, Lock
 from binlog_merge.stages.gather import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -83,8 +83,14 @@ def result_of(
         warnings=tuple(job.warnings),
         locks=tuple(_lock(lock) for lock in coordination.locks),
         waiting=ordered.waiting_branches,
+        waiting_shards=tuple(_held(held) for held in ordered.waiting),
         stages=dict(job.seconds),
     )
+
+
+def _held(held: HeldRows) -> dict[str, Any]:
+    values = {"transactions": held.transactions, "bytes": held.bytes, "since": held.since.text()}
+    return {**held.shard._asdict(), **values}
 
 
 def _lock(lock: Lock) -> dict[str, Any]:

@@ -7,7 +7,7 @@ history say it is.
 | `binlog.index` | the manifest's files, in order |
 | events | checksums, positions, transaction lengths, a ROTATE to the next file at the end of a closed one |
 | GTIDs | without gaps from 1 on, PREVIOUS_GTIDS what stands before; sequence numbers 1, 2, 3 … in each file |
-| order keys | rising |
+| order keys | rising; equal only of transactions that were moved to one place |
 | rows | cut into cells to the last byte; table maps as the schema history has the table at that key |
 """
 
@@ -26,6 +26,7 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.merge.witness import check_witness
 from binlog_merge.replay.reader import DAMAGED, MergedBinlog, events_of, order_key
 from binlog_merge.replay.rows import op_of
+from binlog_merge.stages.holds import is_moved, place_of
 from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
 
@@ -192,7 +193,7 @@ class _FileChecker:
         self.ordered = True
         if key is None:
             return
-        if self.key is not None and key <= self.key:
+        if self.key is not None and not _follows(key, self.key):
             self._wrong(f"order key {key.text()} follows {self.key.text()}", event)
         self.key, self.keyed = key, True
         if self.first_key is None and self.rank == self.file.first_rank:
@@ -241,3 +242,13 @@ class _FileChecker:
 
     def _wrong(self, message: str, event: RawEvent) -> NoReturn:
         raise ChecksumMismatch(message, file=self.path, position=event.offset, order_key=self.key, remedy=DAMAGED)
+
+
+def _follows(key: OrderKey, before: OrderKey) -> bool:
+    """Tell whether a transaction's key may stand behind another's.
+
+    What was moved to one place has one key; behind it, events count that differ from it in nothing but their nodes.
+    """
+    if key > before:
+        return True
+    return is_moved(before) and (key == before or key > place_of(before).key)

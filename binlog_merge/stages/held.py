@@ -5,7 +5,7 @@
     settle   each range as it comes out: rows that stay, the DDL at its places, and behind each what was moved there
 
 The result is that of `order`: files of rows in global order, several to a range, since any number of rows may be moved
-into one. A row's key in them is that of its place (`holds.key_of`); its own stands beside it.
+into one. A row's key in them is that of its place (`stages.holds`); its own stands beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ from binlog_merge.shard.holding import HELD, Holding, rows_at
 from binlog_merge.shard.notes import HeldRows
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.block import Column, read_block, write_block
-from binlog_merge.stages.holds import key_of
+from binlog_merge.stages.holds import key_of, moved_key
 from binlog_merge.stages.order import (
     COLUMNS,
     KEY,
@@ -285,11 +285,12 @@ class _Settling:
         ddl = rows.ddl > 0
         nowhere = rows.row < 0
         found["node"][nowhere], found["file"][nowhere] = self._task.anywhere
-        keys = np.array([ORIGIN, *(key_of(place) for place in self._places)], np.int64)
+        of_ddl = np.array([ORIGIN, *(key_of(place) for place in self._places)], np.int64)
+        of_moved = np.array([ORIGIN, *(moved_key(place) for place in self._places)], np.int64)
         leading = {place.key: place for place in reversed(self._task.ddl)}
         counted = np.array([False, *(leading.get(place.key) == place for place in self._places)])
         for column, (name, own) in enumerate(zip(KEY, OWN, strict=True)):
-            place = keys[rows.place, column]
+            place = np.where(ddl, of_ddl[rows.place, column], of_moved[rows.place, column])
             found[own] = np.where(ddl, place, found[name])
             found[name] = np.where(rows.place == 0, found[name], place)
         # Of several DDL that one of a node's leads to, the first has its bytes.

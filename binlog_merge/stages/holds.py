@@ -1,9 +1,10 @@
 """What holding means to the stages: where shards' DDL take effect, and where logical DDL stand that no marker gives.
 
-What comes out at a place (`shard.values.Place`) has one order key, written in the output and in the logical history:
-that of the event the place follows, and, for those behind the first, the rank in the digits that node numbers leave
-free. So `place_of` finds the place again, and the keys' order is that of the places but among events that differ in
-nothing but their nodes.
+What comes out at a place (`shard.values.Place`) has an order key that is written in the output and in the logical
+history: that of the event the place follows, and in the digits that node numbers leave free twice its rank, or one more
+for the rows that were moved there. So `place_of` finds the place again, rows see the DDL at their place by their keys,
+and the keys' order is that of the output, but among events that differ in nothing but their nodes. All rows that were
+moved to one place have one key.
 """
 
 from dataclasses import dataclass
@@ -28,11 +29,21 @@ class Holds:
 
 
 def key_of(place: Place) -> OrderKey:
-    """Return the order key of what comes out at a place: of its DDL, its versions, and what was moved there."""
-    return place.key._replace(node_seq=place.key.node_seq + NODES * place.rank)
+    """Return the order key of the DDL at a place, and of the versions it makes."""
+    return place.key._replace(node_seq=place.key.node_seq + 2 * NODES * place.rank)
+
+
+def moved_key(place: Place) -> OrderKey:
+    """Return the order key of the rows that were moved to a place."""
+    return place.key._replace(node_seq=place.key.node_seq + NODES * (2 * place.rank + 1))
 
 
 def place_of(key: OrderKey) -> Place:
-    """Return the place of a key that `key_of` made."""
-    rank, node = divmod(key.node_seq, NODES)
-    return Place(key._replace(node_seq=node), rank)
+    """Return the place of a key that `key_of` or `moved_key` made."""
+    step, node = divmod(key.node_seq, NODES)
+    return Place(key._replace(node_seq=node), step // 2)
+
+
+def is_moved(key: OrderKey) -> bool:
+    """Tell whether a key is one that `moved_key` made."""
+    return key.node_seq // NODES % 2 == 1

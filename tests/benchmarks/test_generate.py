@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.generate import Generated, generate, parse_size
 from benchmarks.giants import Giant, make
+from benchmarks.held import make as make_held
 from benchmarks.runner import InlineRunner, ProcessRunner
 from benchmarks.schedule import Workload
 from benchmarks.tables import MODES, Mode
@@ -84,3 +85,13 @@ def test_processes_write_what_one_process_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "size"), [("2GB", 2 * 10**9), ("1GiB", 1 << 30), ("512 MB", 512 * 10**6), ("7", 7)])
 def test_sizes(text: str, size: int) -> None:
     assert parse_size(text) == size
+
+
+def test_the_shards_of_the_bench_are_held_or_not(tmp_path: Path) -> None:
+    for held in (True, False):
+        config = MergeConfig.load(make_held(tmp_path / str(held), 300, held=held))
+        result = run_merge(InlineRunner(), config, tmp_path / str(held) / "merged", end_of_input=True)
+        assert (result.transactions, result.waiting) == (301, 0)
+    one, other = (tmp_path / held / "merged" / "binlog.000001" for held in ("True", "False"))
+    positions = [path.read_bytes().index(b"ALTER TABLE") for path in (one, other)]
+    assert positions[0] < 1000 and positions[1] < 1000

@@ -6,7 +6,7 @@ So what the stages make of any effects can be compared with what the oracle make
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,7 +16,8 @@ from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.holds import Holds, key_of
 from snapshot_store.tso import OrderKey
-from tests.oracle.holding import Holding
+from tests.oracle.holding import Effect as OracleEffect
+from tests.oracle.holding import Holding, PlacedDdl
 from tests.oracle.holding import Place as OraclePlace
 
 
@@ -58,35 +59,66 @@ def coordinated(holding: Holding) -> Iterator[None]:
         yield
 
 
+Key = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class ShardStatement:
+    """A DDL that a shard ran: where it stands, and the columns it renamed."""
+
+    node: str
+    table: tuple[str, str]
+    key: Key
+    renames: tuple[tuple[str, str], ...] = ()
+
+
 def random_holding(
     rng: random.Random,
-    keys: Sequence[tuple[int, int, int, int]],
-    of_nodes: Sequence[tuple[int, int, int, int]],
+    keys: Sequence[Key],
+    ran: Sequence[ShardStatement],
     shards: Sequence[tuple[str, tuple[str, str]]],
 ) -> Holding:
-    """Return effects of made-up DDL among transactions with these keys; `of_nodes` are keys of DDL that stand there.
-
-    No effect is before its DDL, nor before an earlier one of its shard.
+    """Return made-up effects of the DDL that shards ran, and of some that stand nowhere, among transactions with these
+    keys. No effect is before its DDL, nor before an earlier one of its shard.
     """
-    from tests.oracle.holding import Effect as Told
-    from tests.oracle.holding import PlacedDdl
-
-    chosen = rng.sample(sorted({key[:3] for key in keys}), min(rng.randint(1, 12), len({key[:3] for key in keys})))
-    stands = sorted({(*key, 500) for key in chosen} | set(rng.sample(list(of_nodes), min(len(of_nodes), 3))))
-    effects: list[Told] = []
+    apart = sorted({key[:3] for key in keys})
+    made_up: list[Key] = [(*key, 500) for key in rng.sample(apart, min(rng.randint(1, 12), len(apart)))]
+    statements = [one for one in ran if rng.random() < 0.8]
     for node, table in rng.sample(list(shards), rng.randint(1, len(shards))):
-        latest: OraclePlace | None = ((0, 0, 0, 0), 0)
-        for key in sorted(rng.sample(stands, min(len(stands), rng.choice([1, 1, 2, 3])))):
-            later = [s for s in stands if s >= key]
-            place: OraclePlace | None = (rng.choice(later), rng.choice([0, 0, 1, 2]))
-            if rng.random() < 0.15 or latest is None:
-                place = None
-            latest = None if place is None or latest is None else max(latest, place)
-            effects.append(Told(node, table, key, latest))
+        statements += [ShardStatement(node, table, key) for key in made_up if rng.random() < 0.3]
+    stands = sorted({*made_up, *(one.key for one in ran)})
+    latest: dict[tuple[str, tuple[str, str]], OraclePlace | None] = {}
+    effects: list[OracleEffect] = []
+    for one in sorted(statements, key=lambda s: (s.key, s.node, s.table)):
+        later = [key for key in stands if key >= one.key]
+        before = latest.get((one.node, one.table), ((0, 0, 0, 0), 0))
+        place = (
+            None
+            if before is None or rng.random() < 0.1
+            else max(before, (rng.choice(later[:9]), rng.choice([0, 0, 1, 2])))
+        )
+        latest[one.node, one.table] = place
+        effects.append(OracleEffect(one.node, one.table, one.key, place, one.renames))
     places = {e.place for e in effects if e.place is not None and rng.random() < 0.8}
-    places |= {(key, rng.choice([0, 1])) for key in rng.sample(stands, rng.randint(0, len(stands)))}
-    ddl = []
-    for number, place in enumerate(sorted(places)):
-        sql = rng.choice(["ADD COLUMN `c{n}` int NOT NULL DEFAULT '{n}'", "ADD COLUMN `c{n}` varchar(9) FIRST"])
-        ddl.append(PlacedDdl(place, "s", f"ALTER TABLE `t` {sql.format(n=number)}"))
-    return Holding(tuple(effects), tuple(ddl))
+    places |= {(key, rng.choice([0, 1])) for key in rng.sample(stands, rng.randint(0, min(8, len(stands))))}
+    return Holding(tuple(effects), tuple(_random_ddl(rng, sorted(places))))
+
+
+def _random_ddl(rng: random.Random, places: Sequence[OraclePlace]) -> Iterator[PlacedDdl]:
+    """Yield changes of the logical table, which get and lose columns that shards may have, and some that none has."""
+    columns = list[str]()
+    for number, place in enumerate(places):
+        free = [name for name in ("a0", "a1", "a2", "a3") if name not in columns]
+        action = rng.choice(["add", "add", "rename", "drop", "other"])
+        if action == "add" and free:
+            columns.append(rng.choice(free))
+            sql = f"ADD COLUMN `{columns[-1]}` int DEFAULT '{number}'"
+        elif action == "rename" and columns and free:
+            old, new = columns.pop(rng.randrange(len(columns))), rng.choice(free)
+            columns.append(new)
+            sql = f"RENAME COLUMN `{old}` TO `{new}`"
+        elif action == "drop" and columns:
+            sql = f"DROP COLUMN `{columns.pop()}`"
+        else:
+            sql = f"ADD COLUMN `c{number}` varchar(9) DEFAULT 'c' FIRST"
+        yield PlacedDdl(place, "s", f"ALTER TABLE `t` {sql}")

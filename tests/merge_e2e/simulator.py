@@ -46,6 +46,22 @@ class Style:
     rotate: float = 0.01
     max_size: int = 1 << 29
     large: float = 0.0  # share of rows with 3000 bytes
+    altering: bool = False  # shards get, lose and rename columns
+
+
+INT, TEXT = b"\x03", b"\x0f"
+Columns = tuple[tuple[str, bytes], ...]
+PLAIN: Columns = (("id", INT), ("name", TEXT))
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What a shard ran, where it stands in its node's log (by GTID number), and the columns it renamed."""
+
+    node: int
+    table: tuple[str, str]
+    gno: int
+    renames: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -124,6 +140,8 @@ class Simulator:
         self.running: list[_Transaction] = []
         self.tso = FIRST_TSO
         self.count = 0
+        self.columns: dict[tuple[int, tuple[str, str]], Columns] = {}  # of tables that were altered
+        self.alterations: list[Alteration] = []
         for node in self.nodes:
             node.begin_file()
         for _ in range(self.style.steps):
@@ -160,10 +178,39 @@ class Simulator:
             node.event(XID, struct.pack("<Q", node.gno))
 
     def _ddl(self) -> None:
-        if self.rng.random() < 0.3:
+        if self.style.altering:
+            self._alter(self.rng.choice(self.nodes), (f"s_{self.rng.randrange(2)}", f"t_{self.rng.randrange(2)}"))
+        elif self.rng.random() < 0.3:
             node = self.rng.choice(self.nodes)
             node.gtid()
             node.query(f"CREATE TABLE `hidden`.`d{node.gno}` (id INT)", "hidden")
+
+    def _alter(self, node: _Node, table: tuple[str, str]) -> None:
+        """Give a shard another column, take one away, or rename one; prepared transactions would not let it."""
+        if any(branch.node is node for running in self.running for branch in running.prepared):
+            return
+        columns = list(self.columns.get((node.number, table), PLAIN))
+        at = self.rng.randrange(len(columns))
+        old, kind = columns[at]
+        names = [name for name in ("a0", "a1", "a2", "a3") if all(name != known for known, _ in columns)]
+        new = self.rng.choice(names or ["a4"])
+        renames: tuple[tuple[str, str], ...] = ()
+        action = self.rng.choice(["ADD", "ADD", "DROP", "RENAME"])
+        if action == "ADD" and names:
+            columns.insert(at + 1, (new, INT))
+            action = f"ADD COLUMN `{new}` int DEFAULT '5' AFTER `{old}`"
+        elif action == "RENAME" and names and kind == INT:
+            columns[at], renames = (new, kind), ((old, new),)
+            action = f"RENAME COLUMN `{old}` TO `{new}`"
+        elif len(columns) > 2 and kind == INT:
+            del columns[at]
+            action = f"DROP COLUMN `{old}`"
+        else:
+            return
+        node.gtid()
+        node.query(f"ALTER TABLE `{table[1]}` {action}", table[0])
+        self.columns[node.number, table] = tuple(columns)
+        self.alterations.append(Alteration(node.number, table, node.gno, renames))
 
     def _begin(self) -> None:
         gtrid = self._new_gtrid()
@@ -285,34 +332,39 @@ class Simulator:
         if rng.random() < 0.3:
             node.event(ROWS_QUERY, b"\x0a# by users")
         ids = [struct.pack("<Q", 100 + i + node.gno % 3)[:6] for i in range(len(names))]
+        shapes: dict[bytes, Columns] = {}
         for table_id, name in zip(ids, names, strict=True):
-            node.event(TABLE_MAP, self._table_map(table_id, name, b"\x03\x0f", struct.pack("<H", 800)))
+            shapes[table_id] = columns = self.columns.get((node.number, name), PLAIN)
+            types = b"".join(kind for _, kind in columns)
+            metadata = b"".join(struct.pack("<H", 800) for _, kind in columns if kind == TEXT)
+            node.event(TABLE_MAP, self._table_map(table_id, name, types, metadata))
         parts = [rng.choice(ids) for _ in range(rng.choice([1, 1, 2, 4]))]
         for i, table_id in enumerate(parts):
-            self._rows(node, table_id, ends=i == len(parts) - 1)
+            self._rows(node, table_id, shapes[table_id], ends=i == len(parts) - 1)
 
-    def _rows(self, node: _Node, table_id: bytes, ends: bool) -> None:
+    def _rows(self, node: _Node, table_id: bytes, columns: Columns, ends: bool) -> None:
         rng = self.rng
         kind = rng.choice([30, 30, 31, 32, 23, 24, 25])
         images = 2 if kind in (24, 31) else 1
         present = [rng.choice([0xFF, 0xFF, 0xFD, 0xFE]) for _ in range(images)]
-        if kind in (23, 30):
-            present = [0xFF]
-        body = table_id + struct.pack("<H", int(ends)) + (b"\x02\x00" if kind >= 30 else b"") + b"\x02" + bytes(present)
+        if kind in (23, 30) or self.style.altering:
+            present = [0xFF] * images
+        body = table_id + struct.pack("<H", int(ends)) + (b"\x02\x00" if kind >= 30 else b"")
+        body += bytes([len(columns), *present])
         for _ in range(rng.choice([1, 1, 2, 5])):
             for bitmap in present:
-                body += self._image(node, bitmap)
+                body += self._image(node, columns, bitmap)
         node.event(kind, body)
 
-    def _image(self, node: _Node, bitmap: int) -> bytes:
+    def _image(self, node: _Node, columns: Columns, bitmap: int) -> bytes:
         node.rows += 1
         cells, nulls, place = b"", 0, 0
-        for column in range(2):
+        for column, (_, kind) in enumerate(columns):
             if not bitmap >> column & 1:
                 continue
             if self.rng.random() < 0.15:
                 nulls |= 1 << place
-            elif column == 0:
+            elif kind == INT:
                 cells += struct.pack("<i", self.rng.getrandbits(31))
             else:
                 length = 3000 if self.rng.random() < self.style.large else self.rng.randrange(60)

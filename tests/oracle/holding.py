@@ -11,7 +11,7 @@ from tests.oracle.order import Branch, Key
 
 Place = tuple[Key, int]
 LogicalPlace = tuple[int, int, int, int, int]
-RANKS = 1000  # what a rank counts in the last part of a key
+RANKS = 1000  # half of what a rank counts in the last part of a key
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Holding:
         return [pair for e in mine if e.key >= key and e.place is not None and e.place <= place for pair in e.renames]
 
 
-def place_key(place: Place) -> Key:
-    """Return the order key that is written for what comes out at a place."""
+def place_key(place: Place, moved: bool) -> Key:
+    """Return the order key that is written for the DDL at a place, or for what was moved there."""
     (tso, transaction, seq, node), rank = place
-    return tso, transaction, seq, node + RANKS * rank
+    return tso, transaction, seq, node + RANKS * (2 * rank + moved)
 
 
 def arrange(

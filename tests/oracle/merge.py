@@ -116,8 +116,10 @@ def merge_case(
     found: list[tuple[tuple[Key, int, int, Key], Unit]] = []
     for marker in (m for _, _, m in coming if m is not None and m.visible):
         found.append(((marker.key, 0, 0, marker.key), _ddl_unit(marker)))
-    for ddl, of_node in _with_first(holding.ddl, [b for o in orders for b in o.ddl if not b.rows.creates]):
-        found.append(((ddl.place[0], ddl.place[1], 0, ddl.place[0]), _placed_ddl_unit(ddl, of_node)))
+    for (stands, rank), unit in _placed_ddl_units(
+        holding.ddl, [b for o in orders for b in o.ddl if not b.rows.creates]
+    ):
+        found.append(((stands, rank, 0, stands), unit))
     rows = [(k, shown) for k, t, m in coming if m is None and (shown := _shown(cluster, t))]
     for place, key, group in arrange(rows, holding, lambda name: cluster.logical_name(name) is not None):
         unit = _rows_unit(cluster, key, group, logical, physical, place, holding)
@@ -181,18 +183,23 @@ def _ddl_unit(marker: Marker) -> Unit:
     return Unit(marker.key, us, marker.size, 1, [(binlog.QUERY, flags, body)], kind="ddl")
 
 
-def _with_first(ddls: Iterable[PlacedDdl], of_nodes: list[Branch]) -> Iterator[tuple[PlacedDdl, Branch | None]]:
-    """Yield each DDL, the first at a key with the node's own there."""
+def _placed_ddl_units(ddls: Iterable[PlacedDdl], of_nodes: list[Branch]) -> Iterator[tuple[Place, Unit]]:
+    """Yield DDL that no marker gives: with a plain session, and with the time of the node's own DDL at the same key.
+
+    The first at a key has its bytes.
+    """
     own = {b.key: b for b in of_nodes}
-    for ddl in sorted(ddls, key=lambda d: d.place):
-        yield ddl, own.pop(ddl.place[0], None)
-
-
-def _placed_ddl_unit(ddl: PlacedDdl, of_node: Branch | None) -> Unit:
-    """Return the output of a DDL that no marker gives: with a plain session, and the bytes of the node's own."""
+    sized: set[Key] = set()
     status = b"\x00" + bytes(4) + b"\x01" + bytes(8) + b"\x04" + struct.pack("<HHH", 45, 45, 255)
-    us, size = (0, 0) if of_node is None else (of_node.commit_us, of_node.rows.size)
-    return _ddl_unit(Marker(place_key(ddl.place), ddl.schema, ddl.sql, 255, True, status, us, size))
+    for ddl in sorted(ddls, key=lambda d: d.place):
+        node = own.get(ddl.place[0])
+        size = 0 if node is None or node.key in sized else node.rows.size
+        sized.add(ddl.place[0])
+        us = 0 if node is None else node.commit_us
+        yield (
+            ddl.place,
+            _ddl_unit(Marker(place_key(ddl.place, False), ddl.schema, ddl.sql, 255, True, status, us, size)),
+        )
 
 
 def _shown(cluster: Cluster, group: list[Branch]) -> list[Branch]:
@@ -213,7 +220,7 @@ def _rows_unit(
 ) -> Unit:
     """Return the output of a transaction, at its own key or at another place."""
     sees: Key | LogicalPlace = key if place is None else (*place[0], place[1])
-    key = key if place is None else place_key(place)
+    key = key if place is None else place_key(place, True)
     cts = f"# CTS::{key_text(key)}".encode()
     us = commit_us(key, max(b.commit_us for b in group))
     unit = Unit(key, us, sum(b.rows.size for b in group), 0, [begin_event()])
