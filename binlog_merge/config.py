@@ -283,6 +283,7 @@ class MergeConfig(_Section):
     reshape: Reshape = Field(default_factory=Reshape)
     schemas: Schemas = Field(default_factory=Schemas)
     ddl: Ddl = Field(default_factory=Ddl)
+    filter: str | None = None
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
@@ -350,7 +351,7 @@ class MergeConfig(_Section):
             }
         )
         output = self.output.model_copy(update={"dir": path(self.output.dir)})
-        return self.model_copy(update={"nodes": nodes, "base": base, "output": output})
+        return self.model_copy(update={"nodes": nodes, "base": base, "output": output, "filter": path(self.filter)})
 
     def node(self, source_id: str) -> Node:
         """Return a node by its source-id; raises KeyError."""
@@ -423,6 +424,8 @@ class MergeConfig(_Section):
             values["online-ddl"] = False
         if self.ddl.private != "query":
             values["ddl.private"] = self.ddl.private
+        if self.filter is not None:
+            values["filter"] = _digest(self.filter)
         if self.output.cts != "begin":
             values["output.cts"] = self.output.cts
         if self.output.heartbeat:

@@ -41,6 +41,10 @@ EndOfInput = Annotated[
     bool,
     typer.Option("--end-of-input", help="The nodes will write no more: hold nothing back, report what is in doubt."),
 ]
+FilterFile = Annotated[
+    Path | None,
+    typer.Option("--filter", help="What comes out; `filter` of the configuration. See `filter test`.", metavar="FILE"),
+]
 Master = Annotated[
     str | None, typer.Option("--master", help="The Spark master; default: spark.master, else local[*].", metavar="URL")
 ]
@@ -56,6 +60,7 @@ def merge(
     start_tso: StartTso = None,
     stop_tso: StopTso = None,
     end_of_input: EndOfInput = False,
+    filter_file: FilterFile = None,
     master: Master = None,
     conf: Conf = None,
     output: Format = OutputFormat.text,
@@ -67,6 +72,8 @@ def merge(
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
+    if filter_file is not None:
+        cluster = cluster.model_copy(update={"filter": str(filter_file.absolute())})
     directory = output_directory(cluster, out)
     run(
         cluster,

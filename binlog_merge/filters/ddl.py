@@ -27,7 +27,8 @@ class DdlEvent:
 
     `tables` are all that this part of the statement names: for RENAME the old name, then the new one; for CREATE TABLE
     LIKE also the model. `text` is this part alone, in the user's own words; `query` the whole statement. `beyond`: it
-    also concerns tables that it does not name, or does not name as its own (a foreign key's).
+    also concerns tables that it does not name as its own (a foreign key's). `head` is how long the
+    statement is before its list of tables, 0 where it has no list.
     """
 
     action: str
@@ -36,6 +37,7 @@ class DdlEvent:
     text: str
     query: str
     beyond: bool = False
+    head: int = 0
 
     @property
     def schema(self) -> str:
@@ -154,9 +156,11 @@ def _listed(
         cursor.next()
     cursor.next()
     cursor.accept("IF", "EXISTS")
+    head = cursor.peek().start
     texts = _cut(sql, cursor)
     return tuple(
-        replace(_event(action, tables, schema, text), query=sql) for tables, text in zip(names, texts, strict=True)
+        replace(_event(action, tables, schema, text), query=sql, head=head)
+        for tables, text in zip(names, texts, strict=True)
     )
 
 

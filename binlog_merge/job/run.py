@@ -362,6 +362,7 @@ def _gather_task(
             polardbx=inputs.carrier == POLARDBX,
             modes=coordination.modes,
             holds=coordination.holds,
+            filter=job.filter,
         ),
         ddl={d.key: d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,

@@ -9,6 +9,7 @@ from pathlib import Path
 from binlog_merge.config import MergeConfig
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.job.filtering import filter_settings
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.runner import Runner
 from binlog_merge.merge.render import FileHead
@@ -36,6 +37,7 @@ class Job:
     seconds: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.filter = filter_settings(self.config.filter)
         if self.config.output.cts != "begin":
             self.warnings.append(
                 f"output.cts: {self.config.output.cts} is for readers of PolarDB-X's global binlog; MySQL 9.7 as a "

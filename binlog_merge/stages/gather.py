@@ -20,6 +20,7 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
+from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.files.source import Source, io_error, open_source
 from binlog_merge.files.writeback import WriteBehind
@@ -191,14 +192,23 @@ class Gather:
         moved_to = rows.key(row) if rows.is_moved(row) else None
         self.plans.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
 
-    def rewrite(self, kind: int, body: bytes, commit_us: int) -> None:
+    def rewrite(self, kind: int, body: bytes, commit_us: int, key: OrderKey) -> None:
         """Rewrite a rows event in Python and hand it to the kernel."""
-        plan = self.plans.reshape[int(self.reg[k.PLAN])]
+        number = int(self.reg[k.PLAN])
+        plan = self.plans.reshape[number]
         assert plan is not None
         try:
-            new, rows = reshape_rows(plan, kind, body, commit_us)
+            new, rows = (body, 0) if plan.identity else reshape_rows(plan, kind, body, commit_us)
         except ConversionError as error:
             raise ConversionFailed(str(error)) from error
+        if self.plans.filter is not None and number in self.plans.asked:
+            kept = self.plans.filter.keep(plan, self.plans.asked[number], kind, new, key)
+            if kept is None:
+                self.reg[k.INJECT] = k.NOTHING
+                return
+            new = kept
+        if plan.identity:
+            new = pack_uint(plan.table_id, 6) + new[6:]
         if len(new) > len(self.inject):
             self.inject = np.zeros(2 * len(new), np.uint8)
         self.inject[: len(new)] = np.frombuffer(new, np.uint8)
@@ -373,7 +383,7 @@ def serve(state: Gather, reason: int, crc: int, buffer: npt.NDArray[np.uint8], r
         if reason == k.NEW_PLAN:
             state.learn(body, rows, row)
         else:
-            state.rewrite(header.type_code, body, int(rows.commit_us[row]))
+            state.rewrite(header.type_code, body, int(rows.commit_us[row]), rows.key(row))
     except MergeError as error:
         raise error.located(
             node=state.task.nodes[node],
@@ -405,9 +415,15 @@ def _write_ddl(state: Gather, rows: Rows, row: int) -> None:
     """Write the logical DDL that stands at a row's key."""
     key = rows.key(row)
     beats = bool(rows.flags[row] & ks.HEARTBEAT)
+    ddl = heartbeat(key) if beats else state.task.ddl.get(key) or state.task.ddl[key._replace(seq=0, node_seq=0)]
+    if state.plans.filter is not None and not beats:
+        try:
+            ddl = state.plans.filter.statement(ddl)
+        except MergeError as error:
+            raise error.located(order_key=key) from None
     data, events = pack_ddl(
         state.task.head,
-        heartbeat(key) if beats else state.task.ddl.get(key) or state.task.ddl[key._replace(seq=0, node_seq=0)],
+        ddl,
         rank=int(state.reg[k.RANK]),
         sequence=int(state.reg[k.SEQUENCE]),
         commit_us=int(rows.commit_us[row]),

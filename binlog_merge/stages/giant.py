@@ -119,6 +119,8 @@ def _spill(state: Gather) -> bool:
     """
     reg, buffer = state.reg, state.out.buffer
     keep = int(reg[k.LAST_ROWS]) if reg[k.LAST_ROWS] >= 0 else int(reg[k.OUT])
+    if reg[k.STATEMENT_OUT] >= 0:
+        keep = min(keep, int(reg[k.STATEMENT_OUT]))  # the table maps may yet be taken back
     if keep == 0:
         return False
     left = buffer[keep : int(reg[k.OUT])].copy()
@@ -126,8 +128,9 @@ def _spill(state: Gather) -> bool:
     buffer[: len(left)] = left
     reg[k.OUT] = len(left)
     reg[k.FILE_BASE] = state.out.position
-    if reg[k.LAST_ROWS] >= 0:
-        reg[k.LAST_ROWS] = 0
+    for place in (k.LAST_ROWS, k.STATEMENT_OUT):
+        if reg[place] >= 0:
+            reg[place] -= keep
     return True
 
 
@@ -279,7 +282,7 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
 
 def _spill_all(state: Gather) -> None:
     """Write everything out: the statement's end comes with the event that follows."""
-    state.reg[k.LAST_ROWS] = -1
+    state.reg[k.LAST_ROWS] = state.reg[k.STATEMENT_OUT] = -1
     state.out.write(int(state.reg[k.OUT]))
     state.reg[k.OUT] = 0
     state.reg[k.FILE_BASE] = state.out.position

@@ -8,6 +8,7 @@ in force.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,10 @@ from snapshot_store.model import Table
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
+if TYPE_CHECKING:
+    from binlog_merge.filters.filter import FilterSettings
+    from binlog_merge.stages.filtering import OutputFilter
+
 _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
 
@@ -45,7 +50,7 @@ class Schemas:
     what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
     declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` say what
     routes write into columns that the physical tables lack. With `holds`, rows may come out at another place than their
-    own.
+    own. `filter` says what of all that comes out.
     """
 
     history: SchemaHistory
@@ -56,6 +61,7 @@ class Schemas:
     polardbx: bool = False
     modes: Modes | None = None
     holds: Holds | None = None
+    filter: "FilterSettings | None" = None
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if it does not come out."""
@@ -80,6 +86,8 @@ class PlanTable:
         self._nodes = nodes
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
+        self.filter = _output_filter(schemas)
+        self.asked: dict[int, Table] = {}  # by plan: the logical table whose rows the filter must see
         self.believed: set[str] = set()  # what table maps said against the history
         self.reshape: list[ReshapePlan | None] = []
         self._index = np.zeros((256, 5), np.int64)
@@ -134,7 +142,7 @@ class PlanTable:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
         name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
-        if name is None:
+        if name is None or (self.filter is not None and not self.filter.chooses(*name)):
             return self._number((node, body[8:], 0, 0, ()), None)
         history = self._schemas.history
         seen = key._replace(node_seq=key.node_seq + 1) if own else key
@@ -161,7 +169,7 @@ class PlanTable:
         if extract is not None:
             target = filled(target, extract, source_id, table_map.schema, table_map.table)
         plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
-        return self._number(known, plan)
+        return self._number(known, plan, target)
 
     def _physical(
         self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
@@ -206,7 +214,7 @@ class PlanTable:
             raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
         return table
 
-    def _number(self, known: _Known, plan: ReshapePlan | None) -> int:
+    def _number(self, known: _Known, plan: ReshapePlan | None, target: Table | None = None) -> int:
         if known in self._known:
             return self._known[known]
         number = len(self.reshape)
@@ -218,6 +226,8 @@ class PlanTable:
         if plan is not None:
             body = plan.out_table_map_body
             row[k.KIND] = k.IDENTITY if plan.identity else (k.SLOWLY if plan.needs_slow_path else k.RESHAPE)
+            if self.filter is not None and target is not None and self.filter.asks_rows(target.schema, target.name):
+                row[k.KIND], self.asked[number] = k.FILTER, target
             row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
             row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
             if not plan.identity and not plan.needs_slow_path:
@@ -247,6 +257,14 @@ class PlanTable:
         self._bytes[start : start + len(data)] = np.frombuffer(data, np.uint8)
         self._bytes_end += len(data)
         return start
+
+
+def _output_filter(schemas: Schemas) -> "OutputFilter | None":
+    if schemas.filter is None:
+        return None
+    from binlog_merge.stages.filtering import OutputFilter  # which brings DuckDB
+
+    return OutputFilter(schemas.filter, schemas.history)
 
 
 def _room(buffer: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:

@@ -146,7 +146,8 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
         reg[k.ROW_EVENTS],
         reg[k.RESHAPED_ROWS],
     )
-    reg[k.LAST_ROWS] = -1
+    reg[k.LAST_ROWS] = reg[k.STATEMENT_OUT] = -1
+    reg[k.FILTERED] = 0
     o += gtid_size(width)
     for n in range(13 + 1):
         out[o + 19 + n] = 0

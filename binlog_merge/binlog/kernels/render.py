@@ -113,6 +113,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 write_header(out, o, reg, 19, size, 0)
                 reg[k.OUT] = o + size
                 reg[k.EVENTS] += 1
+                if reg[k.STATEMENT_OUT] < 0:
+                    reg[k.STATEMENT_OUT], reg[k.STATEMENT_MAPS] = o, 0
+                reg[k.STATEMENT_MAPS] += 1
             table_id = u48(b, at)
             m = _find_map(reg, p, table_id)
             if m < 0:
@@ -132,9 +135,17 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             plan_at = p.maps[m, 1] if m >= 0 else np.int64(-1)
             if plan_at < 0 and table_id != 0xFFFFFF:
                 return k.NO_TABLE_MAP
-            if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP:
-                if flags & 1 and reg[k.LAST_ROWS] >= 0:
-                    _statement_ends(out, reg)
+            if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP or reg[k.INJECT] == k.NOTHING:
+                if reg[k.INJECT] == k.NOTHING:
+                    reg[k.INJECT], reg[k.FILTERED] = 0, 1
+                if flags & 1:
+                    if reg[k.LAST_ROWS] >= 0:
+                        _statement_ends(out, reg)
+                    elif reg[k.FILTERED] and reg[k.STATEMENT_OUT] >= 0:
+                        # Nothing is left of the statement: its table maps go too.
+                        reg[k.OUT] = reg[k.STATEMENT_OUT]
+                        reg[k.EVENTS] -= reg[k.STATEMENT_MAPS]
+                    reg[k.STATEMENT_OUT], reg[k.FILTERED] = -1, 0
             else:
                 plan = p.plans[plan_at]
                 reg[k.PLAN] = plan_at
@@ -144,7 +155,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                         return k.FULL
                     copy(out, o + 19, b, at, body_end - at)
                     put_u48(out, o + 19, plan[k.TABLE_ID])
-                elif reg[k.INJECT] > 0 or plan[k.KIND] == k.SLOWLY or kind == 39:
+                elif reg[k.INJECT] > 0 or plan[k.KIND] >= k.SLOWLY or kind == 39:
                     if reg[k.INJECT] == 0:
                         return k.SLOW
                     size = 19 + reg[k.INJECT] + 4
@@ -169,6 +180,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 write_header(out, o, reg, kind, size, 0)
                 reg[k.OUT] = o + size
                 reg[k.LAST_ROWS] = -1 if flags & 1 else o
+                reg[k.STATEMENT_OUT] = -1
+                if flags & 1:
+                    reg[k.FILTERED] = 0
                 reg[k.EVENTS] += 1
                 reg[k.ROW_EVENTS] += 1
         reg[k.IN] = i + length
@@ -231,5 +245,5 @@ def _undo(reg: Any) -> None:
         reg[k.SAVED_ROW_EVENTS],
         reg[k.SAVED_RESHAPED],
     )
-    reg[k.INJECT] = 0
-    reg[k.LAST_ROWS] = -1
+    reg[k.INJECT] = reg[k.FILTERED] = 0
+    reg[k.LAST_ROWS] = reg[k.STATEMENT_OUT] = -1

@@ -46,7 +46,12 @@ from typing import Any, NamedTuple
     LAST_SLOT,  # of `Plans.index`, found last
     CTS,  # where a transaction's order key stands: CTS_BEGIN, CTS_END, CTS_BOTH
     OWN_SERVER_ID,  # SERVER_ID of transactions that tell no other
-) = range(27)
+    STATEMENT_OUT,  # where the open statement's table maps begin in the output while no rows follow them, or -1
+    STATEMENT_MAPS,  # how many they are
+    FILTERED,  # 1: a filter has left out rows of the open statement
+) = range(30)
+NOTHING = -1
+"""What INJECT is for a rows event of which nothing is left."""
 CTS_BEGIN, CTS_END, CTS_BOTH = range(3)
 REGISTERS = 32
 
@@ -63,6 +68,7 @@ REGISTERS = 32
     PLAN_COLUMNS,
 ) = range(9)
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
+FILTER = 4  # Python writes every rows event, and may leave it out
 
 MAX_COLUMNS = 4096
 MAX_MAPS = 65536
