@@ -142,6 +142,8 @@ class Ledger(Session):
         self.run("BEGIN")
         self.run(f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s WHERE cluster = %s", (low, cluster))
         self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
+        # A DDL that was refused, and then left out.
+        self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, low))
         for number in range(sessions + 1):
             self.run(
                 f"INSERT INTO {META_SCHEMA}.replay_worker (cluster, worker, ranks) VALUES (%s, %s, %s)",

@@ -111,7 +111,9 @@ class _Run:
                 cause = error.error if isinstance(error, Failed) else error
                 if self.result.transactions > before:
                     pause, lost_since = _FIRST_PAUSE, 0.0
-                if not (passes(cause) if isinstance(cause, pymysql.MySQLError) else lost_since):
+                # A server that let us in and does so no more is taken for gone.
+                gone = isinstance(error, Failed) and isinstance(cause, ServerRefused)
+                if not (passes(cause) if isinstance(cause, pymysql.MySQLError) else lost_since or gone):
                     raise self._stopped(error) from error
                 lost_since = lost_since or time.monotonic()
                 if time.monotonic() - lost_since > self.options.retry_seconds:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
+from binlog_merge.replay.groups import Turns
+from binlog_merge.replay.keys import Claims
 from binlog_merge.replay.mysql import MysqlTarget, lock_name
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
@@ -128,10 +130,11 @@ def test_killed_while_a_ddl_runs_and_others_flow_on(mysql_server: MySqlServer, s
         wait_until(lambda: mysql_server.query("SELECT COUNT(*) FROM s.t3") == [(20,)])
         child.kill()
         assert child.ended() == -signal.SIGKILL
-        # Many a DDL goes on in the server when its client is gone: what comes next must not begin before it is through.
+        # A DDL may go on in the server when its client is gone: what comes next must not begin before it is through.
         left_behind = mysql_server.connect()
         with left_behind.cursor() as cursor:
-            cursor.execute("SELECT GET_LOCK(%s, 30)", (lock_name(binlog.cluster_uuid, 3),))
+            # In case the server has noticed.
+            cursor.execute("SELECT GET_LOCK(%s, 0)", (lock_name(binlog.cluster_uuid, 3),))
         with pytest.raises(TargetBusy, match="a session of an earlier replay"):
             run(mysql_server, binlog, retry_seconds=0.2)
         left_behind.close()
@@ -162,6 +165,50 @@ def test_a_faulty_row_is_named(mysql_server: MySqlServer, log: Log) -> None:
     mysql_server.execute("DELETE FROM w.lone WHERE id = 5")
     run(mysql_server, binlog, workers=3, keep_order=False)
     assert data(mysql_server) == expected
+
+
+def test_what_collides_unseen_is_sorted_out_by_the_order_of_commits(
+    mysql_server: MySqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Locks held by those behind are given up for those before, and what is refused is tried again in its turn."""
+    binlog, base = write_log(mysql_server, tmp_path, 5, 150, ddl=0)
+    expected, favoured = data(mysql_server), []
+    favour = Turns.favour
+    monkeypatch.setattr(Turns, "favour", lambda self, me: (favoured.append(me.number), favour(self, me)))
+    monkeypatch.setattr(Claims, "take", lambda *arguments: None)
+    mysql_server.drop_databases()
+    mysql_server.execute(base)
+    result = run(mysql_server, binlog, workers=4, batch=3)
+    assert data(mysql_server) == expected and result.transactions == binlog.last_rank and favoured
+
+
+def test_a_ddl_that_is_refused_may_be_left_out(mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]) -> None:
+    binlog, base = slow
+    mysql_server.execute(base + "ALTER TABLE s.t0 ADD COLUMN added INT DEFAULT 5")
+    with pytest.raises(ReplayStopped, match=r":11: the target refuses it: 1060 .*; ALTER TABLE s.t0 ADD COLUMN added"):
+        run(mysql_server, binlog, workers=2)
+    assert position(mysql_server) == (10, 1)
+    result = run(mysql_server, binlog, workers=2, skip=frozenset({11}))
+    assert result.last_rank == 84 and mysql_server.query("SELECT COUNT(*), MAX(added) FROM s.t0") == [(23, 5)]
+    assert mysql_server.query("SELECT `rank` FROM binlog_merge.replay_skipped") == [(11,)]
+    run(mysql_server, binlog)
+    assert position(mysql_server) == (84, 0)
+
+
+def test_a_second_replay_is_refused_while_sessions_are_at_work(
+    mysql_server: MySqlServer, slow: tuple[MergedBinlog, str]
+) -> None:
+    binlog, base = slow
+    mysql_server.execute(base)
+    refused: list[TargetBusy] = []
+
+    def try_too(result: ReplayResult) -> None:
+        if not refused:
+            with pytest.raises(TargetBusy, match="another replay of this cluster") as caught:
+                run(mysql_server, binlog, workers=2)
+            refused.append(caught.value)
+
+    assert run(mysql_server, binlog, try_too, workers=2, batch=5).last_rank == 84 and refused
 
 
 def test_lost_connections_are_made_again(mysql_server: MySqlServer, log: Log) -> None:

@@ -29,10 +29,10 @@ CREATE TABLE lone (id INT PRIMARY KEY, v INT);
 WORDS = ["straße", "strasse", "STRASSE", "a", "A", "á", "b ", "b", "c\u200b", "c", "zebra", "Zebra"]
 
 
-def write_log(server: MySqlServer, folder: Path, seed: int, count: int) -> tuple[MergedBinlog, str]:
+def write_log(server: MySqlServer, folder: Path, seed: int, count: int, ddl: float = 0.03) -> tuple[MergedBinlog, str]:
     """Let a server work, and return its log with the statements that make the tables it began with.
 
-    The server keeps what it came to, in the database `w`.
+    `ddl` is the share of DDL. The server keeps what it came to, in the database `w`.
     """
     server.drop_databases()
     base = f"CREATE DATABASE w; USE w; {TABLES}"
@@ -41,7 +41,7 @@ def write_log(server: MySqlServer, folder: Path, seed: int, count: int) -> tuple
     session = server.connect("w")
     try:
         with session.cursor() as cursor:
-            for transaction in _work(random.Random(seed), count):
+            for transaction in _work(random.Random(seed), count, ddl):
                 for statement in transaction:
                     try:
                         cursor.execute(statement)
@@ -69,9 +69,9 @@ def as_output(server: MySqlServer, folder: Path) -> MergedBinlog:
     return MergedBinlog(folder)
 
 
-def _work(r: random.Random, count: int) -> Iterator[list[str]]:
+def _work(r: random.Random, count: int, ddl: float) -> Iterator[list[str]]:
     for i in range(count):
-        if r.random() < 0.03:
+        if r.random() < ddl:
             yield [_ddl(r, i)]
         elif r.random() < 0.2:
             yield [_row(r)]
