@@ -8,12 +8,14 @@ A statement whose clauses one after the other come to another table than all at 
 COLUMN b TO a) stays whole. Names are replaced and clauses cut by their places in the text; what the user wrote stays.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from binlog_merge.shard.values import Step
 from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.indexes import renamed_generated
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable, Statement
@@ -25,13 +27,48 @@ _BEFORE_NAME = frozenset({"TABLE", "ON", "TRUNCATE"})
 _SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
 
 
-def routed(sql: str, schema: str, table: str, session: DdlSession) -> str:
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A physical table's name, and what becomes of the names of tables that its foreign keys point at."""
+
+    schema: str
+    table: str
+    aim: Callable[[tuple[str, str]], tuple[str, str]]
+
+    def constraint(self, name: str, table: str) -> str:
+        """Return the name of a constraint where the table is called `table`: another only if the server made it."""
+        for suffix in ("chk", "ibfk"):
+            name = renamed_generated(name, self.table, table, suffix)
+        return name
+
+
+def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Naming | None" = None) -> str:
     """Return a statement on one table with the table's name replaced, schema included; the rest is the user's text.
 
-    Raises DdlNotUnderstood where the name is not found.
+    With `names` so are the names that a server makes of the table's (t1_chk_1), and those of tables that foreign keys
+    point at. Raises DdlNotUnderstood where the name is not found.
     """
-    start, end = _name_place(Cursor.of(sql, session), sql)
-    return f"{sql[:start]}{quote_name(schema)}.{quote_name(table)}{sql[end:]}"
+    cursor = Cursor.of(sql, session)
+    start, end = _name_place(cursor, sql)
+    pieces = [(start, end, f"{quote_name(schema)}.{quote_name(table)}")]
+    while names is not None and not cursor.done:
+        token = cursor.peek()
+        if cursor.word(-1) == "REFERENCES" and cursor.at_name():
+            target = cursor.table_name()
+            aimed = names.aim((target[0] or names.schema, target[1]))
+            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            continue
+        if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _behind_foreign_key(cursor)):
+            name = names.constraint(token.text, table)
+            pieces += [(token.start, token.end, quote_name(name))] if name != token.text else []
+        cursor.next()
+    for start, end, text in reversed(pieces):
+        sql = sql[:start] + text + sql[end:]
+    return sql
+
+
+def _behind_foreign_key(cursor: Cursor) -> bool:
+    return cursor.word(-2) == "FOREIGN" and cursor.word(-1) == "KEY"
 
 
 def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:

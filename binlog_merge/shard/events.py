@@ -7,11 +7,12 @@ columns were renamed.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from binlog_merge.shard.clauses import routed, steps_of
+from binlog_merge.shard.clauses import Naming, routed, steps_of
 from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply import DdlEffect
 from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.references import under_name
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
 from snapshot_store.errors import SnapshotStoreError
@@ -72,7 +73,7 @@ def _altered(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
     logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
     if logical is None or table is None:
         return
-    sql, before = routed(ddl.sql, *logical, ddl.session), table.renamed(*logical)
+    sql, before = _routed(ddl, topology, ddl.sql, name, logical), _as_logical(ddl, topology, table, logical)
     steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
     yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
 
@@ -94,10 +95,11 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
         if name in ddl.before.tables:
             yield logical, Leaves(ddl.key, shard, f"DROP TABLE {_quoted(logical)}")
         if table is not None:
-            yield logical, Joins(ddl.key, shard, table.renamed(*logical), _creation(ddl, logical, table))
+            joined = _as_logical(ddl, topology, table, logical)
+            yield logical, Joins(ddl.key, shard, joined, _creation(ddl, topology, logical, table))
 
 
-def _creation(ddl: NodeDdl, logical: Name, table: Table) -> str:
+def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> str:
     """Return the CREATE TABLE: the user's, unless it takes its columns from a table of the node.
 
     A CREATE TABLE … SELECT is logged with its columns and START TRANSACTION, as its rows follow in one transaction.
@@ -105,8 +107,8 @@ def _creation(ddl: NodeDdl, logical: Name, table: Table) -> str:
     statement = ddl.statement
     selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
     if isinstance(statement, CreateTable) and statement.query is None and not selects:
-        return routed(ddl.sql, *logical, ddl.session)
-    return create_sql(table.renamed(*logical), qualified=True)
+        return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
+    return create_sql(_as_logical(ddl, topology, table, logical), qualified=True)
 
 
 def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -121,7 +123,7 @@ def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
         shard, target = Shard(ddl.node, *name), moved_from.get(name)
         stays = target is not None and target not in before and _logical(ddl, topology, target) == logical
         if name in after:
-            yield from _swapped(ddl, logical, shard, origins.get(name, name))
+            yield from _swapped(ddl, topology, logical, shard, origins.get(name, name))
         elif stays and target is not None:
             yield logical, Moves(ddl.key, shard, Shard(ddl.node, *target))
         else:
@@ -129,7 +131,7 @@ def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
     for name in sorted({*ddl.effect.tables} & after.keys() - before.keys()):
         logical, origin = _logical(ddl, topology, name), origins.get(name, name)
         if logical is not None and _logical(ddl, topology, origin) != logical:
-            table = after[name].renamed(*logical)
+            table = _as_logical(ddl, topology, after[name], logical)
             yield logical, Joins(ddl.key, Shard(ddl.node, *name), table, create_sql(table, qualified=True))
 
 
@@ -144,27 +146,45 @@ def _origins(ddl: NodeDdl, after: Mapping[Name, Table]) -> dict[Name, Name]:
     return {new: old for new, old in origins.items() if new in after}
 
 
-def _swapped(ddl: NodeDdl, logical: Name, shard: Shard, origin: Name) -> Iterator[tuple[Name, ShardEvent]]:
-    before = ddl.before.tables[(shard.schema, shard.table)].renamed(*logical)
-    after = ddl.effect.catalog.tables[(shard.schema, shard.table)].renamed(*logical)
-    for sql in _statements(ddl, logical, before, after, origin):
+def _swapped(
+    ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name
+) -> Iterator[tuple[Name, ShardEvent]]:
+    before = _as_logical(ddl, topology, ddl.before.tables[(shard.schema, shard.table)], logical)
+    after = _as_logical(ddl, topology, ddl.effect.catalog.tables[(shard.schema, shard.table)], logical)
+    for sql in _statements(ddl, topology, logical, before, after, origin):
         steps = steps_of(sql, before, ddl.session)
         yield logical, ShardDdl(ddl.key, shard, sql, before, steps, ddl.session)
         before = steps[-1].after
 
 
-def _statements(ddl: NodeDdl, logical: Name, before: Table, after: Table, origin: Name) -> tuple[str, ...]:
+def _statements(
+    ddl: NodeDdl, topology: Topology, logical: Name, before: Table, after: Table, origin: Name
+) -> tuple[str, ...]:
     """Return what was run on the table that takes the place, or what comes to the same."""
     run, table = [], before
     try:
         for sql in ddl.changes.get(origin, ()):
-            run.append(routed(sql, *logical, ddl.session))
+            run.append(_routed(ddl, topology, sql, origin, logical))
             table = steps_of(run[-1], table, ddl.session)[-1].after
     except SnapshotStoreError:
         table = before
     if run and table == after:
         return tuple(run)
     return tuple(" ".join(sql.split("\n")) for sql in alter_sql(before, after))
+
+
+def as_logical(node: str, topology: Topology, table: Table, logical: Name) -> Table:
+    """Return a shard's table under the logical name, with all names that follow from it."""
+    return under_name(table, logical, lambda name: topology.logical_name(node, *name) or name)
+
+
+def _as_logical(ddl: NodeDdl, topology: Topology, table: Table, logical: Name) -> Table:
+    return as_logical(ddl.node, topology, table, logical)
+
+
+def _routed(ddl: NodeDdl, topology: Topology, sql: str, name: Name, logical: Name) -> str:
+    naming = Naming(*name, lambda target: topology.logical_name(ddl.node, *target) or target)
+    return routed(sql, *logical, ddl.session, naming)
 
 
 def _quoted(name: Name) -> str:

@@ -163,6 +163,7 @@ class Queues:
         own: list[tuple[str, ...]] = [(ddl.sql,) for ddl in reversed(ddls)]
         if answer is not None:
             own.append(tuple(step.sql for step in answer.written))
+        own += [tuple(step.sql for step in ddl.steps[i:]) for ddl in reversed(ddls) for i in range(1, len(ddl.steps))]
         renames = tuple(pair for change in changes for pair in change.renames)
         place = self._write(event, own, renames, ddls[-1].after)
         self._took_effect(ddls, place)

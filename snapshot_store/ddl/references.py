@@ -1,6 +1,6 @@
 """What renaming does beyond the table itself: to foreign keys that point at it, and to names made from its name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from snapshot_store.ddl.indexes import foreign_key_of, foreign_key_text, renamed_generated
@@ -25,6 +25,17 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Catalog:
         if changed != other:
             catalog = catalog.with_table(changed)
     return catalog
+
+
+def under_name(table: Table, name: Name, aim: Callable[[Name], Name]) -> Table:
+    """Return a table by itself under another name, with the names made from its name.
+
+    Its foreign keys point at what `aim` makes of the tables they point at.
+    """
+    renamed = _with_new_names(table, name[1])
+    keys = [foreign_key_of(text) for text in renamed.foreign_keys]
+    aimed = tuple(_aimed(key, aim(_target(key, table.schema)), name[0]) for key in keys)
+    return replace(renamed, schema=name[0], name=name[1], foreign_keys=aimed)
 
 
 def rename_columns(catalog: Catalog, name: Name, new_names: Mapping[str, str]) -> Catalog:

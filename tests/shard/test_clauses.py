@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from binlog_merge.shard.clauses import applied, routed, steps_of
+from binlog_merge.shard.clauses import Naming, applied, routed, steps_of
 from snapshot_store import parse_table
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
@@ -104,3 +104,27 @@ def test_whatever_is_altered_is_the_same_in_clauses_and_under_another_name(name:
         )
         expected = after.renamed("x", "y")
         assert replace(steps[-1].after, foreign_keys=(), checks=()) == replace(expected, foreign_keys=(), checks=())
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ALTER TABLE t1 DROP CHECK t1_chk_2", "ALTER TABLE `shop`.`t` DROP CHECK `t_chk_2`"),
+        ("ALTER TABLE t1 DROP CONSTRAINT `t1_chk_2`", "ALTER TABLE `shop`.`t` DROP CONSTRAINT `t_chk_2`"),
+        ("ALTER TABLE t1 DROP FOREIGN KEY t1_ibfk_1", "ALTER TABLE `shop`.`t` DROP FOREIGN KEY `t_ibfk_1`"),
+        ("ALTER TABLE t1 DROP CHECK small", "ALTER TABLE `shop`.`t` DROP CHECK small"),
+        ("ALTER TABLE t1 DROP KEY t1_ibfk_1", "ALTER TABLE `shop`.`t` DROP KEY t1_ibfk_1"),
+        (
+            "ALTER TABLE shop_1.t1 ADD FOREIGN KEY (p) REFERENCES u1 (id), COMMENT 'REFERENCES u1'",
+            "ALTER TABLE `shop`.`t` ADD FOREIGN KEY (p) REFERENCES `shop`.`u` (id), COMMENT 'REFERENCES u1'",
+        ),
+        (
+            "CREATE TABLE t1 (p INT REFERENCES t1 (id), FOREIGN KEY (p) REFERENCES other.x (id))",
+            "CREATE TABLE `shop`.`t` (p INT REFERENCES `shop`.`t` (id), FOREIGN KEY (p) REFERENCES `other`.`x` (id))",
+        ),
+    ],
+)
+def test_names_that_follow_from_the_tables_are_the_logical_ones(sql: str, expected: str) -> None:
+    aims = {("shop_1", "t1"): ("shop", "t"), ("shop_1", "u1"): ("shop", "u")}
+    names = Naming("shop_1", "t1", lambda name: aims.get(name, name))
+    assert routed(sql, "shop", "t", SESSION, names) == expected

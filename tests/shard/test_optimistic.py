@@ -249,7 +249,7 @@ def test_clauses_are_taken_one_by_one() -> None:
     clause = "ADD COLUMN b INT, DROP COLUMN a"
     made = ran(TABLE, "t1 t2", f"t1 {clause}", "t1 row", "t2 row", f"t2 {clause}", "t2 row")
     outcome = outcome_of(made)
-    assert written(outcome) == ["ALTER TABLE `shop`.`t` ADD COLUMN b INT", "ALTER TABLE `shop`.`t` DROP COLUMN `a`"]
+    assert written(outcome) == ["ALTER TABLE `shop`.`t` ADD COLUMN b INT", "ALTER TABLE `shop`.`t` DROP COLUMN a"]
     assert not held(made, outcome)
     check_agreement(outcome)
 

@@ -7,13 +7,15 @@
     t11 kept                    a row that must not come out: it is held at the end
     n1 ANY STATEMENT            in the node's session
 
-Shard tNM is the M-th table of node nN, in the node's database, to which its session is set. {db} is its name.
+Shard tNM is the M-th table of node nN, in the node's database, to which its session is set. {db} is its name, and {t}
+the shard's.
 """
 
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from snapshot_store.render_sql import quote_name
 from tests.shard.real.stage import Name, Played, Route, Rows, Session, Stage, columns_of, create_of, rows_of
 
 THREE = "t11 t12 t21"
@@ -80,7 +82,7 @@ class Play:
 
     def step(self, subject: str, what: str) -> None:
         session = self.session(subject)
-        what = what.replace("{db}", f"{self.schema}_n{subject[1]}").replace("{n}", str(self.counter + 1))
+        what = what.replace("{db}", f"{self.schema}_n{subject[1]}").replace("{t}", subject)
         if subject[0] == "n":
             self.counter += 1
             session.run(what)
@@ -103,7 +105,11 @@ class Play:
     def _columns(self, session: Session, table: str) -> list[tuple[str, str, str]]:
         """Return the columns that take a value: name, type with its length, key."""
         shown = session.ask(f"SHOW FULL COLUMNS FROM {table}")
-        return [(f"`{row[0]}`", str(row[1]), str(row[4])) for row in shown if not str(row[6]).endswith(" GENERATED")]
+        return [
+            (quote_name(str(row[0])), str(row[1]), str(row[4]))
+            for row in shown
+            if not str(row[6]).endswith(" GENERATED")
+        ]
 
     def _key(self, session: Session, table: str) -> str:
         columns = self._columns(session, table)

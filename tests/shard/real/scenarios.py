@@ -371,6 +371,77 @@ BOTH = (
         },
     ),
     Scenario(
+        "checks that a server names",
+        "id INT PRIMARY KEY, a INT CHECK (a > 0), CHECK (a < 100000)",
+        all_run("ADD CHECK (a < 90000)", "DROP CHECK {t}_chk_1", "ALTER CHECK {t}_chk_2 NOT ENFORCED"),
+    ),
+    Scenario(
+        "foreign keys between shards",
+        "",
+        """
+        n1 CREATE TABLE u11 (id INT PRIMARY KEY, x INT)
+        n2 CREATE TABLE u21 (id INT PRIMARY KEY, x INT)
+        n1 INSERT INTO u11 VALUES (901, 1)
+        n2 INSERT INTO u21 VALUES (902, 1)
+        n1 CREATE TABLE t11 (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES u11 (id))
+        n2 CREATE TABLE t21 (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES u21 (id))
+        n1 INSERT INTO t11 VALUES (5, 901)
+        n2 INSERT INTO t21 VALUES (6, 902)
+        t11 ADD COLUMN q INT, ADD CONSTRAINT to_u FOREIGN KEY (q) REFERENCES {db}.u11 (id)
+        t21 ADD COLUMN q INT, ADD CONSTRAINT to_u FOREIGN KEY (q) REFERENCES {db}.u21 (id)
+        n1 UPDATE t11 SET q = 901
+        t21 DROP FOREIGN KEY t21_ibfk_1
+        t11 DROP FOREIGN KEY t11_ibfk_1
+        n2 INSERT INTO t21 (id, p) VALUES (7, 999)
+        """,
+        others=("u",),
+    ),
+    Scenario(
+        "names that need quotes",
+        "id INT PRIMARY KEY, `select` INT, `a``b` INT, `ключ` VARCHAR(10)",
+        all_run("RENAME COLUMN `a``b` TO `b``c`, ADD COLUMN `t11` INT COMMENT 'the t11''s, ALTER TABLE t11'"),
+    ),
+    Scenario(
+        "sessions of other kinds",
+        PLAIN,
+        """
+        n1 SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')
+        n1 ALTER TABLE "t11" ADD COLUMN "c d" INT
+        n1 ALTER TABLE "t12" ADD COLUMN "c d" INT
+        t21 ADD COLUMN `c d` INT
+        t21 RENAME COLUMN `c d` TO e
+        n1 ALTER TABLE "t12" RENAME COLUMN "c d" TO "e"
+        n1 ALTER TABLE "t11" RENAME COLUMN "c d" TO "e"
+        n1 SET NAMES latin1
+        n2 SET NAMES latin1
+        t11 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
+        t12 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
+        t21 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
+        n1 SET NAMES utf8mb4
+        n2 SET NAMES utf8mb4
+        t12 work
+        """,
+    ),
+    Scenario(
+        "databases come and go",
+        "",
+        """
+        n1 ALTER DATABASE {db} DEFAULT CHARACTER SET latin1
+        n2 ALTER DATABASE {db} DEFAULT CHARACTER SET latin1
+        n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10))
+        n2 CREATE TABLE t21 (id INT PRIMARY KEY, a VARCHAR(10))
+        t11 work
+        n1 DELETE FROM t11
+        n1 DROP DATABASE {db}
+        t21 ADD COLUMN c VARCHAR(10)
+        n1 CREATE DATABASE {db} DEFAULT CHARACTER SET latin1
+        n1 USE {db}
+        n1 CREATE TABLE t11 (id INT PRIMARY KEY, a VARCHAR(10), c VARCHAR(10))
+        t11 work
+        t21 work
+        """,
+    ),
+    Scenario(
         "rows that are never let go",
         PLAIN,
         """

@@ -172,9 +172,10 @@ def tables(server: MySqlServer) -> list[Name]:
 
 
 def create_of(server: MySqlServer, name: Name) -> str:
-    """Return a table's SHOW CREATE TABLE without its name and counter, which differ from shard to shard."""
+    """Return a table's SHOW CREATE TABLE without its counter and the names that follow from those of shards (t11)."""
     ((_, text),) = server.query(f"SHOW CREATE TABLE {quoted(name)}")
     text = re.sub(r"^CREATE TABLE `(?:[^`]|``)*`", "CREATE TABLE", str(text))
+    text = re.sub(r"`([a-z])\d\d((?:_(?:chk|ibfk)_\d+)?)`", r"`\1\2`", text)
     return re.sub(r" AUTO_INCREMENT=\d+", "", text)
 
 

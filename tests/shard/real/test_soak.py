@@ -89,8 +89,9 @@ def test_random_stories(stage: Stage, mode: str) -> None:
                 tell(one, story)
             except pymysql.err.MySQLError:
                 assume(False)  # a shard's own rows do not let it
-        stage.perform("story", played, mode)
-        compare(stage, routes[0])
+        result, _ = stage.perform("story", played, mode)
+        if not result.warnings:  # else a shard's rows were filled otherwise than the target's, and it is told
+            compare(stage, routes[0])
         (made,) = parse_dump(stage.target.dump_schema(one.schema)).tables.values()
         for node, (schema, table) in stage.shards(routes[0]):
             theirs = parse_dump(stage.nodes[node].dump_schema(schema)).tables[schema, table]
