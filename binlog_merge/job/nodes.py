@@ -13,7 +13,7 @@ from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.source import open_source
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.sync_points import moved_locals
-from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, node_watermark
+from binlog_merge.merge.assemble import Carry, assemble_piece, local_keys, lost_branch, node_watermark
 from binlog_merge.merge.clock import time_tso
 from binlog_merge.merge.coordinate.marker import Sighting
 from binlog_merge.merge.histories import PhysicalDdl
@@ -38,6 +38,7 @@ class ScannedNode:
     blocks: list[Block] = field(default_factory=list)
     carries: list[Carry] = field(default_factory=list)
     edges: list[EdgeRow] = field(default_factory=list)
+    lost: list[tuple[OrderKey, int, int]] = field(default_factory=list)  # XA COMMITs without a prepare: file, offset
     carry: Carry = field(default_factory=Carry)
     without_tso: list[tuple[tuple[int, int], int]] = field(default_factory=list)
     error: MergeError | None = None
@@ -141,7 +142,9 @@ def _assembled(
         ]
         scanned.edges += _edges_of(node, piece, prefix, elsewhere)
         scanned.without_tso += assembled.without_tso
-        _note_new(scanned, piece, [(t, x) for t, x, at in assembled.new_edges if _is_new(node, piece.file_index, at)])
+        ended = (*assembled.new_edges, *assembled.lost)
+        _note_new(scanned, piece, [(t, x) for t, x, at in ended if _is_new(node, piece.file_index, at)])
+        scanned.lost += [(OrderKey(t, x, 0, 0), piece.file_index, at) for t, x, at in assembled.lost]
         scanned.carry = assembled.carry
         if piece.error is not None:
             scanned.error = MergeError.from_dict(piece.error)
@@ -231,6 +234,15 @@ def _file_end(
     if not last and not piece.clean_end and not file.in_use:
         return TruncatedEvent("the file has no ROTATE or STOP event at its end", position=piece.reached, **place)
     return None
+
+
+def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | None:
+    """Return the error of the first transaction, from `floor` on, with a branch that is committed but not prepared."""
+    found = [(key, node, file, at) for node in nodes for key, file, at in node.lost if key >= floor]
+    if not found:
+        return None
+    key, node, file, at = min(found, key=lambda lost: lost[0])
+    return lost_branch(at).located(node=node.source_id, file=node.input.files[file].path, order_key=key)
 
 
 def check_late(node: ScannedNode, floor: OrderKey) -> None:
@@ -429,6 +441,7 @@ def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -
     """
     needed = [] if waiting is None else [waiting]
     needed += [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
+    needed += [file_index for key, file_index, _ in node.lost if key >= floor]
     needed += [e.file_index for e in node.edges if e.key >= floor and e.file_index >= 0]
     for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
         after = node.carries[position + 1] if position + 1 < len(node.carries) else node.carry

@@ -23,7 +23,7 @@ from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, half_committed, misread
+from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, first_lost, half_committed, misread
 from binlog_merge.job.ordering import Ordered, order_all
 from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
@@ -268,7 +268,7 @@ def _limit(
     if job.stop_tso is not None:
         limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
     conflict = None if any(n.by_time for n in scanned) else tso_conflict(scanned, cluster.polardbx, floor)
-    for error in (stepped, conflict):
+    for error in (stepped, conflict, first_lost(scanned, floor)):
         if error is not None and error.order_key is not None and OrderKey.parse(error.order_key) < limit:
             limit, errors = OrderKey.parse(error.order_key), [error]
     return limit, watermarks, errors

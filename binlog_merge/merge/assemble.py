@@ -230,6 +230,7 @@ class Assembled:
     carry: Carry
     new_edges: tuple[tuple[int, int, int], ...]  # (tso, transaction, commit offset) of the edges
     without_tso: tuple[tuple[Hash, int], ...]  # (gtrid, commit offset) of XA COMMITs kept as locals
+    lost: tuple[tuple[int, int, int], ...] = ()  # (tso, transaction, commit offset) of XA COMMITs without a prepare
 
 
 @dataclass
@@ -247,13 +248,15 @@ class _Pass:
     new_edges: list[tuple[int, int, int]] = field(default_factory=list)
     greatest: list[int] = field(default_factory=list)  # of the TSOs in new_edges, up to each
     without_tso: list[tuple[Hash, int]] = field(default_factory=list)
+    lost: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
     """Join a piece's late commits with what earlier pieces left, and sum up what it leaves itself.
 
     `elsewhere` are locals, by index, that do not stand behind the greatest commit (`job.sync_points`). Raises
-    UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input: its rows would be lost.
+    UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input, where its TSO is not known either: its
+    rows would be lost, and nobody knows where.
     """
     work = _Pass(piece, carry.max_tso, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
     for g1, g2, tso in piece.commit_rows:
@@ -293,6 +296,7 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
         Carry(max_tso, max_transaction, seq, rows, work.open),
         tuple(work.new_edges),
         tuple(work.without_tso),
+        tuple(work.lost),
     )
 
 
@@ -300,6 +304,15 @@ def _greatest_before(work: _Pass, offset: int) -> int:
     """Return the greatest TSO of late commits that stand before an offset of the piece."""
     count = bisect_left(work.new_edges, offset, key=lambda edge: edge[2])
     return work.greatest[count - 1] if count else 0
+
+
+def lost_branch(commit_at: int) -> UnsupportedInput:
+    """Return the error of an XA COMMIT, at this offset, whose prepare is nowhere in the input."""
+    return UnsupportedInput(
+        "an XA COMMIT has no XA PREPARE in the input: the rows of this transaction are not there",
+        position=commit_at,
+        remedy="give the earlier binlog files of this node, or a base taken when no XA transaction was prepared",
+    )
 
 
 def _settle(work: _Pass, late: LateCommit) -> None:
@@ -312,13 +325,15 @@ def _settle(work: _Pass, late: LateCommit) -> None:
         prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, behind)
     if late.rollback:
         return  # a rollback of a branch that was prepared before our input began changes nothing
-    if prepared is None:
-        raise UnsupportedInput(
-            "an XA COMMIT has no XA PREPARE in the input: the rows of this transaction are not there",
-            position=late.commit_at,
-            remedy="give the earlier binlog files of this node, or a base taken when no XA transaction was prepared",
-        )
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
+    if prepared is None:
+        if tso is None:
+            raise lost_branch(late.commit_at)
+        work.lost.append((tso, late.transaction, late.commit_at))
+        if late.local >= 0:
+            work.dropped.append(late.local)
+            work.raised.append((late.locals_before, tso, late.transaction))
+        return
     if tso is None:
         work.kept.append(
             KeptBranch(

@@ -102,6 +102,7 @@ def test_a_lost_branch_whose_commit_is_there(damaged: Damaged) -> None:
     error = damaged.refused("unsupported-input")
     assert (error.node, error.file) == ("dn-2", str(damaged.path("dn-2")))
     assert error.position and "XA PREPARE" in error.message
+    assert error.order_key and damaged.published() > 5
 
 
 def test_a_marker_missing_on_a_node(damaged: Damaged) -> None:

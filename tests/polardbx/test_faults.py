@@ -131,8 +131,21 @@ def test_a_lost_branch(made: Made, tmp_path: Path) -> None:
     made.rows(2)
     lost = next(s for s in reversed(made.steps) if isinstance(s, Prepare) and s.node == "dn-2")
     made.steps.remove(lost)
-    error = _refused(made, tmp_path, "unsupported-input", 0)
-    assert error.node == "dn-2" and "no XA PREPARE" in error.message and error.position
+    error = _refused(made, tmp_path, "unsupported-input")
+    assert error.node == "dn-2" and "no XA PREPARE" in error.message
+    assert error.position and error.order_key
+
+
+def test_a_lost_branch_below_the_start(made: Made, tmp_path: Path) -> None:
+    """Who begins behind a transaction does not need it: what its node has before the first file is gone."""
+    first = made.tso
+    made.rows(2)
+    lost = next(s for s in made.steps if isinstance(s, Prepare) and s.writes[0].name == "t_x")
+    made.steps.remove(lost)
+    config = made.save(tmp_path)
+    assert merge(config, tmp_path / "out", start_tso=first + 1).transactions == 1
+    with pytest.raises(MergeError, match="no XA PREPARE"):
+        merge(config, tmp_path / "whole")
 
 
 def test_a_lost_commit_is_told(made: Made, tmp_path: Path) -> None:
