@@ -35,7 +35,7 @@ CHANGES: tuple[Callable[[World], Change | None], ...] = (
     add_column, add_column, drop_column, modify_column, modify_column, move_column, local_index, global_index,
     truncate, create_table, drop_table, rename_table, repartition, repartition, move_group, move_group, scale_out,
     scale_in, create_database, table_group, internal, again, if_not_exists, meta_snapshot, other_instruction,
-    flush_logs, sync_point, sync_point,
+    flush_logs, sync_point, sync_point, scale_in,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tests.polardbx.history import run
 from tests.polardbx.play import play, spliced, write_files
 from tests.polardbx.read import comparable as plain
 from tests.polardbx.read import read_merged
-from tests.polardbx.simulate import DIALECTS, Simulation, cluster_yaml, simulate
+from tests.polardbx.simulate import DIALECTS, LOG, Simulation, cluster_yaml, simulate
 from tests.polardbx.steps import counted
 from tests.polardbx.truth import Expected, expected, final
 from tests.polardbx.world import Knobs, World
@@ -70,13 +70,15 @@ def check_applied(simulation: Simulation, files: dict[str, bytes], folder: Path,
 def check_real(seed: int, folder: Path, nodes: Mapping[str, MySqlServer], target: MySqlServer) -> None:
     """Real servers run the statements of a history; their binlogs become data nodes', and the merge is applied."""
     rng = random.Random(seed)
-    world = World(rng, Knobs(120, len(nodes), 60, hints=True, scale=False))
+    log = seed % 2 == 1
+    dialect = LOG if log else DIALECTS[seed // 2 % len(DIALECTS)]
+    extras = Knobs(120, len(nodes), 60, scale=False, extras=log, log=log, keyless=log)
+    world = World(rng, replace(extras, dialects=(dialect,)))
     run(world)
     for node in nodes.values():
         node.drop_databases()
         node.execute("RESET BINARY LOGS AND GTIDS")
     play(world.steps, nodes)
-    dialect = DIALECTS[seed % len(DIALECTS)]
     for name, node in nodes.items():
         write_files(folder / "case" / "nodes" / name, spliced(node, counted(world.steps, world.stamps, name), dialect))
     (folder / "case" / "cluster.yaml").write_text(yaml.safe_dump(cluster_yaml(world, rng), sort_keys=False))

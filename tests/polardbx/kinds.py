@@ -16,7 +16,7 @@ CHANGES = (
     "add_column", "drop_column", "modify_column", "move_column", "local_index", "global_index", "truncate",
     "create_table", "drop_table", "rename_table", "repartition", "move_group", "scale_out", "scale_in",
     "create_database", "table_group", "internal", "again", "if_not_exists", "meta_snapshot", "other_instruction",
-    "flush_logs", "sync_point",
+    "flush_logs", "sync_point", "local_in_window",
 )  # fmt: skip
 WANTED = frozenset(
     [f"change {name}" for name in CHANGES]

@@ -129,7 +129,7 @@ def changes_of(world: World, count: int) -> list[Wanted]:
         if table is None:
             break
         row, choice = _row(world, table), world.rng.random()
-        if row is None or choice < 0.5:
+        if row is None or choice < 0.5 or world.windows:
             row, table.next_row = table.next_row, table.next_row + 1
             wanted.append((table, row, values(world, table, row)))
         else:

@@ -25,6 +25,8 @@ def advance(world: World) -> None:
     if not world.running:
         return
     running = world.rng.choice(world.running)
+    if running.window and world.rng.random() < 0.7:
+        return  # a sync point takes its time, so that others come between
     new = [b for b in running.branches if b.state == "new" and b is not running.primary]
     if running.fate == "rollback" and (not new or world.rng.random() < 0.2):
         _roll_back(world, running)

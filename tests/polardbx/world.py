@@ -151,7 +151,7 @@ class World:
     changing: str = ""  # its name
     last_marker: dict[str, Value] | None = None
     beats: dict[tuple[str, str], Values] = field(default_factory=dict)  # (node, schema) -> the heartbeat's row there
-    did: Counter[str] = field(default_factory=Counter)  # changes that came to their end, by name
+    did: Counter[str] = field(default_factory=Counter)  # by name: changes that came to their end, and what is rare
 
     # -- TSOs, names, keys
 
@@ -178,6 +178,7 @@ class World:
 
     def follow_inside(self, node: str) -> Key:
         """Return the key of a transaction without a TSO in such a window: it follows what was greatest before."""
+        self.did["local_in_window"] += 1
         tso, transaction, followers = self.windows[node]
         self.windows[node] = (tso, transaction, followers + 1)
         return (tso, transaction, followers + 1, self.numbers[node])
