@@ -23,13 +23,14 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
-from binlog_merge.merge.assemble import LocalKeys, local_keys
+from binlog_merge.merge.assemble import LocalKeys, Patch, local_keys
 from binlog_merge.merge.markers import transaction_events
 from binlog_merge.stages.block import Column, read_block
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.job.nodes import ScannedNode
+    from binlog_merge.stages.scan import ScanResult
 
 Place = tuple[int, int]  # a piece of the node, an offset in its file
 Greatest = tuple[int, int]
@@ -50,16 +51,17 @@ def windows(node: "ScannedNode") -> list[Window]:
     """Return a node's windows, in order. One that begins inside another ends it; so does any sync point's commit."""
     prepared: dict[tuple[int, int], tuple[Place, Greatest]] = {}
     marks: list[tuple[Place, Greatest | None]] = []
-    for number, (piece, carry) in enumerate(zip(node.pieces, node.carries, strict=True)):
+    for number, (piece, carry, block) in enumerate(zip(node.pieces, node.carries, node.blocks, strict=True)):
         before = (carry.max_tso, carry.max_transaction)
+        raised = _raised(piece, block.patch)
         for branch in piece.open:
             if branch.flags & k.SYNC_POINT:
-                greatest = max(before, (branch.max_tso, branch.max_transaction))
-                prepared[branch.xid] = ((number, branch.start), greatest)
+                seen = (before, (branch.max_tso, branch.max_transaction), *_until(raised, branch.start))
+                prepared[branch.xid] = ((number, branch.start), max(seen))
         for late in piece.late:
             begun = prepared.pop(late.xid, None)
             if late.branch is not None and late.branch[3] & k.SYNC_POINT:
-                begun = (number, late.branch[0]), max(before, late.greatest)
+                begun = (number, late.branch[0]), max(before, late.greatest, *_until(raised, late.branch[0]))
             if begun is not None and not late.rollback:
                 marks += [begun, ((number, late.commit_at), None)]
     marks.sort(key=lambda mark: mark[0])
@@ -70,6 +72,16 @@ def windows(node: "ScannedNode") -> list[Window]:
             found.append(Window(open_[0], place, open_[1]))
         open_ = None if now is None else (place, now)
     return found
+
+
+def _raised(piece: "ScanResult", patch: Patch) -> list[tuple[int, Greatest]]:
+    """Return the commits whose TSO the piece itself did not know, with their offsets."""
+    told = {index: (tso, transaction) for index, tso, transaction in patch.raised}
+    return [(late.commit_at, told[late.local]) for late in piece.late if late.local in told]
+
+
+def _until(raised: Iterable[tuple[int, Greatest]], offset: int) -> list[Greatest]:
+    return [greatest for at, greatest in raised if at < offset]
 
 
 @dataclass
