@@ -70,7 +70,7 @@ def knobs_of(rng: random.Random) -> Knobs:
     keyless = rng.random() < 0.3  # changes of rows without a key can only be told by whole images
     log = rng.random() < 0.2
     return Knobs(
-        rng.choice((60, 120, 240)), rng.choice((1, 2, 2, 3, 3)), rng.choice((40, 120, 300)), hints=rng.random() < 0.8,
+        rng.choice((60, 120, 240)), rng.choice((1, 2, 2, 3, 4)), rng.choice((40, 120, 300)), hints=rng.random() < 0.8,
         extras=rng.random() < 0.7, log=log, keyless=keyless, row_ids=keyless,
         images=("FULL",) if keyless or rng.random() < 0.5 else ("FULL", "MINIMAL", "NOBLOB"),
         dialects=dialects_of(rng, log),

@@ -53,7 +53,7 @@ def shadow(world: World) -> None:
         if all(b.xid.bqual != xid.bqual or b.node != shard.node for b in running.branches):
             running.branches.append(Branch(shard.node, xid, [(write, None)]))
         return
-    key = world.follow(shard.node)
+    key = world.follow_inside(shard.node) if world.moved(shard.node) else world.follow(shard.node)
     world.effects.append(Effect(key, world.do(Local(shard.node, (write,))), write, shard))
 
 
