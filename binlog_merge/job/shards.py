@@ -1,5 +1,6 @@
 """A run's shards without markers: what is known of them, what this run adds, and what the next run must know."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from binlog_merge.job.nodes import ScannedNode, first_rows
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.job.touched import Line, Names
-from binlog_merge.merge.coordinate.shard_json import log_from_json, log_to_json
+from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
 from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
 from binlog_merge.merge.coordinate.shards import SESSION, Placed, Together, coordinate_shards
 from binlog_merge.merge.histories import Extended
@@ -73,7 +74,10 @@ class ShardWork:
         self.active = self.config.coordinates
         self.modes = modes_of(self.config, self.topology)
         if self.active and self.floor > ORIGIN:
-            text = self._note(LOG)
+            with told(self.directory / STORE_NAME):
+                texts = entries_of(self._note(LOG) or "[]")
+            # A run that was killed between the store and the manifest has left a later one too.
+            text = next((text for since, text in reversed(texts) if since <= self.floor.text()), None)
             if text is None:
                 raise StoreUnusable(
                     "the schema store does not say what the shards have run before",
@@ -250,5 +254,7 @@ class ShardWork:
             return
         path = self.directory / STORE_NAME
         with told(path), Store.open(path) as store:
-            store.set_note(LOG, log_to_json(self.log.before(next_floor)))
+            log = self.log.before(next_floor).settled(self.together.quiet, self.together.by_table, next_floor)
+            entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= self.floor.text() < next_floor.text()]
+            store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
             store.set_note(LOCKS, locks_to_json(self.locks(known, held)))

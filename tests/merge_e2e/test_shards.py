@@ -14,7 +14,8 @@ from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, Unk
 from binlog_merge.job.schemas import topology_of
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
-from binlog_merge.merge.coordinate.shard_json import log_from_json, log_to_json
+from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
+from binlog_merge.merge.coordinate.shard_log import ShardLog
 from binlog_merge.shard.notes import DECISIONS, LOCKS, Locks, decisions_to_json, locks_from_json
 from binlog_merge.shard.values import Decided
 from binlog_merge.stages.holds import place_of
@@ -89,14 +90,15 @@ def test_the_result_says_what_waits(case: Path, tmp_path: Path) -> None:
 def test_the_log_of_shards_is_the_same_after_it_was_text(case: Path, tmp_path: Path) -> None:
     merge(case / "cluster.yaml", tmp_path / "out")
     with Store.open(tmp_path / "out" / STORE_NAME, read_only=True) as store:
-        text = store.note(LOG)
-    assert text is not None
+        ((since, text),) = entries_of(store.note(LOG) or "")
+    assert OrderKey.parse(since) == published_floor(tmp_path / "out")
     log = log_from_json(text)
-    assert log.events and log.ran and log.database_events
+    assert log.starts and log.database_events and log.effects
     assert log_to_json(log) == text
     assert log_from_json(log_to_json(log)) == log
 
 
+BEAT = "CREATE OR REPLACE VIEW v AS SELECT 1"  # time goes on
 CREATE = "CREATE TABLE {} (`id` bigint NOT NULL, `name` varchar(20) DEFAULT NULL)"
 
 
@@ -384,13 +386,64 @@ def test_a_store_that_lost_the_log_of_shards_stops_the_merge(tmp_path: Path) -> 
     merge(config, tmp_path / "out")
     with Store.open(tmp_path / "out" / STORE_NAME) as store:
         text = store.note(LOG)
-        store.set_note(LOG, "[]")
+        store.set_note(LOG, "[1]")
     assert text is not None
     with pytest.raises(StoreUnusable, match="not the JSON of shards"):
         merge(config, tmp_path / "out")
     (tmp_path / "out" / STORE_NAME).unlink()
     with pytest.raises(StoreUnusable, match="does not say what the shards have run before"):
         merge(config, tmp_path / "out")
+
+
+def test_what_is_settled_is_not_looked_at_again(tmp_path: Path) -> None:
+    """Decisions that make names differ for good, and shards that are gone, count from run to run all the same."""
+    shards = Shards(2)
+    config = shards.case(tmp_path, "pessimistic")
+    out = tmp_path / "out"
+
+    def run(decide: bool = False) -> ShardLog:
+        shards.case(tmp_path, "pessimistic")
+        if decide:
+            (lock,) = locks(out).locks
+            floor = published_floor(out)
+            decided = Decided(floor._replace(seq=floor.seq + 1, node_seq=0), lock.id, "skip")
+            with Store.open(out / STORE_NAME) as store:
+                store.set_note(DECISIONS, decisions_to_json([decided]))
+        merge(config, out, end_of_input=False)
+        with Store.open(out / STORE_NAME, read_only=True) as store:
+            text = entries_of(store.note(LOG) or "")[-1][1]
+        assert log_to_json(log_from_json(text)) == text
+        return log_from_json(text)
+
+    for node in (0, 1):
+        shards.run(node, "ALTER TABLE t_0 ADD COLUMN c INT", "CREATE TABLE other (a INT)")
+    shards.run(0, BEAT)
+    shards.run(1, BEAT)
+    assert not run().events
+    shards.run(0, "ALTER TABLE t_0 RENAME COLUMN c TO d")
+    shards.run(1, "CREATE TABLE t_1 LIKE t_0", BEAT)
+    shards.run(0, BEAT)
+    log = run()
+    assert [type(event).__name__ for _, event in log.events] == ["ShardDdl", "Joins"]
+    for node in (0, 1):
+        shards.run(node, BEAT)
+    run(decide=True)
+    for name in ("t_0", "t_1"):
+        shards.run(1, f"ALTER TABLE {name} RENAME COLUMN c TO d")
+    for node in (0, 1):
+        shards.run(node, BEAT)
+    log = run()
+    assert not log.events and {e.shard.table for e in log.effects} == {"t_0", "t_1"}
+    for table in ("t_0", "t_1"):
+        shards.run(1, f"DROP TABLE {table}")
+    shards.run(0, "TRUNCATE TABLE t_0", BEAT)
+    shards.run(1, BEAT)
+    log = run()
+    assert log.starts["shop", "t"][1].left
+    merge(config, out)
+    whole = shards.case(tmp_path, "pessimistic", base={"store": str(out / STORE_NAME)})
+    merge(whole, tmp_path / "whole")
+    assert written(tmp_path / "whole") == written(out)
 
 
 def test_modes_may_differ_from_table_to_table(tmp_path: Path) -> None:

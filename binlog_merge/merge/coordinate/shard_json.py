@@ -7,7 +7,19 @@ from typing import Any
 
 from binlog_merge.merge.coordinate.shard_log import DatabaseEvent, GhostEvent, Name, Ran, ShardLog
 from binlog_merge.merge.markers import SessionVariables
-from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Shard, ShardDdl, ShardEvent, Step
+from binlog_merge.shard.values import (
+    Effect,
+    Empties,
+    Joins,
+    Leaves,
+    Moves,
+    Place,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Start,
+    Step,
+)
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import StoreError
 from snapshot_store.model import Table
@@ -55,6 +67,13 @@ def log_to_json(log: ShardLog) -> str:
             for e in log.database_events
         ],
         "ghosts": [[g.key.text(), g.node, *g.name, g.sql] for g in log.ghosts],
+        "starts": [
+            [*name, key.text(), *_start(start, tables, sessions)] for name, (key, start) in sorted(log.starts.items())
+        ],
+        "effects": [
+            [*e.shard, list(e.key), None if e.place is None else [list(e.place.key), e.place.rank], e.renames]
+            for e in log.effects
+        ],
         "ran": [[r.node, r.key.text(), r.sql, r.file, r.position, *astuple(r.variables)] for r in log.ran.values()],
         "tables": tables.texts,
         "sessions": sessions.texts,
@@ -94,6 +113,11 @@ def log_from_json(text: str) -> ShardLog:
                 for key, node, name, value in values["database_events"]
             ],
             [GhostEvent(OrderKey.parse(key), node, (a, b), sql) for key, node, a, b, sql in values["ghosts"]],
+            {
+                (a, b): (OrderKey.parse(key), _read_start(rest, tables, sessions))
+                for a, b, key, *rest in values["starts"]
+            },
+            [_read_effect(row) for row in values["effects"]],
             dict(_read_ran(row) for row in values["ran"]),
         )
     except (ValueError, TypeError, KeyError, IndexError) as error:
@@ -116,6 +140,33 @@ def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
     return _KINDS[kind](key, shard, rest[0])
 
 
+def _start(start: Start, tables: _Numbered, sessions: _Numbered) -> list[Any]:
+    return [
+        [[*shard, tables.table(table)] for shard, table in sorted(start.members.items(), key=lambda pair: pair[0])],
+        None if start.table is None else tables.table(start.table),
+        start.left,
+        None if start.session is None else sessions.text(json.dumps(asdict(start.session))),
+        [[text, [[*shard, n] for shard, n in sorted(counts.items())]] for text, counts in sorted(start.inert.items())],
+    ]
+
+
+def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> Start:
+    members, table, left, session, inert = row
+    return Start(
+        {Shard(*shard): tables[t] for *shard, t in members},
+        None if table is None else tables[table],
+        left,
+        None if session is None else sessions[session],
+        {text: {Shard(*shard): n for *shard, n in counts} for text, counts in inert},
+    )
+
+
+def _read_effect(row: Sequence[Any]) -> Effect:
+    *shard, key, place, renames = row
+    to = None if place is None else Place(OrderKey(*place[0]), place[1])
+    return Effect(Shard(*shard), OrderKey(*key), to, _pairs(renames))
+
+
 def _pairs(values: Sequence[Sequence[str]]) -> tuple[Name, ...]:
     return tuple((old, new) for old, new in values)
 
@@ -124,3 +175,11 @@ def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], Ran]:
     node, text, sql, file, position, *variables = row
     key = OrderKey.parse(text)
     return (node, key), Ran(node, key, sql, file, position, SessionVariables(*variables))
+
+
+def entries_of(text: str) -> list[tuple[str, str]]:
+    """Return logs of shards with the keys (text) below which each has everything. Raises StoreError."""
+    try:
+        return [(since, log) for since, log in json.loads(text)]
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"not the JSON of shards: {text[:100]!r} ({error}); the store is damaged") from None

@@ -4,21 +4,22 @@ It grows with the nodes' DDL and is kept from run to run, so every run comes to 
 came to, and goes on from there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.merge.histories import Applied
 from binlog_merge.merge.markers import SessionVariables
-from binlog_merge.shard.events import NodeDdl, shard_events
+from binlog_merge.shard.events import NodeDdl, as_logical, shard_events
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import Extract, with_columns
-from binlog_merge.shard.values import Joins, Shard, ShardDdl, ShardEvent
+from binlog_merge.shard.values import LAST, Effect, Joins, Shard, ShardDdl, ShardEvent, Start
 from snapshot_store.model import Schema, Table
 from snapshot_store.render_sql import create_sql
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 
 Name = tuple[str, str]
 
+_LAST_NODE = 999_999  # the greatest number in a key's text
 _ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
 
 
@@ -58,7 +59,8 @@ class GhostEvent:
 class ShardLog:
     """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
 
-    `databases` are the nodes' that go into a logical one, as (node, name).
+    `databases` are the nodes' that go into a logical one, as (node, name). `starts` are where tables go on, with the
+    key up to which all that happened is in that; `effects` are those of it that still count.
     """
 
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class ShardLog:
     events: list[tuple[Name, ShardEvent]] = field(default_factory=list)
     database_events: list[DatabaseEvent] = field(default_factory=list)
     ghosts: list[GhostEvent] = field(default_factory=list)
+    starts: dict[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
+    effects: list[Effect] = field(default_factory=list)
     ran: dict[tuple[str, OrderKey], Ran] = field(default_factory=dict)
 
     def before(self, key: OrderKey) -> "ShardLog":
@@ -80,12 +84,44 @@ class ShardLog:
             [(name, event) for name, event in self.events if event.key < key],
             [event for event in self.database_events if event.key < key],
             [event for event in self.ghosts if event.key < key],
+            self.starts,
+            self.effects,
             {place: ran for place, ran in self.ran.items() if ran.key < key},
         )
 
+    def settled(
+        self, quiet: Mapping[Name, tuple[OrderKey, Start]], effects: Mapping[Name, Sequence[Effect]], floor: OrderKey
+    ) -> "ShardLog":
+        """Return the log with tables that go on where they were quiet, if nothing at that key is above `floor`.
+
+        `effects` are all effects by table. Of those that lie behind, the renames count for rows that still wait.
+        """
+        starts = {name: one for name, one in quiet.items() if one[0]._replace(node_seq=_LAST_NODE) < floor}
+        events = [(name, e) for name, e in self.events if name not in starts or e.key > starts[name][0]]
+        behind = [
+            effect
+            for name, (key, _) in starts.items()
+            for effect in effects[name]
+            if effect.renames and (effect.key <= key or effect.key == LAST)
+        ]
+        needed = {(event.shard.node, event.key) for _, event in events}
+        return replace(
+            self,
+            members={name: members for name, members in self.members.items() if name not in starts},
+            events=events,
+            ghosts=[ghost for ghosts in self._ghosts().values() for ghost in ghosts],
+            starts={**self.starts, **starts},
+            effects=[*self.effects, *behind],
+            ran={place: ran for place, ran in self.ran.items() if place in needed or ran.key >= floor},
+        )
+
+    def start(self, name: Name) -> tuple[OrderKey, Start]:
+        """Return where coordination of a table begins, and the key up to which all is in that."""
+        return self.starts.get(name) or (ORIGIN, Start(self.members.get(name, {}), self.logical.get(name)))
+
     def names(self) -> set[Name]:
         """Return the logical tables that are coordinated here."""
-        return {*self.members, *(name for name, _ in self.events)}
+        return {*self.members, *self.starts, *(name for name, _ in self.events)}
 
     def begin(self, node: str, tables: Iterable[Table], databases: Iterable[str], modes: Modes) -> None:
         """Take in what a node has at the beginning."""
@@ -95,7 +131,9 @@ class ShardLog:
             logical = coordinated(modes, node, table.schema, table.name)
             if logical is not None:
                 shard = Shard(node, table.schema, table.name)
-                self.members.setdefault(logical, {})[shard] = self._extended(shard, table.renamed(*logical), modes)
+                self.members.setdefault(logical, {})[shard] = self._extended(
+                    shard, as_logical(node, modes.topology, table, logical), modes
+                )
                 self._database(node, table.schema, modes)
 
     def join(self, node: str, tables: Iterable[Table], key: OrderKey, modes: Modes) -> None:
@@ -104,7 +142,7 @@ class ShardLog:
             logical = coordinated(modes, node, table.schema, table.name)
             if logical is not None:
                 shard = Shard(node, table.schema, table.name)
-                made = self._extended(shard, table.renamed(*logical), modes)
+                made = self._extended(shard, as_logical(node, modes.topology, table, logical), modes)
                 joins = (logical, Joins(key, shard, made, create_sql(made, qualified=True)))
                 self.events += [] if joins in self.events else [joins]
 

@@ -6,7 +6,7 @@ gets a rank of its own. A database is made with its first shard and dropped with
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from binlog_merge.merge.coordinate.shard_log import Name, ShardLog
 from binlog_merge.shard import optimistic, pessimistic
@@ -21,6 +21,7 @@ from binlog_merge.shard.values import (
     Open,
     Outcome,
     Place,
+    Start,
     Stop,
 )
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
@@ -52,13 +53,18 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits."""
+    """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits.
+
+    `quiet` is where tables can go on from, `by_table` are the effects of each since it began.
+    """
 
     ddl: tuple[Placed, ...] = ()
     effects: tuple[Effect, ...] = ()
     findings: tuple[Finding, ...] = ()
     open: tuple[tuple[ShardMode, Open], ...] = ()
     stop: tuple[Name, Stop] | None = None
+    quiet: Mapping[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
+    by_table: Mapping[Name, Sequence[Effect]] = field(default_factory=dict)
 
 
 def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey) -> Together:
@@ -77,18 +83,22 @@ def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided],
     dropped = {(d.place.key, d.schema) for d in databases if d.sql.startswith("DROP ")}
     ranks: dict[OrderKey, int] = {}
     ddl = [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) not in dropped]
-    effects: list[Effect] = []
+    effects: dict[Name, list[Effect]] = {}
     for name, (_, outcome) in outcomes.items():
         placed, moved = _ranked(name, _without_drops(name, outcome, dropped), ranks)
         ddl += placed
-        effects += moved
+        effects[name] = moved
     ddl += [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
     return Together(
         tuple(sorted(ddl, key=lambda d: d.place)),
-        tuple(sorted(effects, key=lambda e: (e.key, e.shard))),
+        tuple(
+            sorted((*log.effects, *(e for found in effects.values() for e in found)), key=lambda e: (e.key, e.shard))
+        ),
         tuple(sorted((f for _, o in outcomes.values() for f in o.findings), key=lambda f: (f.key, f.shard))),
         tuple((mode, one) for mode, outcome in outcomes.values() for one in outcome.open),
         stop,
+        {name: outcome.quiet for name, (_, outcome) in outcomes.items() if outcome.quiet is not None},
+        effects,
     )
 
 
@@ -102,14 +112,14 @@ def _outcomes(
             events[name].append(event)
     outcomes = {}
     for name, found in events.items():
-        decided: list[Event] = [d for d in decisions_about(name, decisions) if d.key < limit]
+        since, start = log.start(name)
+        decided: list[Event] = [d for d in decisions_about(name, decisions) if since < d.key < limit]
         # What is decided at a key is decided before what shards do there.
         ordered = sorted([*decided, *found], key=lambda e: (e.key, not isinstance(e, Decided)))
-        members = log.members.get(name, {})
-        shards = [*members, *(e.shard for e in found if not isinstance(e, Decided))]
+        shards = [*start.members, *(e.shard for e in found if not isinstance(e, Decided))]
         if shards:
             mode = modes.of(*shards[0])
-            outcomes[name] = (mode, _WAYS[mode](members, log.logical.get(name), ordered, SESSION))
+            outcomes[name] = (mode, _WAYS[mode](start.members, start.table, ordered, SESSION, start))
     return outcomes
 
 
@@ -156,6 +166,7 @@ def _implied(
     made = {d.schema: d.place for d in reversed(databases) if d.sql.startswith("CREATE ")}
     for database, one in sorted(first.items()):
         there = database in log.schemas or bool(log.databases.get(database))
+        there = there or any(schema == database for schema, _ in log.starts)
         there = there or (database in made and made[database] <= one.place)
         if there or isinstance(one.cause, Decided):
             continue
