@@ -22,7 +22,7 @@ from binlog_merge.binlog.kernels.checksums import crc32_each
 from binlog_merge.errors import ServerRefused
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from binlog_merge.merge.witness import GEOMETRY_TYPES
-from binlog_merge.replay.duckdb_types import quoted
+from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
 from snapshot_store.introspect import ServerAddress
 from snapshot_store.model import Column, Table
 
@@ -233,9 +233,8 @@ class LogSide:
     def has(self, table: Table) -> bool:
         """Tell whether the table is there."""
         found = self.connection.execute(
-            "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ? "
-            "AND table_name = ?",
-            [table.schema, table.name],
+            "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
+            [CATALOG, table.schema, table.name],
         )
         return bool(found.fetchall())
 
@@ -260,7 +259,7 @@ class LogSide:
     def _batches(self, table: Table) -> Iterator[list[Any]]:
         """Yield the table's columns as texts, so many rows at a time."""
         shown = ", ".join(f"{_in_duckdb(column)} AS c{i}" for i, column in enumerate(table.columns))
-        reader = self.connection.sql(f"SELECT {shown} FROM {quoted(table.schema, table.name)}").to_arrow_reader(
+        reader = self.connection.sql(f"SELECT {shown} FROM {place(table.schema, table.name)}").to_arrow_reader(
             self.batch_rows
         )
         for batch in reader:

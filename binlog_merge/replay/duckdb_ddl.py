@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
-from binlog_merge.replay.duckdb_types import duckdb_type, quoted
+from binlog_merge.replay.duckdb_types import duckdb_type, place, quoted
 from binlog_merge.replay.duckdb_values import carries, compute_values, constant_of, convert_values, needed_columns
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.ddl import actions as act
@@ -50,14 +50,14 @@ class DdlTarget:
         statement, after = understood(catalog, sql, schema, session)
         match statement:
             case st.TruncateTable(table=(own, name)):
-                self._run(f"DELETE FROM {quoted(own or schema, name)}")
+                self._run(f"DELETE FROM {place(own or schema, name)}")
             case st.RenameTables(pairs=pairs):
                 for old, new in pairs:
                     self._move(_full(old, schema), _full(new, schema))
             case st.CreateSchema(name=name):
-                self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(name)}")
+                self._run(f"CREATE SCHEMA IF NOT EXISTS {place(name)}")
             case st.DropSchema(name=name):
-                self._run(f"DROP SCHEMA IF EXISTS {quoted(name)} CASCADE")
+                self._run(f"DROP SCHEMA IF EXISTS {place(name)} CASCADE")
             case st.AlterTable(table=table, actions=actions):
                 self._alter(catalog, after, _full(table, schema), actions, schema, commit_us)
             case _:
@@ -67,8 +67,8 @@ class DdlTarget:
 
     def create(self, table: Table) -> None:
         """Make a table that is not there."""
-        self._run(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.schema)}")
-        self._run(f"CREATE TABLE {quoted(table.schema, table.name)} ({self._definitions(self.columns(table))})")
+        self._run(f"CREATE SCHEMA IF NOT EXISTS {place(table.schema)}")
+        self._run(f"CREATE TABLE {place(table.schema, table.name)} ({self._definitions(self.columns(table))})")
 
     def columns(self, table: Table) -> tuple[Column, ...]:
         """Return the columns of a table that are kept."""
@@ -120,17 +120,17 @@ class DdlTarget:
 
     def _changed(self, before: Table | None, after: Table | None) -> None:
         if before is not None and after is None:
-            self._run(f"DROP TABLE IF EXISTS {quoted(before.schema, before.name)}")
+            self._run(f"DROP TABLE IF EXISTS {place(before.schema, before.name)}")
         elif before is None and after is not None:
             self.create(after)
 
     def _move(self, old: tuple[str, str], new: tuple[str, str]) -> None:
         if old[0] == new[0]:
-            self._run(f"ALTER TABLE {quoted(*old)} RENAME TO {quoted(new[1])}")
+            self._run(f"ALTER TABLE {place(*old)} RENAME TO {quoted(new[1])}")
             return
         # DuckDB does not move a table to another schema.
-        self._run(f"CREATE TABLE {quoted(*new)} AS SELECT * FROM {quoted(*old)}")
-        self._run(f"DROP TABLE {quoted(*old)}")
+        self._run(f"CREATE TABLE {place(*new)} AS SELECT * FROM {place(*old)}")
+        self._run(f"DROP TABLE {place(*old)}")
 
     def _definitions(self, columns: Sequence[Column]) -> str:
         return ", ".join(f"{quoted(c.name)} {duckdb_type(c.type, self.temporal_text)}" for c in columns)
@@ -139,7 +139,7 @@ class DdlTarget:
         self, before: Table, after: Table, pairs: list[tuple[Column, Column | None]], old: list[Column]
     ) -> bool:
         """Do what DuckDB can do to a table as it stands; False, and nothing done, where that is not all there is."""
-        name, kept = quoted(before.schema, before.name), [was for _, was in pairs if was is not None]
+        name, kept = place(before.schema, before.name), [was for _, was in pairs if was is not None]
         order = [column for column in old if column in kept]
         added = [column for column, was in pairs if was is None]
         empty_added = all(c.nullable and c.generated is None and (c.default is None or c.default.kind == "null")
@@ -172,8 +172,8 @@ class DdlTarget:
     def _make_anew(
         self, before: Table, after: Table, pairs: list[tuple[Column, Column | None]], commit_us: int
     ) -> None:
-        name = quoted(before.schema, before.name)
-        new = quoted(before.schema, _NEW)
+        name = place(before.schema, before.name)
+        new = place(before.schema, _NEW)
         definitions = self._definitions([column for column, _ in pairs])
         if not self.connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall():
             self._run(f"DROP TABLE {name}")

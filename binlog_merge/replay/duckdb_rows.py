@@ -17,7 +17,7 @@ from binlog_merge.binlog.kernels import row_keys as rk
 from binlog_merge.binlog.kernels.row_cells import ABSENT, NONE
 from binlog_merge.merge.reshape_pads import constant_pad
 from binlog_merge.replay.changes_bulk import Changes
-from binlog_merge.replay.duckdb_types import duckdb_type, for_duckdb, listed, quoted
+from binlog_merge.replay.duckdb_types import duckdb_type, for_duckdb, listed, place, quoted
 from binlog_merge.replay.duckdb_values import array_of
 from snapshot_store.model import Table
 
@@ -53,7 +53,7 @@ class TableWriter:
 
     @property
     def _name(self) -> str:
-        return quoted(self.table.schema, self.table.name)
+        return place(self.table.schema, self.table.name)
 
     def _names(self, columns: Sequence[int]) -> list[str]:
         return [self.table.columns[c].name for c in columns]

@@ -18,16 +18,18 @@ import duckdb
 from binlog_merge.errors import ConfigError, IoError, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.duckdb_ddl import DdlTarget
+from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
 
 META_SCHEMA: Final = "binlog_merge"
+_META_PLACE: Final = place(META_SCHEMA)
 _META: Final = (
-    f"CREATE SCHEMA IF NOT EXISTS {META_SCHEMA}",
-    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_position (
+    f"CREATE SCHEMA IF NOT EXISTS {_META_PLACE}",
+    f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_position (
   cluster VARCHAR NOT NULL, "rank" UBIGINT NOT NULL, gtid VARCHAR, order_key VARCHAR, temporal VARCHAR NOT NULL)""",
-    f'CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_catalog ("schema" VARCHAR, "table" VARCHAR, definition VARCHAR)',
-    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_skipped (
+    f'CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_catalog ("schema" VARCHAR, "table" VARCHAR, definition VARCHAR)',
+    f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_skipped (
   cluster VARCHAR, "rank" UBIGINT, gtid VARCHAR, skipped_at TIMESTAMP DEFAULT current_timestamp::TIMESTAMP)""",
 )
 
@@ -53,9 +55,12 @@ class DuckdbTarget:
         self.catalog = Catalog()
 
     def __enter__(self) -> "DuckdbTarget":
+        self.connection = duckdb.connect()
         try:
-            self.connection = duckdb.connect(str(self.path))
+            path = str(self.path).replace("'", "''")
+            self.connection.execute(f"ATTACH '{path}' AS {quoted(CATALOG)}; USE {quoted(CATALOG)}")
         except duckdb.Error as error:
+            self.connection.close()
             text = str(error).splitlines()[0]
             if "lock" in text.lower():
                 raise TargetBusy(f"another process has it open: {text}", file=str(self.path)) from None
@@ -79,7 +84,7 @@ class DuckdbTarget:
     def commit(self, rank: int, gtid: str, key: str | None) -> None:
         """Commit what was done since `begin`, and the position with it."""
         self.connection.execute(
-            f'UPDATE {META_SCHEMA}.replay_position SET "rank" = ?, gtid = ?, order_key = ? WHERE cluster = ?',
+            f'UPDATE {_META_PLACE}.replay_position SET "rank" = ?, gtid = ?, order_key = ? WHERE cluster = ?',
             [rank, gtid, key, self.cluster],
         )
         failpoint("replay-before-commit")
@@ -93,7 +98,7 @@ class DuckdbTarget:
         for statement in _META:
             self.connection.execute(statement)
         self.connection.execute(
-            f"INSERT INTO {META_SCHEMA}.replay_position VALUES (?, ?, NULL, NULL, ?)",
+            f"INSERT INTO {_META_PLACE}.replay_position VALUES (?, ?, NULL, NULL, ?)",
             [self.cluster, rank, self._temporal],
         )
         for name, table in sorted(catalog.tables.items()):
@@ -117,26 +122,26 @@ class DuckdbTarget:
                 lines.append((schema, "", None if value is None else schema_to_json(value)))
         for schema, table_name, text in lines:
             self.connection.execute(
-                f'DELETE FROM {META_SCHEMA}.replay_catalog WHERE "schema" = ? AND "table" = ?', [schema, table_name]
+                f'DELETE FROM {_META_PLACE}.replay_catalog WHERE "schema" = ? AND "table" = ?', [schema, table_name]
             )
             if text is not None:
                 self.connection.execute(
-                    f"INSERT INTO {META_SCHEMA}.replay_catalog VALUES (?, ?, ?)", [schema, table_name, text]
+                    f"INSERT INTO {_META_PLACE}.replay_catalog VALUES (?, ?, ?)", [schema, table_name, text]
                 )
 
     def skipped(self, rank: int, gtid: str) -> None:
         """Record, in the open transaction, that one was left out by order of the user."""
         self.connection.execute(
-            f'INSERT INTO {META_SCHEMA}.replay_skipped (cluster, "rank", gtid) VALUES (?, ?, ?)',
+            f'INSERT INTO {_META_PLACE}.replay_skipped (cluster, "rank", gtid) VALUES (?, ?, ?)',
             [self.cluster, rank, gtid],
         )
 
     def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
         """Return the columns that a table has in the file, none where it is not there."""
         found = self.connection.execute(
-            "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() AND schema_name = ? "
-            "AND table_name = ? ORDER BY column_index",
-            [schema, table],
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
+            "ORDER BY column_index",
+            [CATALOG, schema, table],
         ).fetchall()
         return tuple(name for (name,) in found)
 
@@ -153,7 +158,7 @@ class DuckdbTarget:
         if not self.columns_of(META_SCHEMA, "replay_position"):
             return
         rows = self.connection.execute(
-            f'SELECT cluster, "rank", temporal FROM {META_SCHEMA}.replay_position'
+            f'SELECT cluster, "rank", temporal FROM {_META_PLACE}.replay_position'
         ).fetchall()
         for cluster, rank, temporal in rows:
             if cluster != self.cluster:
@@ -163,7 +168,7 @@ class DuckdbTarget:
             self.rank = int(rank)
         tables: dict[tuple[str, str], Table] = {}
         schemas: dict[str, Schema] = {}
-        for schema, name, text in self.connection.execute(f"FROM {META_SCHEMA}.replay_catalog").fetchall():
+        for schema, name, text in self.connection.execute(f"FROM {_META_PLACE}.replay_catalog").fetchall():
             if name:
                 tables[schema, name] = table_from_json(text)
             else:

@@ -24,6 +24,8 @@ from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from binlog_merge.merge.witness import GEOMETRY_TYPES, NUMERIC, binlog_column
 from snapshot_store.model import Column, ColumnType, Table
 
+CATALOG: Final = "replay target"
+"""What the file is called in the session."""
 _INTEGERS: Final = {
     "tinyint": "TINYINT",
     "smallint": "SMALLINT",
@@ -62,6 +64,11 @@ def duckdb_type(kind: ColumnType, temporal_text: bool = False) -> str:
 def quoted(*names: str) -> str:
     """Return names as DuckDB takes them, joined by dots."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def place(*names: str) -> str:
+    """Return a schema's or a table's name with that of the file before it: a schema may be called as the file is."""
+    return quoted(CATALOG, *names)
 
 
 def listed(names: Sequence[str], prefix: str = "") -> str:

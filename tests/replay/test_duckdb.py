@@ -29,7 +29,7 @@ from binlog_merge.replay.segments import segments
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
-from tests.replay.test_replay import ROOT, merged, prepare, target_of
+from tests.replay.test_replay import merged, prepare, target_of
 
 CASES = (
     "three-nodes-online-ddl",
@@ -55,12 +55,14 @@ def tables_of(path: Path, counted: bool = True) -> dict[tuple[str, str], list[An
     """Return columns and rows of every table of the cluster, rows sorted."""
     with duckdb.connect(str(path), read_only=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
+        catalog = connection.execute("SELECT current_database()").fetchall()[0][0]
         names = connection.execute(
             "SELECT schema_name, table_name FROM duckdb_tables() WHERE schema_name <> 'binlog_merge' ORDER BY ALL"
         ).fetchall()
         found = {}
         for schema, table in names:
-            cursor = connection.execute(f"FROM {identifier(schema)}.{identifier(table)}")
+            name = ".".join(map(identifier, (catalog, schema, table)))
+            cursor = connection.execute(f"FROM {name}")
             columns = [column[0] for column in cursor.description]
             found[schema, table] = [columns, sorted((tuple(map(plain, row)) for row in cursor.fetchall()), key=repr)]
         return found
@@ -161,6 +163,7 @@ def test_the_file_has_what_a_server_has(name: str, mysql_server: MySqlServer, tm
     assert loaded(binlog, tmp_path / "file.db", text).transactions == 0
 
 
+ROOT = Path(__file__).resolve().parents[2]
 CASE = "three-nodes-online-ddl"
 
 
@@ -179,7 +182,7 @@ def expected(binlog: MergedBinlog, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_ranges_join_without_a_seam(binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
-    path = tmp_path / "file.db"
+    path = tmp_path / "shop.db"  # as its schema is called
     for last in (1, 60, 90, 91, 92, 200):
         assert loaded(binlog, path, last_rank=last).last_rank == last
     with pytest.raises(ConfigError, match="a replay goes on at 201, not at 5"):
