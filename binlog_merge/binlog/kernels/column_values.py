@@ -36,7 +36,7 @@ def _big(b: Any, at: int, size: int) -> int:
 @njit(cache=True, nogil=True, _nrt=False)
 def days_of(year: int, month: int, day: int) -> int:
     """Return the days since 1970 of a date of the Gregorian calendar, or a number below any where there is none."""
-    if year < 1 or month < 1 or month > 12 or day < 1:
+    if year < 1 or year > 9999 or month < 1 or month > 12 or day < 1:
         return -(1 << 40)
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
     if day > _DAYS[month - 1] + (1 if leap and month == 2 else 0):
