@@ -3,18 +3,15 @@
 Where the server has it (8.0 and later) and the user may take it (BACKUP_ADMIN), LOCK INSTANCE FOR BACKUP keeps DDL out
 while rows go on being written; the binlog position read under it is then exactly that of the snapshot. Elsewhere the
 pass is repeated until two in a row agree, and no position is told.
-
-PyMySQL is imported when a server is first spoken to; nothing else in this package needs it.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.server import ServerAddress
 from snapshot_store.topology import SYSTEM_SCHEMAS
 
 PASSES = 5
@@ -24,43 +21,6 @@ _REFUSED = frozenset({1044, 1045, 1064, 1227, 1235})  # no privilege, or a serve
 
 class ServerRefused(SnapshotStoreError):  # noqa: N818
     """The server cannot be reached or does not let us in, or its tables did not stand still."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """Where a server is and who asks; the password stays out of what is printed."""
-
-    host: str = "127.0.0.1"
-    port: int = 3306
-    user: str = "root"
-    password: str = ""
-    socket: str | None = None
-
-    @classmethod
-    def parse(cls, url: str, password: str | None = None) -> "ServerAddress":
-        """Read mysql://user@host:3306 or mysql://user@localhost/?socket=/run/mysqld/mysqld.sock; raises ValueError.
-
-        The password is the one given, else that of the URL, else MYSQL_PWD of the environment.
-        """
-        parts = urlsplit(url if "://" in url else f"mysql://{url}")
-        if parts.scheme != "mysql" or not (parts.hostname or parts.query):
-            raise ValueError(f"{_without_password(url)!r} is no server: write mysql://user@host:3306")
-        socket = parse_qs(parts.query).get("socket", [None])[0]
-        if password is None:
-            password = unquote(parts.password) if parts.password is not None else os.environ.get("MYSQL_PWD", "")
-        user = unquote(parts.username) if parts.username else "root"
-        return cls(parts.hostname or "localhost", parts.port or 3306, user, password, socket)
-
-    def __str__(self) -> str:
-        return f"mysql://{self.user}@{self.socket or f'{self.host}:{self.port}'}"
-
-    def __repr__(self) -> str:
-        return f"ServerAddress({str(self)!r})"
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.rsplit(':', 1)[0] if head.count(':') > 1 else head}{at}{tail}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +38,7 @@ def introspect(address: ServerAddress, schemas: Sequence[str] = ()) -> ServerSna
     import pymysql
 
     try:
-        connection = pymysql.connect(
-            host=address.host,
-            port=address.port,
-            user=address.user,
-            password=address.password,
-            unix_socket=address.socket,
-            charset="utf8mb4",
-            connect_timeout=10,
-            autocommit=True,
-        )
+        connection = address.connect()
     except (pymysql.err.Error, OSError) as error:
         raise ServerRefused(f"{address} cannot be reached: {error}") from None
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from binlog_merge.replay.mysql import MysqlTarget
     from binlog_merge.replay.reader import MergedBinlog
     from binlog_merge.replay.walk import ReplayOptions, ReplayResult
-    from snapshot_store.introspect import ServerAddress
+    from snapshot_store.server import ServerAddress
 
 HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
 
@@ -257,7 +257,7 @@ def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca
 
 def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddress":
     """Return where a server is, as an option says it, with the password of a file. Raises ConfigError and IoError."""
-    from snapshot_store.introspect import ServerAddress
+    from snapshot_store.server import ServerAddress
 
     password = None
     if password_file is not None:

@@ -98,7 +98,8 @@ def _text(path: Path) -> str:
 
 
 def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[Catalog, str, int]":
-    from snapshot_store.introspect import ServerAddress, introspect
+    from snapshot_store.introspect import introspect
+    from snapshot_store.server import ServerAddress
 
     password = None if password_file is None else _text(password_file).rstrip("\n")
     try:

@@ -23,7 +23,7 @@ from binlog_merge.replay.mysql import META_SCHEMA
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.walk import ReplayOptions, history_of
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from snapshot_store.tso import OrderKey
 
 

@@ -23,8 +23,8 @@ from binlog_merge.errors import ServerRefused
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from binlog_merge.merge.witness import GEOMETRY_TYPES
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
-from snapshot_store.introspect import ServerAddress
 from snapshot_store.model import Column, Table
+from snapshot_store.server import ServerAddress
 
 BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
@@ -95,17 +95,7 @@ class ServerSide:
         import pymysql
 
         try:
-            connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                password=address.password,
-                unix_socket=address.socket,
-                charset="utf8mb4",
-                connect_timeout=10,
-                ssl_ca=self.ssl_ca,
-                max_allowed_packet=1 << 30,
-            )
+            connection = address.connect(self.ssl_ca)
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")

@@ -24,7 +24,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
 from binlog_merge.replay.rows import row_text
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 
 LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
 """Errors of a connection that is gone: https://dev.mysql.com/doc/mysql-errors/en/."""
@@ -56,21 +56,7 @@ class Session:
 
         address = self.target.address
         try:
-            self._connection = pymysql.connect(
-                host=address.host,
-                port=address.port,
-                user=address.user,
-                password=address.password,
-                unix_socket=address.socket,
-                charset="utf8mb4",
-                autocommit=True,
-                connect_timeout=10,
-                ssl_ca=self.target.ssl_ca,
-                ssl_verify_cert=self.target.ssl_ca is not None,  # as VERIFY_CA: the client library's own default is not
-                # As MySQL's own clients: a socket of this machine needs no encryption, unless it is asked for.
-                ssl_disabled=address.socket is not None and self.target.ssl_ca is None,
-                max_allowed_packet=1 << 30,
-            )
+            self._connection = address.connect(self.target.ssl_ca)
         except pymysql.MySQLError as error:
             raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
         # A session that waits for a long DDL must not be taken for one that was left behind.

@@ -10,7 +10,7 @@ from binlog_merge.replay.mysql import MysqlTarget
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.walk import ReplayOptions
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 
 

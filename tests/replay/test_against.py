@@ -13,7 +13,7 @@ from binlog_merge.replay.against import compare_with_server
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.walk import ReplayOptions
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.test_duckdb import STATEMENTS

@@ -21,7 +21,7 @@ from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.transactions import transactions
 from binlog_merge.replay.walk import ReplayOptions
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.workload import as_output
 

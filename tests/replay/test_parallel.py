@@ -18,7 +18,7 @@ from binlog_merge.replay.mysql import MysqlTarget, lock_name
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.killing import Child
 from tests.replay.test_replay import data, kill_sessions, position

@@ -17,7 +17,7 @@ from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult
-from snapshot_store.introspect import ServerAddress
+from snapshot_store.server import ServerAddress
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer, mysqlbinlog

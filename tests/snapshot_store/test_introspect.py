@@ -6,8 +6,9 @@ import pytest
 
 from snapshot_store import introspect as module
 from snapshot_store.errors import UnknownSchema
-from snapshot_store.introspect import ServerAddress, ServerRefused, introspect
+from snapshot_store.introspect import ServerRefused, introspect
 from snapshot_store.render_sql import type_sql
+from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 
 TABLES = """
