@@ -27,7 +27,7 @@ from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.segments import segments
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
-from tests.mysql_server import MySqlServer
+from tests.mysql_server import ROOT, MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.test_replay import merged, prepare, target_of
 
