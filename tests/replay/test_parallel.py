@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
+from binlog_merge.replay import transactions as transactions_module
+from binlog_merge.replay.barrier import DdlManager
 from binlog_merge.replay.groups import Turns
 from binlog_merge.replay.keys import Claims
 from binlog_merge.replay.mysql import MysqlTarget, lock_name
 from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
+from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
@@ -267,3 +269,45 @@ def kill_again_and_again(server: MySqlServer, log: Log, times: int, seed: int) -
     run(server, binlog, workers=2)
     assert data(server) == expected, f"seed {seed}"
     return kills
+
+
+def test_large_transactions_are_not_held_in_memory(
+    mysql_server: MySqlServer, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binlog, base, expected = log
+    mysql_server.execute(base)
+    monkeypatch.setattr("binlog_merge.replay.transactions.LARGE", 500)
+    streamed: list[int] = []
+    rest = transactions_module._rest
+
+    def counted(*arguments: Any) -> Any:
+        streamed.append(1)
+        return rest(*arguments)
+
+    monkeypatch.setattr(transactions_module, "_rest", counted)
+    result = run(mysql_server, binlog, workers=3, batch=10)
+    assert data(mysql_server) == expected and len(streamed) > 20
+    assert result.to_dict()["rows"] == dry_run(binlog, ReplayOptions()).to_dict()["rows"]
+
+
+def test_a_storm_of_ddl_is_read_no_further_than_it_can_be_held(
+    mysql_server: MySqlServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = "CREATE DATABASE s; USE s; " + "".join(f"CREATE TABLE t{i} (id INT PRIMARY KEY);" for i in range(12))
+    mysql_server.execute(base)
+    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    for i in range(60):
+        table = f"s.t{i % 12}"
+        sql = f"ALTER TABLE {table} ADD COLUMN c{i} INT DEFAULT {i}; INSERT INTO {table} (id) VALUES ({i})"
+        mysql_server.execute(sql)
+            f"ALTER TABLE {table} ADD COLUMN c{i} INT DEFAULT {i}; INSERT INTO {table} (id) VALUES ({i})"
+        )
+    binlog, expected = as_output(mysql_server, tmp_path), data(mysql_server)
+    mysql_server.drop_databases()
+    mysql_server.execute(base)
+    monkeypatch.setattr("binlog_merge.replay.flow.MAX_TABLE_BARRIERS", 8)
+    pending: list[int] = []
+    push = DdlManager.push
+    monkeypatch.setattr(DdlManager, "push", lambda self, ddl: (push(self, ddl), pending.append(len(self))))
+    run(mysql_server, binlog, workers=2)
+    assert data(mysql_server) == expected and 4 < max(pending) <= 8
