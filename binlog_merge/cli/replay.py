@@ -123,6 +123,9 @@ def replay(
     first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
     skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
     rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
+    of_servers = workers > 1 or commit_order is CommitOrder.relaxed or rate is not None or until_lag is not None
+    if of_servers and to is not None and not rows_only:
+        raise ConfigError("--workers, --commit-order, --rate and --until-lag are for servers", remedy="leave them out")
     options = ReplayOptions(
         first,
         last,

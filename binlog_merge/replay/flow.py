@@ -275,7 +275,9 @@ class Flow:
         assert outcome.error is not None
         failure = Failed(outcome.error, outcome.transaction, outcome.row)
         if self._failure is not None:
-            if not isinstance(outcome.error, Stopped) and _rank(failure) < _rank(self._failure):
+            # Those that gave up for it may be told before the one that failed.
+            first = not isinstance(outcome.error, Stopped) and _rank(failure) < _rank(self._failure)
+            if first or isinstance(self._failure.error, Stopped):
                 self._failure = failure
             return
         self._failure = failure

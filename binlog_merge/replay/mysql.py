@@ -19,7 +19,7 @@ from typing import Any, Final
 from binlog_merge.binlog.constants import EventType, RowsFlag
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows, join_rows, row_padding
-from binlog_merge.errors import ReplayStopped, ServerRefused
+from binlog_merge.errors import IoError, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
@@ -59,6 +59,8 @@ class Session:
             self._connection = address.connect(self.target.ssl_ca)
         except pymysql.MySQLError as error:
             raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
+        except OSError as error:
+            raise IoError(f"cannot be used as a CA: {error}", file=self.target.ssl_ca) from error
         # A session that waits for a long DDL must not be taken for one that was left behind.
         self.run("SET SESSION sql_mode = '', time_zone = '+00:00', wait_timeout = 2147483")
 
