@@ -4,6 +4,7 @@ them.
 
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pymysql.cursors import DictCursor
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event, walk
 from binlog_merge.binlog.query import Query
-from binlog_merge.merge.render import CtsPlace, FileHead, LogicalDdl, pack_ddl, pack_head
+from binlog_merge.merge.render import CtsPlace, FileHead, LogicalDdl, heartbeat, pack_ddl, pack_head
 from binlog_merge.polardbx.comments import PolarxComment
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case
@@ -104,7 +105,9 @@ VARIANTS: list[tuple[CtsPlace, bool]] = [*FOR_REPLICAS, ("end", False), ("both",
 
 
 def variant(number: int) -> bytes:
-    """Return a file that makes database d<number> with two tables, private DDL between them."""
+    """Return a file that makes database d<number> with two tables; between them are private DDL, one in a database that
+    is not there, and a heartbeat.
+    """
     cts, rows_query = VARIANTS[number]
     schema = f"d{number}"
     statements = [
@@ -115,10 +118,9 @@ def variant(number: int) -> bytes:
         ddl("", COMMENT, rows_query=rows_query),
         ddl(f"CREATE TABLE {schema}.u (a int)"),
     ]
-    return log(
-        head(cts, number=number + 1),
-        [LogicalDdl(d.key, "", d.sql, 0, 0, 255, None, True, d.text, None, d.rows_query) for d in statements],
-    )
+    made = [LogicalDdl(d.key, "", d.sql, 0, 0, 255, None, True, d.text, None, d.rows_query) for d in statements]
+    made[3:3] = [replace(made[2], schema="polardbx"), heartbeat(made[2].key)]
+    return log(head(cts, number=number + 1), made)
 
 
 @pytest.mark.mysql
@@ -129,7 +131,7 @@ def test_mysqlbinlog_and_a_client_apply_every_form(mysql_server: MySqlServer, tm
         mysql_server.apply(mysqlbinlog([path], "--verify-binlog-checksum"))
         assert [t for (t,) in mysql_server.query("SHOW TABLES", f"d{number}")] == ["t", "u"]
     executed = str(mysql_server.query("SELECT @@GLOBAL.gtid_executed")[0][0])
-    assert executed.count(":1-6") == len(VARIANTS)
+    assert executed.count(":1-8") == len(VARIANTS)
 
 
 @pytest.mark.mysql
