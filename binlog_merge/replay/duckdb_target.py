@@ -53,6 +53,7 @@ class DuckdbTarget:
         self._chosen = chosen
         self.rank: int | None = None
         self.catalog = Catalog()
+        self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def __enter__(self) -> "DuckdbTarget":
         self.connection = duckdb.connect()
@@ -67,7 +68,7 @@ class DuckdbTarget:
             raise IoError(f"DuckDB cannot open it: {text}", file=str(self.path)) from None
         try:
             self.connection.execute("SET TimeZone = 'UTC'")
-            self.ddl = DdlTarget(self.connection, self.columns_of, self.temporal_text, self._chosen)
+            self.ddl = DdlTarget(self.connection, self._present, self.temporal_text, self._chosen)
             self._load()
         except BaseException:
             self.connection.close()
@@ -111,6 +112,7 @@ class DuckdbTarget:
     def know(self, catalog: Catalog) -> None:
         """Take down what the log's tables are now; belongs to the open transaction."""
         before, self.catalog = self.catalog, catalog
+        self._columns.clear()
         lines: list[tuple[str, str, str | None]] = []
         for name in {*before.tables, *catalog.tables}:
             table = catalog.tables.get(name)
@@ -137,7 +139,13 @@ class DuckdbTarget:
         )
 
     def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
-        """Return the columns that a table has in the file, none where it is not there."""
+        """Return the columns that a table has in the file, none where it is not there; asked once until DDL comes."""
+        found = self._columns.get((schema, table))
+        if found is None:
+            found = self._columns[schema, table] = self._present(schema, table)
+        return found
+
+    def _present(self, schema: str, table: str) -> tuple[str, ...]:
         found = self.connection.execute(
             "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
             "ORDER BY column_index",
