@@ -42,6 +42,7 @@ class Cluster:
     anonymous: bool
     basename: str
     clamp: bool = False
+    heartbeat: int = 0  # seconds; PolarDB-X's heartbeats come out in multiples of them
 
     def logical_name(self, name: Name) -> Name | None:
         """Return where a physical table goes; None if it never comes out.
@@ -118,5 +119,6 @@ def load(path: Path) -> Cluster:
         max_size=_size(output.get("max-size", 512 * 2**20)),
         anonymous=output.get("gtid", "on") in ("anonymous", False),
         basename=output.get("basename", "binlog"),
+        heartbeat=int(str(output.get("heartbeat") or "0").rstrip("s")) if output.get("heartbeat") != "off" else 0,
         clamp=(raw.get("reshape") or {}).get("on-unconvertible") == "clamp",
     )

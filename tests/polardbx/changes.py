@@ -43,6 +43,8 @@ def step(world: World) -> None:
     """Take one step of the change that is under way, or begin one."""
     if world.change is None:
         change = world.rng.choice(CHANGES)
+        if world.knobs.first is not None and not world.did:
+            change = CHANGES[world.knobs.first % len(CHANGES)] if world.rng.random() < 0.8 else change
         begun = change(world)
         if begun is None:
             return

@@ -13,13 +13,14 @@ from tests.mysql_server import MySqlServer
 from tests.oracle.polardbx.merge import merge_polardbx
 from tests.polardbx.apply import apply_merged, comparable, tables_of, user_tables
 from tests.polardbx.history import run
+from tests.polardbx.knobs import Knobs
 from tests.polardbx.play import play, spliced, write_files
 from tests.polardbx.read import comparable as plain
 from tests.polardbx.read import read_merged
 from tests.polardbx.simulate import DIALECTS, LOG, Simulation, cluster_yaml, simulate
 from tests.polardbx.steps import counted
 from tests.polardbx.truth import Expected, expected, final
-from tests.polardbx.world import Knobs, World
+from tests.polardbx.world import World
 from tests.soak.properties import config_of, same_files, small_buffers
 
 
@@ -60,7 +61,7 @@ def check_applied(simulation: Simulation, files: dict[str, bytes], folder: Path,
     totals = apply_merged(server, simulation.world.base, files, folder, ask=True)
     assert set(totals) == {str(simulation.total)}, f"seed {simulation.seed}: {totals}"
     # A DDL of PolarDB-X's own is a transaction of comments alone.
-    assert len(totals) == sum(1 for t in simulation.truth if t.rows or t.private)
+    assert len(totals) == sum(1 for t in simulation.truth if t.rows or t.private or t.beat)
     assert user_tables(server) == set(simulation.tables)
     found = tables_of(server, simulation.tables)
     for name, (_, state) in simulation.tables.items():

@@ -34,7 +34,7 @@ WANTED = frozenset(
     + [f"visibility {number}" for number in (0, 1, 2)]
     + [f"instruction {k}" for k in ("CdcStart", "MetaSnapshot", "StorageInstChange", "CdcEnvConfigChange", "FlushLogs")]
     + ["original DDL", "server id of a DDL", "begins with MetaSnapshot", "heartbeat", "without traces", "two copies"]
-    + ["names in upper case"]
+    + ["names in upper case", "heartbeat that comes out"]
 )  # fmt: skip
 
 
@@ -118,6 +118,7 @@ def _of_write(write: Write) -> Iterator[str]:
 def _of_truth(simulation: Simulation) -> Iterator[str]:
     world = simulation.world
     yield from ["archive"] * any(t.archive for t in simulation.truth)
+    yield from ["heartbeat that comes out"] * any(t.beat for t in simulation.truth)
     yield from ["without traces"] * (not world.knobs.hints)
     yield from ["rolled back"] * any(type(s).__name__ == "Rollback" for s in world.steps)
     yield from ["in doubt"] * any(b.state == "prepared" for r in world.running for b in r.branches)

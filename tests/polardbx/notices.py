@@ -2,7 +2,7 @@
 
 from tests.polardbx.announce import PRIVATE, PROTECTED, PUBLIC, Change, announce, marked, nothing, untouched
 from tests.polardbx.cluster import SYNC_POINT, Key, db_meta, snapshot
-from tests.polardbx.transactions import pick
+from tests.polardbx.transactions import local, pick
 from tests.polardbx.world import WHEN, Announced, World
 from tests.simulator.columns import Value
 
@@ -76,6 +76,8 @@ def _sync_point(world: World) -> Change:
     running.done, running.window = done, True
     running.fate = "rollback" if world.rng.random() < 0.1 else "commit"
     while running in world.running:
+        if world.windows and world.rng.random() < 0.5:
+            local(world)
         yield
 
 

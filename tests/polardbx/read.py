@@ -56,13 +56,16 @@ def _transactions(events: list[binlog.Event], servers: Mapping[int, int]) -> lis
             at = end + 1
             continue
         assert events[at].type == binlog.ROWS_QUERY
-        cts = events[at].body[1:].decode().split("# CTS::")[1]
+        cts, _, note = events[at].body[1:].decode().split("# CTS::")[1].partition("\n")
+        assert note in ("", "# TSO HEARTBEAT TXN")
         rows = [e for e in events[at + 1 : end] if e.type != binlog.ROWS_QUERY]
         (server,) = {servers[e.start] for e in events[at - 2 : end + 1]}
         key, _, tail = cts.partition("::")
         assert tail in ("", "ARCHIVE")
         rows_of = tuple(decode.rows_of(rows))
-        found.append(Expected(key, rows_of, server=None if server == OURS else server, archive=bool(tail)))
+        found.append(
+            Expected(key, rows_of, server=None if server == OURS else server, archive=bool(tail), beat=bool(note))
+        )
         at = end + 1
     return found
 

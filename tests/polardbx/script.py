@@ -7,12 +7,13 @@ from typing import Any
 
 from tests.polardbx.announce import PRIVATE, PUBLIC, untouched
 from tests.polardbx.cluster import SHARDED, Group, Key, Logical, Shard, settled, snapshot, table_meta
+from tests.polardbx.knobs import Knobs
 from tests.polardbx.placement import copy_rows
 from tests.polardbx.splice import Stamp
 from tests.polardbx.steps import Commit, Local, Prepare, Rollback
 from tests.polardbx.transactions import begin_with, writes
 from tests.polardbx.under_way import hold, release
-from tests.polardbx.world import Announced, Effect, Knobs, Running, State, World
+from tests.polardbx.world import Announced, Effect, Running, State, World
 from tests.simulator.columns import Table, Value
 
 Row = tuple[Logical, int, Mapping[str, Value] | None]  # what a row becomes; None: it goes

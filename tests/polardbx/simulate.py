@@ -8,9 +8,10 @@ from typing import Any
 import yaml
 
 from tests.polardbx.history import run
+from tests.polardbx.knobs import Knobs
 from tests.polardbx.splice import Dialect
 from tests.polardbx.truth import Expected, expected, final
-from tests.polardbx.world import Knobs, State, World
+from tests.polardbx.world import State, World
 from tests.polardbx.write import ends, write_nodes
 from tests.simulator.columns import Table
 
@@ -52,7 +53,7 @@ class Simulation:
 def simulate(seed: int, folder: Path, knobs: Knobs | None = None, dialect: Dialect | None = None) -> Simulation:
     """Write the history of a seed; it is a pure function of the arguments."""
     rng = random.Random(seed)
-    knobs = knobs or knobs_of(rng)
+    knobs = knobs or replace(knobs_of(rng), first=seed)
     world = World(rng, replace(knobs, dialects=(dialect,)) if dialect else knobs)
     run(world)
     files = write_nodes(world.steps, world.stamps, world.numbers, rng, world.dialects)
@@ -68,28 +69,33 @@ def simulate(seed: int, folder: Path, knobs: Knobs | None = None, dialect: Diale
 def knobs_of(rng: random.Random) -> Knobs:
     """Make up what a history is like."""
     keyless = rng.random() < 0.3  # changes of rows without a key can only be told by whole images
-    log = rng.random() < 0.2
+    log = rng.random() < 0.25
     return Knobs(
         rng.choice((60, 120, 240)), rng.choice((1, 2, 2, 3, 4)), rng.choice((40, 120, 300)), hints=rng.random() < 0.8,
         extras=rng.random() < 0.7, log=log, keyless=keyless, row_ids=keyless,
         images=("FULL",) if keyless or rng.random() < 0.5 else ("FULL", "MINIMAL", "NOBLOB"),
-        dialects=dialects_of(rng, log),
+        dialects=dialects_of(rng, log), heartbeat=rng.choice((0, 0, 1, 2)),
     )  # fmt: skip
 
 
 def dialects_of(rng: random.Random, log: bool) -> tuple[Dialect, ...]:
     """Return what the nodes' dialects are chosen from: one, or several in one cluster."""
     if log:
-        return (LOG,) if rng.random() < 0.5 else (LOG, *DIALECTS)
+        return (LOG,) if rng.random() < 0.5 else (*[LOG] * len(DIALECTS), *DIALECTS)
     return (rng.choice(DIALECTS),) if rng.random() < 0.7 else DIALECTS
 
 
 def cluster_yaml(world: World, rng: random.Random) -> dict[str, Any]:
     """Return the configuration: the nodes, and that they are PolarDB-X's; everything else is in their binlogs."""
+    beats = {"heartbeat": f"{world.knobs.heartbeat}s"} if world.knobs.heartbeat else {}
     return {
         "version": 1,
         "name": "polardbx",
         "nodes": [{"source-id": node, "files": [f"nodes/{node}/binlog.*"]} for node in world.numbers],
         "commit-tso": {"carrier": rng.choice(("auto", "polardbx"))},
-        "output": {"max-size": rng.choice((2**29, 2**29, 3000, 20_000)), "gtid": rng.choice(("on", "anonymous"))},
+        "output": {
+            "max-size": rng.choice((2**29, 2**29, 3000, 20_000)),
+            "gtid": rng.choice(("on", "anonymous")),
+            **beats,
+        },
     }

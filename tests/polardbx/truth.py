@@ -26,6 +26,7 @@ class Expected:
     private: bool = False
     server: int | None = None
     archive: bool = False
+    beat: bool = False  # a heartbeat
 
 
 def expected(world: World) -> list[Expected]:
@@ -33,6 +34,9 @@ def expected(world: World) -> list[Expected]:
     found = [
         ((a.key, 0), Expected(key_text(a.key), (), a.sql, a.visibility == 2, a.server)) for a in world.announced
     ] + [((key, 1), _transaction(key, effects)) for key, effects in by_key(world)]  # fmt: skip
+    every = world.knobs.heartbeat
+    beats = [key for key in world.heartbeats if every and (key[0] >> 22) // 1000 % every == 0]
+    found += [((key, 0), Expected(key_text(key), beat=True)) for key in beats]
     return [entry for _, entry in sorted(found, key=lambda f: f[0])]
 
 

@@ -23,6 +23,7 @@ from tests.polardbx.cluster import (
     Shard,
 )
 from tests.polardbx.columns import keyed
+from tests.polardbx.knobs import Knobs
 from tests.polardbx.splice import Dialect, Stamp
 from tests.polardbx.steps import Ddl, Step, Values, Write, Xid
 from tests.simulator.columns import Table, Value
@@ -32,24 +33,6 @@ FIRST_TSO = 1_790_000_000_000 << 22
 LOCAL = FIRST_TSO - 77  # what data nodes give transactions of their own, where nothing else is said
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 WHEN = (2026, 9, 21, 1, 2, 3, 0)
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """What is decided once for a history. A weight is against 20 for a local transaction."""
-
-    steps: int = 120
-    nodes: int = 2
-    ddl: int = 12
-    hints: bool = True  # every statement has its trace id
-    scale: bool = True  # nodes may join and leave
-    extras: bool = False  # tables of the machinery, shadow tables, sync points, long names: what a plain cluster lacks
-    log: bool = False  # commit TSOs stand in the transaction log
-    images: tuple[str, ...] = ("FULL",)  # what nodes choose binlog_row_image from
-    keyless: bool = False  # some tables have no key of their own
-    row_ids: bool = False  # some of these get theirs from the data node
-    windows: bool = True  # nodes have transactions of their own while a sync point is under way
-    dialects: tuple[Dialect, ...] = (Dialect(),)  # what nodes choose from
 
 
 @dataclass(eq=False)
@@ -151,6 +134,7 @@ class World:
     changing: str = ""  # its name
     last_marker: dict[str, Value] | None = None
     beats: dict[tuple[str, str], Values] = field(default_factory=dict)  # (node, schema) -> the heartbeat's row there
+    heartbeats: list[Key] = field(default_factory=list)
     did: Counter[str] = field(default_factory=Counter)  # by name: changes that came to their end, and what is rare
 
     # -- TSOs, names, keys
@@ -309,7 +293,9 @@ class World:
         self.serial += 1
         when = (2026, 9, 21, 1, 2, 3, self.serial % 1000 * 1000)
         values: dict[str, Value] = {"id": 1, "sname": "heartbeat", "gmt_modified": when}
-        for branch in self.everywhere("__cdc_heartbeat__", values).branches:
+        running = self.everywhere("__cdc_heartbeat__", values)
+        running.done = self.heartbeats.append
+        for branch in running.branches:
             ((write, _),) = branch.writes
             place = (branch.node, write.schema)
             branch.writes = [(replace(write, before=self.beats.get(place)), None)]

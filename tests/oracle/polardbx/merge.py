@@ -77,7 +77,9 @@ def merge_polardbx(cluster_yaml: Path, start_tso: int | None = None, stop_tso: i
     for key, group in transactions:
         if (start_tso is not None and key[0] < start_tso) or (stop_tso is not None and key[0] >= stop_tso):
             continue
-        if key in messages:
+        if key in messages and messages[key].kind == "heartbeat":
+            units += _beat(cluster, messages[key])
+        elif key in messages:
             units += [_ddl_unit(*work.statements[key])] if key in work.statements else []
         elif (unit := _rows_unit(work, key, group)) is not None:
             units.append(unit)
@@ -104,6 +106,8 @@ def _renames(ddl: Branch) -> Iterator[tuple[Key, tuple[tuple[str, str, str], tup
 
 
 def _take(work: _Merge, key: Key, message: Message) -> None:
+    if message.kind == "heartbeat":
+        return
     if message.kind == "instruction":
         if message.text("INSTRUCTION_TYPE") in ("CdcStart", "MetaSnapshot"):
             _snapshot(work, key, message.text("INSTRUCTION_CONTENT"))
@@ -174,6 +178,15 @@ def _ddl_unit(message: Message, found: Statement) -> Unit:
         unit.kind = "private"
         unit.events += [begin_event(), _cts(unit.key), (binlog.QUERY, 8, body)]
     return unit
+
+
+def _beat(cluster: Cluster, message: Message) -> list[Unit]:
+    """Return a heartbeat's output, if it is one of those that come out."""
+    us = commit_us(message.key, message.commit_us)
+    if not cluster.heartbeat or us // 1_000_000 % cluster.heartbeat:
+        return []
+    events = [begin_event(), _cts(message.key, "\n# TSO HEARTBEAT TXN")]
+    return [Unit(message.key, us, message.size, 1, events, kind="heartbeat")]
 
 
 def _cts(key: Key, tail: str = "") -> tuple[int, int, bytes]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.oracle.binlog import QUERY, OracleError, Query, parse_query
-from tests.oracle.order import Branch, Key, written_rows
+from tests.oracle.order import Branch, Key, table_maps, written_rows
 from tests.oracle.polardbx.groups import SYNC_POINT
 from tests.oracle.reshape import Image, TableMap
 
@@ -17,9 +17,9 @@ _INSTRUCTION = ("ID", "INSTRUCTION_TYPE", "INSTRUCTION_CONTENT", "GMT_CREATED", 
 
 @dataclass(frozen=True)
 class Message:
-    """One message: a DDL marker, an instruction or a sync point, by `kind`; its row by upper-case names."""
+    """One message, by `kind`; its row by upper-case names."""
 
-    kind: str  # ddl, instruction, sync-point
+    kind: str  # ddl, instruction, sync-point, heartbeat
     key: Key
     values: dict[str, Any]
     session: Query
@@ -48,6 +48,9 @@ def read_message(key: Key, branches: list[Branch]) -> Message | None:
         ext = json.loads(values[0]["EXT"]) if values[0].get("EXT") else {}
         size, us = sum(b.rows.size for b, _ in copies), max(b.commit_us for b, _ in copies)
         return Message(kind, key, values[0], session, size, us, ext)
+    if any(table.startswith("__cdc_heartbeat__") for b in branches for (_, table), _ in table_maps(b.rows)):
+        size, us = sum(b.rows.size for b in branches), max(b.commit_us for b in branches)
+        return Message("heartbeat", key, {}, Query("", "", None, None, None, None), size, us)
     return None
 
 
