@@ -5,9 +5,17 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
+
+
+# No test is about time, and the machine may be busy.
+hypothesis.settings.register_profile(
+    "binlog-merge", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("binlog-merge")
 
 
 def _need_mysql() -> None:
