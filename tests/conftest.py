@@ -10,7 +10,6 @@ import pytest
 
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
 
-
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(
     "binlog-merge", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
