@@ -226,6 +226,7 @@ class ShardWork:
             variables.server_collation,
             variables.utf8mb4_collation,
             placed.table is None,
+            time_zone=variables.time_zone,
         )
 
     def holds(self) -> Holds | None:

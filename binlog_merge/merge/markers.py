@@ -39,6 +39,7 @@ class SessionVariables:
     sql_mode: int = 0
     server_collation: int = 255
     utf8mb4_collation: int | None = None
+    time_zone: str = ""
 
     @classmethod
     def of(cls, query: Query) -> "SessionVariables":
@@ -50,6 +51,7 @@ class SessionVariables:
             int(found.get(StatusVar.Q_SQL_MODE_CODE, 0)),
             int(charset[2]) if charset else 255,
             found.get(StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4),
+            bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1"),
         )
 
 

@@ -46,7 +46,7 @@ class LogicalDdl:
     `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
     `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
     where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
-    server's that ran it, where the cluster says so.
+    server's that ran it, where the cluster says so. `time_zone` is that of the TIMESTAMPs in it, "" where it has none.
     """
 
     key: OrderKey
@@ -60,6 +60,7 @@ class LogicalDdl:
     text: str | None = None
     server_id: int | None = None
     rows_query: bool = False
+    time_zone: str = ""
 
 
 def heartbeat(key: OrderKey) -> LogicalDdl:
@@ -107,7 +108,7 @@ def pack_rotate(head: FileHead, next_name: str, timestamp: int, position: int) -
 
 
 def status_variables(ddl: LogicalDdl) -> bytes:
-    """Return the QUERY event's status variables: flags2, sql_mode, character sets (the text is utf8mb4).
+    """Return the QUERY event's status variables: flags2, sql_mode, character sets (the text is utf8mb4), time zone.
 
     Client and connection are collation 45 (utf8mb4_general_ci), which MariaDB knows as well; the default collation of
     utf8mb4 (code 18) is named where the session's was.
@@ -115,6 +116,8 @@ def status_variables(ddl: LogicalDdl) -> bytes:
     data = struct.pack("<BIBQBHHH", 0, ddl.flags2, 1, ddl.sql_mode, 4, 45, 45, ddl.server_collation)
     if ddl.utf8mb4_collation is not None:
         data += struct.pack("<BH", 18, ddl.utf8mb4_collation)
+    if ddl.time_zone:
+        data += struct.pack("<BB", 5, len(ddl.time_zone)) + ddl.time_zone.encode("latin-1")
     return data
 
 

@@ -371,6 +371,73 @@ BOTH = (
         },
     ),
     Scenario(
+        "shards that swap their names",
+        PLAIN,
+        """
+        t11 work
+        t12 work
+        n1 RENAME TABLE t11 TO aside, t12 TO t11, aside TO t12
+        t11 work
+        t11 RENAME COLUMN a TO c
+        t12 work
+        t12 RENAME COLUMN a TO c
+        t21 RENAME COLUMN a TO c
+        t11 touch
+        """,
+    ),
+    Scenario(
+        "a shard that waits is dropped and made anew",
+        PLAIN,
+        """
+        t11 row
+        t11 RENAME COLUMN a TO c
+        t11 row
+        n1 DELETE FROM t11
+        n1 DROP TABLE t11
+        n1 CREATE TABLE t11 LIKE t12
+        t11 row
+        t12 RENAME COLUMN a TO c
+        t21 work
+        t21 RENAME COLUMN a TO c
+        t11 RENAME COLUMN a TO c
+        t11 work
+        """,
+    ),
+    Scenario(
+        "a transaction over shards of one table",
+        PLAIN,
+        """
+        t11 row
+        t12 row
+        t11 RENAME COLUMN a TO c
+        n1 BEGIN
+        n1 INSERT INTO t11 (id, c) VALUES (901, 1)
+        n1 INSERT INTO t12 (id, a) VALUES (902, 1)
+        n1 COMMIT
+        n1 UPDATE t12 SET a = 5 WHERE id = 902
+        t12 row
+        t21 RENAME COLUMN a TO c
+        n1 BEGIN
+        n1 UPDATE t12 SET a = 6
+        n1 UPDATE t11 SET c = 6
+        n1 COMMIT
+        t12 RENAME COLUMN a TO c
+        n1 BEGIN
+        n1 UPDATE t12 SET c = 7 WHERE id > 900
+        n1 DELETE FROM t11 WHERE id = 901
+        n1 COMMIT
+        """,
+    ),
+    Scenario(
+        "NOT NULL of all kinds",
+        PLAIN,
+        "n1 SET SESSION sql_mode = ''\nn2 SET SESSION sql_mode = ''\n"
+        + all_run(
+            "ADD COLUMN c ENUM('x', 'y') NOT NULL, ADD d DATE NOT NULL, ADD e TEXT NOT NULL, ADD f JSON NOT NULL,"
+            " ADD g DECIMAL(5,2) NOT NULL, ADD h BINARY(3) NOT NULL, ADD i TIMESTAMP NOT NULL, ADD k YEAR NOT NULL"
+        ),
+    ),
+    Scenario(
         "checks that a server names",
         "id INT PRIMARY KEY, a INT CHECK (a > 0), CHECK (a < 100000)",
         all_run("ADD CHECK (a < 90000)", "DROP CHECK {t}_chk_1", "ALTER CHECK {t}_chk_2 NOT ENFORCED"),
@@ -417,8 +484,13 @@ BOTH = (
         t11 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
         t12 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
         t21 ADD COLUMN f VARCHAR(10) DEFAULT 'é' COMMENT 'ü'
-        n1 SET NAMES utf8mb4
-        n2 SET NAMES utf8mb4
+        n1 SET NAMES utf8mb4, time_zone = '+08:00'
+        n2 SET NAMES utf8mb4, time_zone = '+08:00'
+        t11 ADD COLUMN g TIMESTAMP NULL DEFAULT '2026-01-01 00:00:00'
+        t21 ADD COLUMN g TIMESTAMP NULL DEFAULT '2026-01-01 00:00:00'
+        t12 ADD COLUMN g TIMESTAMP NULL DEFAULT '2026-01-01 00:00:00'
+        n1 SET time_zone = '+00:00'
+        n2 SET time_zone = '+00:00'
         t12 work
         """,
     ),
