@@ -34,8 +34,8 @@ from snapshot_store.ddl import parse_dump
 CREATE = "CREATE TABLE `orders` (`id` bigint NOT NULL, `name` varchar(40) NOT NULL, PRIMARY KEY (`id`)) ENGINE=InnoDB;"
 ALTER = "ALTER TABLE orders ADD COLUMN note varchar(20) DEFAULT NULL"
 PER_FILE = 1_000_000
-INDEX_BYTES = 256
-"""What a held transaction may take: its row of the index while ranges are put in order, in two tasks at once."""
+INDEX_BYTES = 40
+"""What a held transaction may take: where it is and where it goes, while that is put in order."""
 
 
 def _framed(kind: int, body: bytes, position: int, server_id: int) -> bytes:

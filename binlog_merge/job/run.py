@@ -95,6 +95,8 @@ def _run(job: Job) -> MergeResult:
         shards = ShardWork(job.config, topology_of(job.config), merged_to, job.directory)
         work = SchemaWork(job.config, store, scanned, inputs.nodes, merged_to, cluster, shards)
         limit, watermarks, errors = _limit(job, scanned, cluster, floor)
+        if shards.active and limit != GREATEST_KEY:
+            limit = limit._replace(node_seq=0)  # events that differ in nothing but their nodes are of one run
         gone = {n.source_id for n in scanned if cluster.bound(n, watermarks[n.source_id]) is None}
         for node in scanned:
             if node.source_id not in gone:

@@ -192,12 +192,12 @@ class ShardWork:
         if error is not None and error.order_key is not None:
             limit = min(limit, OrderKey.parse(error.order_key))
             error = error if limit == OrderKey.parse(error.order_key) else None
-        self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
+        self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
         if self.together.stop is not None:
             error = faults.stopped(self.log, *self.together.stop)
         elif (too_many := faults.too_many(self.log, self.together, limit)) is not None:
             error, limit = too_many, OrderKey.parse(too_many.order_key or "")
-            self.together = coordinate_shards(self.log, self.modes, self.decisions, limit)
+            self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
         doubts = [f for f in self.together.findings if f.key >= self.floor]
         warnings = []
         for doubt in doubts:
@@ -205,7 +205,7 @@ class ShardWork:
             if found is None:
                 continue
             if self.config.shard_doubts == "error":
-                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.key)
+                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.key, self.floor)
                 error = found
                 break
             warnings.append(f"{found.message}: {found.file}:{found.position}")

@@ -86,7 +86,8 @@ def random_holding(
     statements = [one for one in ran if rng.random() < 0.8]
     for node, table in rng.sample(list(shards), rng.randint(1, len(shards))):
         statements += [ShardStatement(node, table, key) for key in made_up if rng.random() < 0.3]
-    stands = sorted({*made_up, *(one.key for one in ran)})
+    # Events whose keys differ in nothing but the node have their places at the first of them: `in_order_of_keys`.
+    stands = sorted({key[:3]: key for key in sorted({*made_up, *(one.key for one in ran)}, reverse=True)}.values())
     latest: dict[tuple[str, tuple[str, str]], OraclePlace | None] = {}
     effects: list[OracleEffect] = []
     for one in sorted(statements, key=lambda s: (s.key, s.node, s.table)):
@@ -94,7 +95,7 @@ def random_holding(
         before = latest.get((one.node, one.table), ((0, 0, 0, 0), 0))
         place = (
             None
-            if before is None or rng.random() < 0.1
+            if before is None or not later or rng.random() < 0.1
             else max(before, (rng.choice(later[:9]), rng.choice([0, 0, 1, 2])))
         )
         latest[one.node, one.table] = place

@@ -71,10 +71,13 @@ def test_a_later_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> No
     assert_clean(tmp_path / "out")
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_over_and_over_while_the_nodes_grow(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("three-nodes-online-ddl", 0), ("three-nodes-online-ddl", 1), ("shards-pessimistic", 2), ("shards-optimistic", 3)],
+)
+def test_killed_over_and_over_while_the_nodes_grow(name: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case", max_size(20_000))
+    path = copy_case(case_named(name), tmp_path / "case", max_size(20_000 if name.startswith("three") else 2000))
     good = whole(path)
     out = tmp_path / "out"
     ids = [n["source-id"] for n in yaml.safe_load(path.read_text())["nodes"]]

@@ -5,8 +5,9 @@ together. Where several statements follow from one event, those of a table one a
 gets a rank of its own. A database is made with its first shard and dropped with its last.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from binlog_merge.merge.coordinate.shard_log import Name, ShardLog
 from binlog_merge.shard import optimistic, pessimistic
@@ -27,7 +28,7 @@ from binlog_merge.shard.values import (
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.render_sql import quote_name
 from snapshot_store.topology import Topology
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 
 _WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
     "pessimistic": pessimistic.coordinate,
@@ -67,8 +68,12 @@ class Together:
     by_table: Mapping[Name, Sequence[Effect]] = field(default_factory=dict)
 
 
-def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey) -> Together:
-    """Return what the events below `limit` come to; what stops one table stops all there."""
+def coordinate_shards(
+    log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey, floor: OrderKey = ORIGIN
+) -> Together:
+    """Return what the events below `limit` come to; what stops one table stops all there. What comes out below `floor`
+    has done so.
+    """
     outcomes = _outcomes(log, modes, decisions, limit)
     stops = [(outcome.stop.key, name) for name, (_, outcome) in outcomes.items() if outcome.stop is not None]
     stop = None
@@ -89,6 +94,14 @@ def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided],
         ddl += placed
         effects[name] = moved
     ddl += [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
+    stands = in_order_of_keys(
+        [*(d.place for d in ddl), *(e.place for found in effects.values() for e in found if e.place is not None)], floor
+    )
+    ddl = [replace(d, place=stands.get(d.place, d.place)) for d in ddl]
+    effects = {
+        name: [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found]
+        for name, found in effects.items()
+    }
     return Together(
         tuple(sorted(ddl, key=lambda d: d.place)),
         tuple(
@@ -100,6 +113,24 @@ def coordinate_shards(log: ShardLog, modes: Modes, decisions: Sequence[Decided],
         {name: outcome.quiet for name, (_, outcome) in outcomes.items() if outcome.quiet is not None},
         effects,
     )
+
+
+def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Place]:
+    """Return the places from `floor` on that are to be others, so that order keys are in the order of places.
+
+    Places of events whose keys differ in nothing but the node are put behind those of the first of them: a rank counts
+    more in a key than a node does (`stages.holds.key_of`).
+    """
+    found: dict[Place, Place] = {}
+    ordered = sorted({place for place in places if place.key >= floor})
+    for _, same in groupby(ordered, key=lambda place: place.key[:3]):
+        first, *others = same
+        rank = first.rank
+        for place in others:
+            rank = place.rank if place.key == first.key else rank + 1
+            if place.key != first.key:
+                found[place] = Place(first.key, rank)
+    return found
 
 
 def _outcomes(
