@@ -34,6 +34,7 @@ CASES = (
     "strange-names",
     "gtid-off",
     "statements",
+    "create-table-select",
 )
 
 
