@@ -163,7 +163,6 @@ def test_the_file_has_what_a_server_has(name: str, mysql_server: MySqlServer, tm
     assert loaded(binlog, tmp_path / "file.db", text).transactions == 0
 
 
-ROOT = Path(__file__).resolve().parents[2]
 CASE = "three-nodes-online-ddl"
 
 
