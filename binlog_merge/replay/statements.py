@@ -146,7 +146,10 @@ def _run(target: Session, statement: Statement, step: Step) -> None:
         target.use(step.schema)
     target.send(step.sql)
     target.run("SET NAMES utf8mb4")
-    target.run("SET SESSION sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT")
+    target.run(
+        "SET SESSION sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT, "
+        "time_zone = '+00:00'"
+    )
 
 
 def _settings(statement: Statement) -> list[str]:
@@ -159,6 +162,8 @@ def _settings(statement: Statement) -> list[str]:
         "foreign_key_checks": 0 if flags & _NO_FOREIGN_KEY_CHECKS else 1,
         "unique_checks": 0 if flags & _RELAXED_UNIQUE_CHECKS else 1,
     }
+    if (zone := found.get(StatusVar.Q_TIME_ZONE_CODE)) is not None:
+        values["time_zone"] = f"X'{zone.hex()}'"
     if (charsets := found.get(StatusVar.Q_CHARSET_CODE)) is not None:
         names = ("character_set_client", "collation_connection", "collation_server")
         values |= dict(zip(names, charsets, strict=True))

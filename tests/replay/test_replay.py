@@ -21,6 +21,7 @@ from snapshot_store.server import ServerAddress
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.killing import Child
 
 pytestmark = pytest.mark.mysql
@@ -119,6 +120,24 @@ def server(mysql_server: MySqlServer) -> Iterator[MySqlServer]:
     """A server with the tables that the case begins with."""
     prepare(mysql_server, CASE)
     yield mysql_server
+
+
+@pytest.mark.parametrize("zone", ["+08:00", "-03:30"])
+def test_a_ddl_runs_in_the_time_zone_of_its_session(zone: str, mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """The default that rows get, which are there already, is a moment of that time zone."""
+    mysql_server.execute(f"SET GLOBAL time_zone = '{zone}'")
+    try:
+        added = "ALTER TABLE t ADD c TIMESTAMP NOT NULL DEFAULT '2020-01-01 00:00:00'"
+        run_statements(
+            mysql_server, f"CREATE TABLE t (id INT PRIMARY KEY);\nINSERT INTO t VALUES (1);\n{added};\n", "one"
+        )
+    finally:
+        mysql_server.execute("SET GLOBAL time_zone = '+00:00'")
+    expected = mysql_server.query("SELECT UNIX_TIMESTAMP(c) FROM one.t")
+    binlog = as_merged(mysql_server, tmp_path / "merged")
+    mysql_server.drop_databases()
+    run(mysql_server, binlog)
+    assert mysql_server.query("SELECT UNIX_TIMESTAMP(c) FROM one.t") == expected != [(1577836800,)]
 
 
 def run(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> ReplayResult:
