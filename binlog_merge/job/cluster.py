@@ -86,8 +86,9 @@ class ClusterWork:
     def _by_markers(self) -> bool:
         if self.config.topology != "auto" or not self.polardbx:
             return self.config.topology == "markers"
-        if self.kept:
+        if self.kept and (self.kept["by_markers"] or self.config.routes):
             return bool(self.kept["by_markers"])
+        # Without routes, what earlier runs did not see yet may be told now.
         told = (s.copy.marker for s in self._found)
         return any(m.type in ("CdcStart", "MetaSnapshot") if isinstance(m, Instruction) else _places(m) for m in told)
 

@@ -20,8 +20,8 @@ from snapshot_store.model import Catalog
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.local import merge, written
 from tests.oracle import binlog
-from tests.polardbx.steps import Write
-from tests.polardbx.test_faults import NODES, TABLE, Made, table_meta
+from tests.polardbx.steps import Ddl, Write
+from tests.polardbx.test_faults import GROUPS, NODES, TABLE, Made, table_meta
 from tests.polardbx.test_faults import made as made_cluster
 
 made = made_cluster
@@ -253,6 +253,24 @@ def test_private_markers_move_tables_and_say_nothing(made: Made, tmp_path: Path)
     made.rows(2)  # of its physical tables only the one on dn-1 is left
     result = merge(made.save(tmp_path), tmp_path / "out")
     assert (result.transactions, result.ddl, result.branches) == (2, 0, 3)
+
+
+def test_where_tables_lie_may_be_told_to_a_later_run(tmp_path: Path) -> None:
+    cluster = Made()
+    for i, node in enumerate(NODES):
+        cluster.steps += [Ddl(node, "", f"CREATE DATABASE d_{i}"), Ddl(node, f"d_{i}", TABLE.create("t_x"))]
+    row = {"id": 1, "v": None}
+    beat = {n: [Write("__cdc___000000", "__cdc_heartbeat___x", TABLE, None, row)] for n in NODES}
+    cluster.everywhere(beat)
+    cluster.everywhere(beat)
+    assert merge(cluster.save(tmp_path), tmp_path / "out", end_of_input=False).transactions == 0
+    placed = [{**group, "phyTables": ["t_x"]} for group in GROUPS]
+    table = {"tableName": "t", "tableType": 1, "createSql": TABLE.create("t"), "phySchemas": placed}
+    cluster.instruct("CdcStart", {"logicDbMetas": [{"schema": "d", "phySchemas": GROUPS, "logicTableMetas": [table]}]})
+    cluster.rows(1)
+    assert merge(cluster.save(tmp_path), tmp_path / "out").transactions == 1
+    merge(cluster.save(tmp_path), tmp_path / "whole")
+    assert written(tmp_path / "out") == written(tmp_path / "whole")
 
 
 def test_no_marker_says_where_tables_lie(tmp_path: Path) -> None:
