@@ -11,6 +11,7 @@ A later one, told by a commit TSO of its own that is greater, stands where it wo
 rolled back or in doubt changes nothing.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -128,14 +129,18 @@ class _Locals:
 def moved_locals(node: "ScannedNode") -> dict[int, list[tuple[int, OrderKey]]]:
     """Return, by piece, the locals that stand behind what was committed before a sync point, each with its key."""
     found: dict[int, list[tuple[int, OrderKey]]] = {}
-    told, last = _Locals(node), dict[Greatest, int]()
+    told, last, gone = _Locals(node), dict[Greatest, int](), Counter[Greatest]()
     for window in windows(node):
         for number, index in told.inside(window):
-            if not _is_before(node, number, index, told.of(number)[0], window.greatest[0]):
+            columns, keys = told.of(number)
+            if not _is_before(node, number, index, columns, window.greatest[0]):
                 continue
-            seq = last.get(window.greatest) or told.count(window.greatest, window.end[0])
-            last[window.greatest] = seq + 1
-            key = OrderKey(*window.greatest, seq + 1, node.input.number)
+            if window.greatest not in last:
+                # An earlier window may have taken away what stood behind the same commit.
+                last[window.greatest] = told.count(window.greatest, window.end[0]) - gone[window.greatest]
+            last[window.greatest] += 1
+            gone[int(keys.tso[index]), int(keys.transaction[index])] += 1
+            key = OrderKey(*window.greatest, last[window.greatest], node.input.number)
             found.setdefault(number, []).append((index, key))
     return found
 

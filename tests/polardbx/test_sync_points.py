@@ -102,6 +102,21 @@ def test_a_later_one_stands_where_it_always_does(tmp_path: Path) -> None:
     told.check(tmp_path)
 
 
+def test_the_next_sync_point_counts_only_what_the_one_before_left(tmp_path: Path) -> None:
+    told = window()
+    told.local()
+    told.local()
+    told.commit(9, 150, point=True)
+    told.prepare(8, POINT)
+    told.prepare(3)
+    told.commit(3, 400)
+    told.local()
+    told.local()
+    told.commit(8, 500, point=True)
+    assert [k for k, _ in told.expected][-3:-1] == [(200, 2, 1, 1), (200, 2, 2, 1)]
+    told.check(tmp_path)
+
+
 def test_one_that_is_rolled_back_or_in_doubt_changes_nothing(tmp_path: Path) -> None:
     for ended in (True, False):
         told = window()
