@@ -270,10 +270,10 @@ class World:
             (
                 "CREATE USER app",
                 "GRANT SELECT ON *.* TO app",
-                "CREATE VIEW v AS SELECT 1",
+                "CREATE VIEW shop_0.v AS SELECT 1",
                 "ANALYZE TABLE shop_0.nothing",
-                "CREATE PROCEDURE p() BEGIN INSERT INTO t VALUES (1); SELECT 1; END",
-                "DROP TRIGGER g",
+                "CREATE PROCEDURE shop_0.p() BEGIN INSERT INTO t VALUES (1); SELECT 1; END",
+                "DROP TRIGGER shop_0.g",
                 "FLUSH TABLES",
             )
         )
