@@ -12,6 +12,8 @@ import pytest
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.files.manifest import Manifest
+from tests.merge_e2e.local import merge
+from tests.mysql_server import MySqlServer
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "README.md").read_text()
@@ -31,6 +33,23 @@ def test_every_console_example_prints_what_the_readme_shows() -> None:
     for example in readme.examples(TEXT):
         printed = readme.comparable(readme.run(example.command))
         assert printed == readme.comparable(example.output), f"run tools/readme.py: {example.command}"
+
+
+@pytest.mark.mysql
+def test_the_commands_for_servers_run(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """Those that name a server do what they say, on another server and another log."""
+    merge(ROOT / "fixtures" / "shards-pessimistic" / "cluster.yaml", tmp_path / "merged")
+    url = f"'mysql://root@localhost/?socket={mysql_server.socket}'"
+    printed = []
+    for verb in ("replay", "verify"):
+        command = re.search(rf"binlog-merge {verb} --from merged/ --\w+ mysql://root@10\.0\.0\.7:3306$", TEXT, re.M)
+        assert command is not None
+        run = command[0].replace("merged/", str(tmp_path / "merged")).replace("mysql://root@10.0.0.7:3306", url)
+        printed.append(readme.run(run))
+    assert "19 transactions, 1 to 19" in printed[0], printed[0]
+    assert "shop.orders" in printed[1] and "differs" not in printed[1], printed[1]
+    mysql_server.execute("UPDATE shop.orders SET customer = UPPER(customer) WHERE id = 1")
+    assert "id=1: customer is SMITH, should be Smith" in readme.run(run)
 
 
 def test_every_verb_has_an_example() -> None:
