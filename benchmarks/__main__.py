@@ -95,7 +95,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--schema-versions", default=schema_store.SIZES, help="sizes of schema stores, with commas; none: not measured"
     )
-    parser.add_argument("--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server")
+    parser.add_argument(
+        "--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server, and into DuckDB"
+    )
     parser.add_argument(
         "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
     )
@@ -133,10 +135,9 @@ def main() -> None:
     if sizes:
         note("schema stores")
         result["schema_store"] = schema_store.run(sizes, arguments.rounds, Path(arguments.out) / "schema-store")
-    if MYSQLBINLOG.exists():
-        note("into DuckDB")
-        result["duckdb"] = load.run(Path(arguments.out) / "load", arguments.rounds)
     if arguments.replay == "yes" and mysql_available():
+        note("replays into DuckDB")
+        result["duckdb"] = load.run(Path(arguments.out) / "load", arguments.rounds)
         note("replays into a server")
         result["replay"] = replay.run(Path(arguments.out), arguments.rounds)
     text = json.dumps(result, indent=1)

@@ -94,12 +94,12 @@ class MySqlServer:
     def __init__(
         self, path: Path, server_id: int, options: Sequence[str] = (), binlog: bool = True, port: int | None = None
     ) -> None:
-        self.path = path
+        self.path = path.resolve()  # a relative one would be relative to the data directory
         self.server_id = server_id
         self.options = tuple(options)
         self.binlog = binlog
         self.port = port
-        self.data = path / "data"
+        self.data = self.path / "data"
         self._socket_directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
