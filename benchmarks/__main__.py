@@ -102,7 +102,7 @@ def parse_arguments() -> argparse.Namespace:
         "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
     )
     parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--out", default="build/bench")
+    parser.add_argument("--out", default="build/bench", type=lambda path: str(Path(path).resolve()))
     return parser.parse_args()
 
 
