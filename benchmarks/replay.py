@@ -1,6 +1,6 @@
 """Replay into a real server: rows a second beside `mysqlbinlog | mysql`, and what a slow ALTER does to other tables.
 
-    python -m benchmarks.replay [--rounds 3] [--transactions 3000] [--alter-rows 1000000]
+    python -m benchmarks.replay [--rounds 3] [--transactions 3000] [--alter-rows 1000000 or more]
 
 Both sides of each comparison run in turn, in one run, into the same server. The server is durable (sync_binlog and
 innodb_flush_log_at_trx_commit 1). The source is a server's own binlog.
@@ -29,6 +29,7 @@ from tests.replay.workload import as_output
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1", "--max-binlog-size=1G")
 TABLE = "(id BIGINT PRIMARY KEY, a INT, s VARCHAR(60), d DECIMAL(12,2), ts DATETIME(3), KEY (a))"
 TABLES = 16
+SLOW = 20  # seconds that the ALTER takes at least; its table grows until it does
 
 
 def run(folder: Path, rounds: int, transactions: int = 3000, alter_rows: int = 1_000_000) -> dict[str, Any]:
@@ -92,12 +93,9 @@ def slow_ddl(folder: Path, alter_rows: int) -> dict[str, Any]:
     """How late rows of fifteen tables come while an ALTER of the sixteenth runs: without it, with it, and with a
     global barrier."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch, server_in(folder) as server:
-        make_large(server, alter_rows)
-        begun = time.perf_counter()
-        server.execute("ALTER TABLE b.t0 ADD COLUMN probe INT, ALGORITHM=COPY")
-        alone = time.perf_counter() - begun
+        while (alone := alter_alone(server, alter_rows)) < SLOW:
+            alter_rows = int(alter_rows * 1.2 * SLOW / alone)
         seconds, rate = alone * 2 + 10, 150
-        make_large(server, alter_rows)
         place = Path(scratch)
         logs = {name: rows_in_turn(server, place / name, int(seconds * rate), name) for name in ("plain", "with-ddl")}
         found: dict[str, Any] = {"alter_alone_seconds": round(alone, 1), "transactions_per_second": rate}
@@ -109,6 +107,14 @@ def slow_ddl(folder: Path, alter_rows: int) -> dict[str, Any]:
             make_large(server, alter_rows)
             found[name] = delays(server, logs[log], rate, barrier)
         return found
+
+
+def alter_alone(server: MySqlServer, rows: int) -> float:
+    """Return how long the ALTER takes on so many rows, with nothing beside it."""
+    make_large(server, rows)
+    begun = time.perf_counter()
+    server.execute("ALTER TABLE b.t0 ADD COLUMN probe INT, ALGORITHM=COPY")
+    return time.perf_counter() - begun
 
 
 def delays(server: MySqlServer, binlog: MergedBinlog, rate: float, barrier: bool) -> dict[str, Any]:
