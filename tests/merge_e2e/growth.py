@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.merge_e2e.editing import Log, in_use
+from tests.merge_e2e.editing import Log, assert_prefix, in_use
+from tests.merge_e2e.local import merge, state_of, written
 
 Place = tuple[int, int]  # file index, offset in it
 
@@ -69,3 +70,23 @@ def schedule(
         places = node.places(anywhere)
         plan[name] = [*sorted(rng.choices(places, k=rounds - 1)), (len(node.files) - 1, len(node.files[-1][1]))]
     return [{name: places[i] for name, places in plan.items()} for i in range(rounds)]
+
+
+def merge_growing(config: Path, out: Path, files: Mapping[str, bytes], rounds: int, rng: random.Random) -> None:
+    """Merge while the nodes write, and remove what no run needs any more; at last the output is `files`.
+
+    Before that it is always a prefix of them: nothing that is held may be below a watermark that was told.
+    """
+    homes = sorted((config.parent / "nodes").iterdir())
+    nodes = {home.name: GrowingNode.of(home) for home in homes}
+    anywhere = rng.random() < 0.3
+    for number, places in enumerate(schedule(nodes, rounds, anywhere, rng), 1):
+        for name, place in places.items():
+            nodes[name].grow(place, anywhere)
+        merge(config, out, end_of_input=number == rounds, partitions=rng.choice([None, 2, 5, 20]))
+        assert_prefix(written(out), files)
+        last = state_of(out).last
+        if last is not None:
+            for name, state in last.nodes.items():
+                nodes[name].remove_before(state.checkpoint["file"])
+    assert written(out) == files

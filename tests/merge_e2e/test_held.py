@@ -15,11 +15,11 @@ from binlog_merge.stages.holds import is_moved
 from binlog_merge.stages.plans import PlanTable
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.editing import assert_prefix
-from tests.merge_e2e.growth import GrowingNode, schedule
+from tests.merge_e2e.growth import merge_growing
 from tests.merge_e2e.holding import ShardStatement, coordinated, random_holding
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.simulator import FIRST_TSO, Alteration, Simulator, Style
-from tests.oracle import OracleResult, merge_case
+from tests.oracle import merge_case
 from tests.oracle.config import load
 from tests.oracle.holding import Effect, Holding, PlacedDdl
 from tests.oracle.order import choose_carrier, order_node, read_node
@@ -87,25 +87,7 @@ def play(seed: int, style: Style, folder: Path) -> None:
             assert written(folder / f"out-{number}") == expected.files
         merge(config, folder / "unfinished", end_of_input=False, partitions=rng.randint(1, 9))
         assert written(folder / "unfinished") == merge_case(config, end_of_input=False, holding=holding).files
-        _grow(config, folder / "grown", expected, rng)
-
-
-def _grow(config: Path, out: Path, expected: OracleResult, rng: random.Random) -> None:
-    """Merge while the nodes write; files that no run needs any more are removed."""
-    homes = sorted((config.parent / "nodes").iterdir())
-    nodes = {home.name: GrowingNode.of(home) for home in homes}
-    anywhere = rng.random() < 0.3
-    rounds = schedule(nodes, 6, anywhere, rng)
-    for number, places in enumerate(rounds, 1):
-        for name, place in places.items():
-            nodes[name].grow(place, anywhere)
-        merge(config, out, end_of_input=number == len(rounds), partitions=rng.choice([None, 2, 5, 20]))
-        assert_prefix(written(out), expected.files)
-        last = state_of(out).last
-        if last is not None:
-            for name, state in last.nodes.items():
-                nodes[name].remove_before(state.checkpoint["file"])
-    assert written(out) == expected.files
+        merge_growing(config, folder / "grown", expected.files, 6, rng)
 
 
 def _held_for_good(config: Path) -> Holding:

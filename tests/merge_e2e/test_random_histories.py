@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.merge_e2e.editing import assert_prefix
-from tests.merge_e2e.growth import GrowingNode, schedule
-from tests.merge_e2e.local import merge, state_of, written
+from tests.merge_e2e.growth import merge_growing
+from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style
-from tests.oracle import OracleResult, merge_case
+from tests.oracle import merge_case
 
 STYLES = (
     Style(),
@@ -58,22 +57,4 @@ def play(seed: int, style: Style, folder: Path) -> None:
     result = merge(config, folder / "held", end_of_input=False, partitions=rng.randint(1, 9))
     assert {source: node.watermark for source, node in result.nodes.items()} == held.nodes
     assert written(folder / "held") == held.files
-    _grow(config, folder / "grown", expected, rng)
-
-
-def _grow(config: Path, out: Path, expected: OracleResult, rng: random.Random) -> None:
-    """Merge while the nodes write; nothing that is held may be below a watermark that was told."""
-    homes = sorted((config.parent / "nodes").iterdir())
-    nodes = {home.name: GrowingNode.of(home) for home in homes}
-    anywhere = rng.random() < 0.3
-    rounds = schedule(nodes, 5, anywhere, rng)
-    for number, places in enumerate(rounds, 1):
-        for name, place in places.items():
-            nodes[name].grow(place, anywhere)
-        merge(config, out, end_of_input=number == len(rounds), partitions=rng.choice([None, 2, 5, 20]))
-        assert_prefix(written(out), expected.files)
-        last = state_of(out).last
-        if last is not None:
-            for name, state in last.nodes.items():
-                nodes[name].remove_before(state.checkpoint["file"])
-    assert written(out) == expected.files
+    merge_growing(config, folder / "grown", expected.files, 5, rng)
