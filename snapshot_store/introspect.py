@@ -11,6 +11,7 @@ from typing import Any
 
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.render_sql import quote_name
 from snapshot_store.server import ServerAddress
 from snapshot_store.topology import SYSTEM_SCHEMAS
 
@@ -158,7 +159,7 @@ class _Pass:
             if schema not in names:
                 continue
             try:
-                ((_, text),) = self._rows(f"SHOW CREATE TABLE {_quoted(schema)}.{_quoted(name)}")
+                ((_, text),) = self._rows(f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(name)}")
             except pymysql.err.ProgrammingError as error:
                 if error.args and error.args[0] == _NO_SUCH_TABLE:
                     raise _Changed from None
@@ -201,7 +202,3 @@ def _number(version: str) -> int:
     parts = [int("".join(c for c in part if c.isdigit()) or 0) for part in version.split("-")[0].split(".")[:3]]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major * 10000 + minor * 100 + patch
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

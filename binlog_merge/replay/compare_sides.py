@@ -23,7 +23,9 @@ from binlog_merge.errors import ServerRefused
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from binlog_merge.merge.witness import GEOMETRY_TYPES
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
+from binlog_merge.replay.mysql import told
 from snapshot_store.model import Column, Table
+from snapshot_store.render_sql import quote_name
 from snapshot_store.server import ServerAddress
 
 BUCKETS: Final = 4096
@@ -101,7 +103,7 @@ class ServerSide:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{address}: {_told(error)}", remedy="check address, user and password") from error
+            raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
         return connection
 
     def ask(self, sql: str, arguments: Sequence[Any] = (), number: int = 0) -> list[tuple[Any, ...]]:
@@ -113,7 +115,7 @@ class ServerSide:
                 cursor.execute(sql, arguments or None)
                 return [tuple(row) for row in cursor.fetchall()]
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{self.addresses[number]}: {_told(error)}", remedy=_REFUSED) from error
+            raise ServerRefused(f"{self.addresses[number]}: {told(error)}", remedy=_REFUSED) from error
 
     def names(self, number: int = 0) -> set[tuple[str, str]]:
         """Return the tables of users on a server."""
@@ -141,7 +143,7 @@ class ServerSide:
         found = [
             {
                 str(row[0]).lower()
-                for row in self.ask(f"SHOW COLUMNS FROM {_backticked(schema)}.{_backticked(name)}", (), number)
+                for row in self.ask(f"SHOW COLUMNS FROM {quote_name(schema)}.{quote_name(name)}", (), number)
             }
             for number, schema, name in self._places(table)
         ]
@@ -154,7 +156,7 @@ class ServerSide:
         for number, schema, name in self._places(compared.table):
             sql = (
                 f"SELECT {_bucket(compared)}, COUNT(*), BIT_XOR(CRC32({row})) "
-                f"FROM {_backticked(schema)}.{_backticked(name)} GROUP BY 1"
+                f"FROM {quote_name(schema)}.{quote_name(name)} GROUP BY 1"
             )
             for bucket, count, xor in self.ask(sql, (), number):
                 before = sums.get(int(bucket), (0, 0))
@@ -166,7 +168,7 @@ class ServerSide:
         shown = ", ".join(_shown(column) for column in compared.table.columns)
         chosen = ", ".join(map(str, buckets))
         for number, schema, name in self._places(compared.table):
-            source = f"{_backticked(schema)}.{_backticked(name)}"
+            source = f"{quote_name(schema)}.{quote_name(name)}"
             yield from self.ask(f"SELECT {shown} FROM {source} WHERE {_bucket(compared)} IN ({chosen})", (), number)
 
     def _places(self, table: Table) -> Sequence[tuple[int, str, str]]:
@@ -178,17 +180,9 @@ class ServerSide:
 _REFUSED: Final = "the user needs SELECT on the tables, and they must not be altered meanwhile"
 
 
-def _told(error: Exception) -> str:
-    return str(error.args[1]) if len(error.args) > 1 else str(error)
-
-
-def _backticked(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def _shown(column: Column) -> str:
     """Return the SQL of a column's text on a server."""
-    name, kind = "`" + column.name.replace("`", "``") + "`", column.type.name
+    name, kind = quote_name(column.name), column.type.name
     if kind in _HEX:
         return f"HEX({name})"
     if kind in TEXT_TYPES or kind in ("enum", "set"):

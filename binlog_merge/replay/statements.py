@@ -22,6 +22,7 @@ from binlog_merge.replay.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.reader import Statement
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.render_sql import quote_name
 
 _TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
 _ABSENT: Final = frozenset({1049, 1109, 1146})
@@ -190,8 +191,11 @@ def fingerprint(target: Session, tables: Sequence[QualifiedName]) -> str:
 def _facts(target: Session, schema: str, table: str) -> list[Any]:
     if not table:
         names = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 1"
-        return [_shown(target, f"SHOW CREATE DATABASE {_name(schema)}"), target.ask(names, (schema,))]
-    return [_shown(target, f"SHOW CREATE TABLE {_name(schema)}.{_name(table)}"), _innodb_id(target, schema, table)]
+        return [_shown(target, f"SHOW CREATE DATABASE {quote_name(schema)}"), target.ask(names, (schema,))]
+    return [
+        _shown(target, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}"),
+        _innodb_id(target, schema, table),
+    ]
 
 
 def _shown(target: Session, sql: str) -> Any:
@@ -213,7 +217,3 @@ def _unless(target: Session, sql: str, arguments: Sequence[Any], errors: frozens
         if error.args and error.args[0] in errors:
             return None
         raise
-
-
-def _name(text: str) -> str:
-    return "`" + text.replace("`", "``") + "`"
