@@ -30,6 +30,8 @@ DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1", "--max-binlo
 TABLE = "(id BIGINT PRIMARY KEY, a INT, s VARCHAR(60), d DECIMAL(12,2), ts DATETIME(3), KEY (a))"
 TABLES = 16
 SLOW = 20  # seconds that the ALTER takes at least; its table grows until it does
+FLOW = 90  # seconds for which rows come
+RATE = 150  # transactions a second
 
 
 def run(folder: Path, rounds: int, transactions: int = 3000, alter_rows: int = 1_000_000) -> dict[str, Any]:
@@ -94,19 +96,29 @@ def slow_ddl(folder: Path, alter_rows: int) -> dict[str, Any]:
     global barrier."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch, server_in(folder) as server:
         while (alone := alter_alone(server, alter_rows)) < SLOW:
-            alter_rows = int(alter_rows * 1.2 * SLOW / alone)
-        seconds, rate = alone * 2 + 10, 150
-        place = Path(scratch)
-        logs = {name: rows_in_turn(server, place / name, int(seconds * rate), name) for name in ("plain", "with-ddl")}
-        found: dict[str, Any] = {"alter_alone_seconds": round(alone, 1), "transactions_per_second": rate}
-        for name, log, barrier in (
-            ("without", "plain", False),
-            ("with", "with-ddl", False),
-            ("global_barrier", "with-ddl", True),
-        ):
+            alter_rows = larger(alter_rows, alone)
+        logs = {name: rows_in_turn(server, Path(scratch) / name, FLOW * RATE, name) for name in ("plain", "with-ddl")}
+
+        def measured(log: str, barrier: bool = False) -> dict[str, Any]:
             make_large(server, alter_rows)
-            found[name] = delays(server, logs[log], rate, barrier)
-        return found
+            return delays(server, logs[log], RATE, barrier)
+
+        # What one ALTER takes depends on what the machine's disk did before it: the replay's own must be slow.
+        while (took := (beside := measured("with-ddl"))["ddl_seconds"][0]) < SLOW:
+            alter_rows = larger(alter_rows, took)
+        return {
+            "alter_rows": alter_rows,
+            "alter_alone_seconds": round(alone, 1),
+            "transactions_per_second": RATE,
+            "without": measured("plain"),
+            "with": beside,
+            "global_barrier": measured("with-ddl", barrier=True),
+        }
+
+
+def larger(rows: int, seconds: float) -> int:
+    """Return how many rows a table needs, of which so many took too few seconds."""
+    return int(rows * 1.2 * SLOW / seconds)
 
 
 def alter_alone(server: MySqlServer, rows: int) -> float:
