@@ -8,21 +8,23 @@ from dataclasses import replace
 
 from snapshot_store.ddl import apply
 from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
+from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Catalog, Schema, Table
 
 _SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
+# A table keeps the zero dates it was made with, and SHOW CREATE TABLE prints them; mysqldump's sql_mode takes them.
+_DUMPED = replace(_SESSION, sql_mode=DEFAULT_SQL_MODE & ~(NO_ZERO_DATE | NO_ZERO_IN_DATE))
 
 
 def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None = None) -> Table:
     """Return the table that a CREATE TABLE makes, in the database it names, else in `schema`.
 
-    Tables that foreign keys point at need not exist. Raises DdlNotUnderstood for anything but a CREATE TABLE with its
-    columns written out, and what `apply_ddl` raises.
+    Without a `session` zero dates are defaults like any other. Tables that foreign keys point at need not exist.
+    Raises DdlNotUnderstood for anything but a CREATE TABLE with its columns written out, and what `apply_ddl` raises.
     """
-    session = replace(session or _SESSION, validate=True, foreign_key_checks=False)
+    session = replace(session or _DUMPED, validate=True, foreign_key_checks=False)
     statement = parse_statement(create_sql, session)
     if not isinstance(statement, CreateTable) or statement.query is not None:
         raise DdlNotUnderstood(create_sql, "not a CREATE TABLE that lists its columns")

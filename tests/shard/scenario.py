@@ -19,6 +19,7 @@ from snapshot_store.tso import OrderKey
 SESSION = DdlSession()
 WAYS = {"optimistic": optimistic.coordinate, "pessimistic": pessimistic.coordinate}
 ROWS = re.compile(r"\s*(?:insert\s+(?:ignore\s+)?into|replace\s+into|update|delete\s+from)\s+([\w`.]+)", re.IGNORECASE)
+MADE = re.compile(r"\s*create\s+(?:database|schema)\s+`?(\w+)", re.IGNORECASE)
 ROUTES = Topology((Route("shardddl*", "tb*", "shardddl", "tb"), Route("shop*", "t*", "shop", "t")))
 Name = tuple[str, str]
 
@@ -64,8 +65,9 @@ class Cluster:
 
     def catalog(self, node: str, sql: str) -> Catalog:
         catalog = self.catalogs.get(node, Catalog())
+        made = MADE.match(sql)
         for schema in {self.default_schema, *re.findall(r"(\w+)`?\.`?\w+", sql)}:
-            if schema not in catalog.schemas:
+            if schema not in catalog.schemas and (made is None or made[1] != schema):
                 catalog = apply_ddl(catalog, f"CREATE DATABASE `{schema}`", None, SESSION).catalog
         return catalog
 

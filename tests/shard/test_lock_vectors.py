@@ -16,6 +16,7 @@ from binlog_merge.shard.lock import DM, Lock, Stage
 from binlog_merge.shard.rounds import Dropping, Progress, Round
 from binlog_merge.shard.values import Shard, Step
 from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from tests.snapshot_store.test_lattice_vectors import TIDB, tidb_table
 
@@ -34,7 +35,11 @@ def shard_of(text: str) -> Shard:
 
 
 def step_of(sql: str, after: str) -> Step:
-    return Step(sql, tidb_table(after), *columns_named(parse_statement(sql, TIDB)))
+    try:
+        named = columns_named(parse_statement(sql, TIDB))
+    except SnapshotStoreError:  # DM's lock never reads some of them, so they need not be SQL
+        named = ((), (), ())
+    return Step(sql, tidb_table(after), *named)
 
 
 @pytest.mark.parametrize("case", SEQUENCES, ids=[case["id"] for case in SEQUENCES])

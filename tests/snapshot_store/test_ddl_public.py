@@ -18,6 +18,7 @@ from snapshot_store import (
     apply_ddl,
     parse_table,
 )
+from snapshot_store.ddl.session import DEFAULT_SQL_MODE
 from snapshot_store.model import Schema
 
 
@@ -54,6 +55,15 @@ def test_a_table_no_server_makes_is_refused() -> None:
         parse_table("CREATE TABLE t (a CHAR(256))")
     with pytest.raises(DdlRejected, match="AUTO_INCREMENT"):
         parse_table("CREATE TABLE t (a INT AUTO_INCREMENT)")
+
+
+def test_a_table_may_have_the_zero_dates_it_was_made_with() -> None:
+    sql = "CREATE TABLE t (a DATETIME(3) NOT NULL DEFAULT '0000-00-00 00:00:00', b DATE DEFAULT '2020-00-01')"
+    assert [c.default and c.default.text for c in parse_table(sql).columns] == ["0000-00-00 00:00:00.000", "2020-00-01"]
+    with pytest.raises(DdlRejected, match="NO_ZERO_DATE"):
+        parse_table(sql, session=DdlSession(sql_mode=DEFAULT_SQL_MODE))
+    with pytest.raises(DdlRejected, match="NO_ZERO_DATE"):
+        apply_ddl(Catalog(), sql, schema="d")
 
 
 def test_statements_make_catalogs() -> None:

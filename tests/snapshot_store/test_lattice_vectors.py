@@ -5,6 +5,7 @@ They are written for TiDB: every default collation is _bin, and an integer keeps
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from snapshot_store import DdlSession, parse_table
 from snapshot_store.lattice import Incomparable, compare, join
-from snapshot_store.model import Column, ColumnType, Default, Index, Table
+from snapshot_store.model import Column, ColumnType, Default, Table
 
 VECTORS = Path(__file__).parents[3] / "shared/vectors/schemacmp_compare.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text()) if VECTORS.exists() else []
@@ -52,7 +53,7 @@ def test_tables_compare_and_join_as_in_dm(case: dict[str, Any], parse: Any) -> N
     if "join" in case:
         assert compare(joined, parse(case["join"])) == 0
     if parse is tidb_table and "join_columns" in case:
-        assert compare(joined, described_table(case["join_columns"], joined.indexes)) == 0
+        assert compare(joined, described_table(case["join_columns"], joined)) == 0
         assert {i.name.lower() for i in joined.indexes} == case["join_indexes"].keys()
 
 
@@ -69,15 +70,22 @@ _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _SIZES = ("tiny", "", "medium", "long")
 
 
-def described_table(columns: dict[str, Any], indexes: tuple[Index, ...]) -> Table:
-    """Return the table that a vector describes column by column, after TiDB's own fields."""
-    return Table(
-        "d",
-        "t",
-        tuple(Column(name, described_type(c), c["nullable"], *described_default(c)) for name, c in columns.items()),
-        indexes,
-        collation="utf8mb4_bin",
-    )
+def described_table(columns: dict[str, Any], joined: Table) -> Table:
+    """Return the table that a vector describes column by column, after TiDB's own fields.
+
+    They do not tell UNSIGNED, ZEROFILL, ON UPDATE and generated columns: those are as in the table that was found.
+    """
+    found = {column.name.lower(): column for column in joined.columns}
+    made = [
+        replace(
+            Column(name, described_type(c), c["nullable"], *described_default(c)),
+            type=replace(described_type(c), unsigned=found[name].type.unsigned, zerofill=found[name].type.zerofill),
+            on_update_now=found[name].on_update_now,
+            generated=found[name].generated,
+        )
+        for name, c in columns.items()
+    ]
+    return Table("d", "t", tuple(made), joined.indexes, collation="utf8mb4_bin")
 
 
 def described_type(column: dict[str, Any]) -> ColumnType:
@@ -91,6 +99,8 @@ def described_type(column: dict[str, Any]) -> ColumnType:
         return ColumnType(_SIZES[rank - 1] + ("blob" if bytes_only else "text"), **text)
     if family == "decimal":
         return ColumnType(family, column["flen"], column["dec"])
+    if family == "bit":
+        return ColumnType(family, column["flen"])
     if family in ("char", "varchar"):
         name = {"char": "binary", "varchar": "varbinary"}[family] if bytes_only else family
         return ColumnType(name, column["flen"], **text)
