@@ -5,10 +5,10 @@ RENAME COLUMN a TO b; RENAME COLUMN b TO c      comes to RENAME COLUMN a TO c
 DROP COLUMN a; ADD COLUMN a INT                 leaves a column a, but another one
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from binlog_merge.shard.values import ShardDdl
+from binlog_merge.shard.values import ShardDdl, Step
 from snapshot_store.model import Table
 
 
@@ -21,12 +21,26 @@ class Composed:
     renames: tuple[tuple[str, str], ...]
     replaced: tuple[str, ...]
 
+    def source(self, column: str) -> str | None:
+        """Return the column of `before` whose values a column of `after` has; None if it is a new one."""
+        name = column.lower()
+        renamed = next((old for old, new in self.renames if new.lower() == name), None)
+        if renamed is not None or name in (replaced.lower() for replaced in self.replaced):
+            return renamed
+        return column if self.before.index_of(column) is not None else None
+
 
 def compose(ddls: Sequence[ShardDdl]) -> Composed:
     """Return what consecutive statements of one shard come to."""
-    before, after = ddls[0].before, ddls[-1].after
+    return composed(ddls[0].before, (step for ddl in ddls for step in ddl.steps))
+
+
+def composed(before: Table, steps: Iterable[Step]) -> Composed:
+    """Return what consecutive clauses come to."""
+    after = before
     origin: dict[str, str | None] = {c.name.lower(): c.name for c in before.columns}
-    for step in (step for ddl in ddls for step in ddl.steps):
+    for step in steps:
+        after = step.after
         for name in step.drops:
             origin.pop(name.lower(), None)
         moved = [(new.lower(), origin.pop(old.lower(), None)) for old, new in step.renames]

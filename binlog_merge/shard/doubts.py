@@ -5,9 +5,9 @@ DDL is carried out; if it does not do the same for a shard's rows as the shard's
 and nothing later shows it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from binlog_merge.shard.composed import Composed
+from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.rounds import Dropping
 from binlog_merge.shard.values import Doubt, Finding, ShardDdl
 from snapshot_store.lattice import Incomparable
@@ -15,45 +15,68 @@ from snapshot_store.lattice_columns import compare_columns, filled
 from snapshot_store.model import Column, Table
 
 
-def doubts_of(ddl: ShardDdl, change: Composed, logical: Table, dropping: Dropping) -> Iterator[Finding]:
-    """Yield what is to be said of a statement that takes effect, while the logical table is still as before it."""
-    freed = {old.lower() for old, _ in change.renames}  # by a swap of names
-    for old, new in change.renames:
-        if logical.index_of(new) is not None and new.lower() not in freed:
-            yield Finding(
-                Doubt.RENAME_BY_DROP, ddl.key, ddl.shard, new,
-                f"column {old} is renamed to {new} here, but {new} is already in the logical table: the values of "
-                f"existing rows stay in {old}",
-            )  # fmt: skip
-    added = {name.lower(): name for step in ddl.steps for name in step.adds}
-    for name in added.values():
-        yield from _added(ddl, change, logical, dropping, name)
+def doubts_of(ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, author: bool) -> Iterator[Finding]:
+    """Yield what is to be said of a shard's statements that take effect together.
+
+    `logical` is what is done to the logical table there; `author` tells that the words are this shard's.
+    """
+    change = compose(ddls)
+    for column in change.after.columns:
+        there = _column(logical.after, column.name)
+        if there is None or column.generated is not None:
+            continue
+        ddl = next((ddl for ddl in reversed(ddls) if _makes(ddl, column.name)), None)
+        source, kept = change.source(column.name), logical.source(column.name)
+        if ddl is not None and source is None and _depends_on_moment(column):
+            if column.auto_increment or kept is not None or not author:
+                text = f"existing rows get a value in {column.name} that differs from shard to shard"
+                yield Finding(Doubt.MOMENT, ddl.key, ddl.shard, column.name, text)
+            continue
+        readded = dropping.has(ddls[0].shard, column.name) or column.name in change.replaced
+        filled_as = there if kept is None else _column(logical.before, kept)
+        found = _difference(column, filled_as or there, source, kept, readded)
+        if found is not None:
+            ddl = ddl or ddls[-1]
+            yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
 
 
-def _added(ddl: ShardDdl, change: Composed, logical: Table, dropping: Dropping, name: str) -> Iterator[Finding]:
-    column, there = _column(ddl.after, name), _column(logical, name)
-    if column is None or column.generated is not None:
-        return
-    if column.auto_increment or _depends_on_moment(column):
-        if there is not None or column.auto_increment:
-            yield Finding(
-                Doubt.MOMENT, ddl.key, ddl.shard, name,
-                f"existing rows get a value in {name} that differs from shard to shard",
-            )  # fmt: skip
-        return
-    if there is None:
-        return
-    if dropping.has(ddl.shard, name) or name.lower() in {n.lower() for n in change.replaced}:
-        yield Finding(
-            Doubt.READDED, ddl.key, ddl.shard, name,
+def _difference(
+    column: Column, there: Column, source: str | None, kept: str | None, readded: bool
+) -> tuple[Doubt, str] | None:
+    """Return how what existing rows get in a column of a shard differs from what they get in the logical table.
+
+    `source` and `kept` are the columns that they get it from, here and there, None where it is new; `there` is the
+    logical column as it was made. `readded`: the name was dropped here.
+    """
+    name = column.name
+    if source is not None and kept is not None and source.lower() != kept.lower():
+        return Doubt.RENAME_BY_DROP, (
+            f"column {source} is renamed to {name} here, but {name} is already in the logical table: the values of "
+            f"existing rows stay in {source}"
+        )
+    if source is not None and kept is None:
+        return Doubt.RENAME_BY_DROP, (
+            f"existing rows have the values of {source} in {name} here, but {name} is a new column in the logical table"
+        )
+    if source is None and kept is not None and kept.lower() != name.lower():
+        return Doubt.RENAME_BY_DROP, (
+            f"{name} is a new column here, but in the logical table it is {kept} under another name: existing rows "
+            "have its values there"
+        )
+    if source is None and kept is not None and readded:
+        return Doubt.READDED, (
             f"column {name} was dropped here and is added again, while the logical table has kept it: existing rows "
-            "keep the old values there",
-        )  # fmt: skip
-    elif not _fills_alike(column, there):
-        yield Finding(
-            Doubt.FILL, ddl.key, ddl.shard, name,
-            f"existing rows get another value in {name} here than they got in the logical table",
-        )  # fmt: skip
+            "keep the old values there"
+        )
+    if source is None and not _fills_alike(column, there):
+        return Doubt.FILL, f"existing rows get another value in {name} here than they got in the logical table"
+    return None
+
+
+def _makes(ddl: ShardDdl, name: str) -> bool:
+    """Tell whether a statement adds a column, or gives one its name."""
+    made = (new for step in ddl.steps for new in (*step.adds, *(new for _, new in step.renames)))
+    return name.lower() in (new.lower() for new in made)
 
 
 def _fills_alike(a: Column, b: Column) -> bool:
@@ -66,6 +89,8 @@ def _fills_alike(a: Column, b: Column) -> bool:
 
 def _depends_on_moment(column: Column) -> bool:
     default = column.default
+    if column.auto_increment:
+        return True
     if default is None or default.kind in ("literal", "null"):
         return False
     return default.kind == "now" or not default.text.strip("()").startswith(("'", '"', "_"))

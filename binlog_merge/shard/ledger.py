@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from binlog_merge.shard.clauses import applied
+from binlog_merge.shard.clauses import applied, steps_of
+from binlog_merge.shard.composed import Composed, compose, composed
 from binlog_merge.shard.joined import order
 from binlog_merge.shard.values import (
     Effect,
@@ -15,6 +17,7 @@ from binlog_merge.shard.values import (
     Shard,
     ShardDdl,
     Start,
+    Step,
     Stop,
 )
 from binlog_merge.shard.writing import Renames, write, writing_session
@@ -72,31 +75,43 @@ class Ledger:
         return place
 
     def become(
-        self, event: Event, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table
+        self, event: Event, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
     ) -> tuple[Place, tuple[str, ...]]:
         """Make the logical table what accepts the same as `joined`; return the place, and the columns that are gone.
 
-        Raises Stopped where no statement does.
+        `alone`: all rows of the logical table are one shard's. Raises Stopped where no statement does.
         """
         if self.table is None or order(self.table, joined) == 0:
-            return self._inert_place(event), ()
-        written = write(self.table, joined, own, renames, origin, self.session)
+            return self._inert_place(event, alone), ()
+        written = write(self.table, joined, own, renames, origin, self.session, alone)
         if written is None:
             raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
         gone = tuple(c.name for c in self.table.columns if written.table.index_of(c.name) is None)
         return self.append(event, written.statements, written.table, written.own), gone
 
+    def since(self, count: int, before: Table) -> Composed:
+        """Return what the logical DDL behind the first `count` makes of the logical table, which was `before`."""
+        table, steps, session = before, list[Step](), replace(self.session, validate=False)
+        for sql in (sql for logical in self.logical[count:] for sql in logical.statements):
+            steps += steps_of(sql, table, session)
+            table = steps[-1].after
+        return composed(before, steps)
+
     def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
         """Note that statements took effect."""
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
-    def _inert_place(self, event: Event) -> Place:
+    def _inert_place(self, event: Event, alone: bool) -> Place:
         """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
 
-        One that the logical table does not take (its partitions are its own) is swallowed.
+        One that the logical table does not take (its partitions are its own) is swallowed, and so is one that would
+        empty a column of other shards' rows too.
         """
         here = self.here(event)
         if self.table is None or not isinstance(event, ShardDdl) or order(event.before, event.after) != 0:
+            return here
+        if compose([event]).replaced and not alone:
+            self.swallowed.append(event)
             return here
         counts = self._inert.setdefault(plain(event.sql), {})
         most = max(counts.values(), default=0)

@@ -214,12 +214,13 @@ class _Run:
         if not real or self.ledger.table is None:
             return
         last = real[-1]
-        for ddl in real:
-            change = replace(compose([ddl]), renames=(), replaced=())  # the logical table goes through the same
-            self.ledger.findings += doubts_of(ddl, change, last.after if ddl != last else last.before, Dropping())
+        before, count = self.ledger.table, len(self.ledger.logical)
         decision, self.decision = self.decision, None
         first = self.sequence.order[self.sequence.active].ddl
         place = self._carry_out(event, last, last.sql if decision is None else decision.sql)
+        logical = self.ledger.since(count, before)
+        for ddl in real:
+            self.ledger.findings += doubts_of([ddl], logical, Dropping(), ddl is last)
         self._release(ran, place)
         skipped = decision is not None and decision.action == "skip"
         if skipped:

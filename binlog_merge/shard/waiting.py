@@ -154,18 +154,17 @@ class Queues:
         """
         ddls = [ddl for queue in queues for ddl in queue]
         changes = [compose(queue) for queue in queues]
-        if self.ledger.table is not None:
-            for queue, change in zip(queues, changes, strict=True):
-                # What a run of statements renames is said once.
-                parts = [replace(change, renames=()) for _ in queue[1:]] + [change]
-                for ddl, part in zip(queue, parts, strict=True):
-                    self.ledger.findings += doubts_of(ddl, part, self.ledger.table, self.round.dropping)
+        before, count, dropping = self.ledger.table, len(self.ledger.logical), self.round.dropping
         own: list[tuple[str, ...]] = [(ddl.sql,) for ddl in reversed(ddls)]
         if answer is not None:
             own.append(tuple(step.sql for step in answer.written))
         own += [tuple(step.sql for step in ddl.steps[i:]) for ddl in reversed(ddls) for i in range(1, len(ddl.steps))]
         renames = tuple(pair for change in changes for pair in change.renames)
         place = self._write(event, own, renames, ddls[-1].after)
+        if before is not None:
+            logical = self.ledger.since(count, before)
+            for queue in queues:
+                self.ledger.findings += doubts_of(queue, logical, dropping, queue is queues[-1])
         self._took_effect(ddls, place)
         self.uneven = [] if all(self.lock.ready().values()) else [*self.uneven, *ddls]
 
@@ -176,7 +175,8 @@ class Queues:
         joined = self.lock.joined
         if joined is None:
             return self.ledger.here(event)
-        place, gone = self.ledger.become(event, joined, own, renames, origin)
+        alone = len(self.lock.normal) == 1 and not self.left
+        place, gone = self.ledger.become(event, joined, own, renames, origin, alone)
         self.round = replace(self.round, dropping=self.round.dropping.gone(gone))
         return place
 

@@ -32,15 +32,22 @@ class Written:
 
 
 def write(
-    logical: Table, joined: Table, own: Iterable[Sequence[str]], renames: Renames, origin: Table, session: DdlSession
+    logical: Table,
+    joined: Table,
+    own: Iterable[Sequence[str]],
+    renames: Renames,
+    origin: Table,
+    session: DdlSession,
+    alone: bool = False,
 ) -> Written | None:
     """Return the statements that take the logical table to `joined`; None if it cannot be written.
 
-    `own` are the users' statements that may do, the likeliest first. New columns stand where `origin` has them.
+    `own` are the users' statements that may do, the likeliest first; unless `alone` they empty no column, which other
+    shards may have kept. New columns stand where `origin` has them.
     """
     session = writing_session(session)
     for statements in own:
-        table = _carried_out(logical, joined, statements, session)
+        table = _carried_out(logical, joined, statements, session, alone)
         if table is not None:
             return Written(tuple(statements), table, True)
     made = _made(logical, joined, renames, origin, session)
@@ -56,13 +63,15 @@ def writing_session(session: DdlSession) -> DdlSession:
     return replace(session, sql_mode=mode, validate=True, foreign_key_checks=False)
 
 
-def _carried_out(logical: Table, joined: Table, statements: Sequence[str], session: DdlSession) -> Table | None:
+def _carried_out(
+    logical: Table, joined: Table, statements: Sequence[str], session: DdlSession, alone: bool
+) -> Table | None:
     table = logical
     try:
         for sql in statements:
             adds, drops, _ = columns_named(parse_statement(sql, session))
-            if {name.lower() for name in adds} & {name.lower() for name in drops}:
-                return None  # would empty a column that other shards keep
+            if not alone and {name.lower() for name in adds} & {name.lower() for name in drops}:
+                return None
             table = applied(table, sql, session)
     except SnapshotStoreError:
         return None

@@ -280,12 +280,27 @@ def test_a_lengthened_column_is_the_longer_one() -> None:
         (["t1 ADD COLUMN c VARCHAR(9) DEFAULT ('x')", "t2 ADD COLUMN c VARCHAR(9) DEFAULT 'x'"], []),
         (["t1 ADD COLUMN c VARCHAR(50) DEFAULT (uuid())"], []),
         (["t1 ADD COLUMN b INT", "t2 RENAME COLUMN a TO b", "t1 DROP COLUMN a"], [(Doubt.RENAME_BY_DROP, "t2")]),
+        (["t1 RENAME COLUMN a TO b", "t2 ADD COLUMN b INT", "t2 DROP COLUMN a"], [(Doubt.RENAME_BY_DROP, "t1")]),
+        (["t1 RENAME COLUMN a TO b", "t2 DROP COLUMN a", "t2 ADD COLUMN b INT"], [(Doubt.RENAME_BY_DROP, "t2")]),
+        (["t1 RENAME COLUMN a TO b", "t2 DROP COLUMN a, ADD COLUMN b INT"], [(Doubt.RENAME_BY_DROP, "t1")]),
+        (["t1 DROP COLUMN a, ADD COLUMN b INT", "t2 RENAME COLUMN a TO b"], [(Doubt.RENAME_BY_DROP, "t2")]),
+        (["t1 MODIFY a VARCHAR(9)", "t2 DROP COLUMN a, ADD COLUMN a VARCHAR(9)"], [(Doubt.READDED, "t2")]),
+        (["t1 RENAME COLUMN a TO b, ADD c INT DEFAULT 5", "t2 RENAME COLUMN a TO b, ADD c INT DEFAULT 5"], []),
     ],
 )
 def test_data_that_comes_to_differ_is_told(statements: list[str], doubts: list[tuple[Doubt, str]]) -> None:
     outcome = outcome_of(ran(TABLE, "t1 t2", *statements))
     assert [(f.doubt, f.shard.table) for f in outcome.findings] == doubts
     assert all(f.column in f.detail for f in outcome.findings)
+
+
+@pytest.mark.parametrize("type", ["INT", "BIGINT"])
+def test_a_column_that_a_shard_empties_keeps_the_values_of_the_others(type: str) -> None:
+    clause = f"DROP COLUMN a, ADD COLUMN a {type}"
+    assert not [sql for sql in written(outcome_of(ran(TABLE, "t1 t2", f"t1 {clause}"))) if "DROP" in sql]
+    outcome = outcome_of(ran(TABLE, "t1", f"t1 {clause}"))
+    assert written(outcome) == [f"ALTER TABLE `shop`.`t` {clause}"]
+    assert outcome.findings == ()
 
 
 def test_what_the_order_of_tables_does_not_know_is_written_once() -> None:

@@ -200,9 +200,15 @@ def test_a_moment_as_default_is_told() -> None:
     assert outcome_of(ran(TABLE, "t1 t2", "t1 ADD c INT DEFAULT 1", "t2 ADD c INT DEFAULT 1")).findings == ()
 
 
-def test_a_column_dropped_and_added_by_all_is_no_doubt() -> None:
-    clause = "DROP COLUMN a, ADD COLUMN a INT"
+@pytest.mark.parametrize("default", ["", " DEFAULT 77"])
+def test_a_column_dropped_and_added_by_all_is_no_doubt(default: str) -> None:
+    clause = f"DROP COLUMN a, ADD COLUMN a INT{default}"
     assert outcome_of(ran(TABLE, "t1 t2", f"t1 {clause}", f"t2 {clause}")).findings == ()
+
+
+def test_a_column_that_one_shard_empties_and_another_does_not_is_told() -> None:
+    outcome = outcome_of(ran(TABLE, "t1 t2", "t1 DROP COLUMN a, ADD COLUMN a BIGINT", "t2 MODIFY a BIGINT"))
+    assert [(f.doubt, f.shard.table) for f in outcome.findings] == [(Doubt.READDED, "t1")]
 
 
 def test_one_shard_alone_waits_for_nobody() -> None:

@@ -560,6 +560,15 @@ PESSIMISTIC = (
 )  # fmt: skip
 
 OPTIMISTIC = (
+    Scenario("a column is emptied by one alone", PLAIN, """
+        t11 work
+        t12 work
+        t21 work
+        n1 UPDATE t11 SET a = NULL
+        t11 DROP COLUMN a, ADD COLUMN a INT AFTER id
+        t11 work
+        t12 touch
+        """, alike=False),
     Scenario("a column is added by one alone", PLAIN, """
         t11 work
         t11 ADD COLUMN c INT DEFAULT 7
