@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.runner import InlineRunner
 from binlog_merge.files import source
 from binlog_merge.stages import gather as gather_stage
+from binlog_merge.stages import gather_state, scan_walk
 from binlog_merge.stages import giant as giant_stage
-from binlog_merge.stages import scan as scan_stage
 
 
 class _Timer:
@@ -32,10 +32,10 @@ class _Timer:
 def _patched(timer: _Timer) -> Iterator[None]:
     places: list[tuple[Any, str, str]] = [
         (source.LocalSource, "read_into", "read"),
-        (scan_stage, "scan_events", "kernel"),
+        (scan_walk, "scan_events", "kernel"),
         (gather_stage, "render_window", "kernel"),
         (giant_stage, "render_events", "kernel"),
-        (gather_stage.Output, "write", "write"),
+        (gather_state.Output, "write", "write"),
         (os, "fsync", "fsync"),
     ]
     before = [getattr(owner, name) for owner, name, _ in places]

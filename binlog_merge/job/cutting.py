@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from binlog_merge.stages.block import Column, read_block
-from binlog_merge.stages.order import OrderResult
+from binlog_merge.stages.order_values import OrderResult
 
 
 @dataclass

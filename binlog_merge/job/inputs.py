@@ -16,7 +16,7 @@ from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.files.source import open_source
 from binlog_merge.merge.assemble import Carry
 from binlog_merge.merge.carriers import CARRIERS, Detection
-from binlog_merge.stages.scan import ScanTask
+from binlog_merge.stages.scan_values import ScanTask
 
 PIECE_BYTES = 256 << 20
 DETECTION_BYTES = 64 << 20

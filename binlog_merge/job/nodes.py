@@ -22,8 +22,8 @@ from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.polardbx.names import MarkerTables
 from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order import Block, EdgeRow
-from binlog_merge.stages.scan import ScanResult
+from binlog_merge.stages.order_values import Block, EdgeRow
+from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
 
 

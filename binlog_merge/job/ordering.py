@@ -11,7 +11,8 @@ from binlog_merge.shard.notes import HeldRows
 from binlog_merge.shard.values import Shard
 from binlog_merge.stages.held import HoldResult, HoldTask, SettleTask, hold, settle, stand
 from binlog_merge.stages.holds import Holds
-from binlog_merge.stages.order import OrderResult, OrderTask, TableSet, order, ranges
+from binlog_merge.stages.order import order, ranges
+from binlog_merge.stages.order_values import OrderResult, OrderTask, TableSet
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 

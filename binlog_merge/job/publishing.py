@@ -8,7 +8,7 @@ from binlog_merge.files.publish import publish
 from binlog_merge.job.nodes import ScannedNode, checkpoint
 from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
-from binlog_merge.stages.gather import GatherResult
+from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 

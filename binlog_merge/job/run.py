@@ -39,10 +39,12 @@ from binlog_merge.merge.assemble import Hash, check_without_tso, split_transacti
 from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.render import FileHead, version_number
-from binlog_merge.stages.gather import GatherResult, GatherTask, InputFile, gather
+from binlog_merge.stages.gather import gather
+from binlog_merge.stages.gather_state import GatherResult, GatherTask, InputFile
 from binlog_merge.stages.holds import NODES, Holds, place_of
 from binlog_merge.stages.plans import Schemas
-from binlog_merge.stages.scan import ScanResult, scan
+from binlog_merge.stages.scan import scan
+from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 

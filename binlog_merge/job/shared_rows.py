@@ -10,7 +10,7 @@ import numpy as np
 
 from binlog_merge.merge.assemble import Hash
 from binlog_merge.stages.block import read_block
-from binlog_merge.stages.scan import ScanResult
+from binlog_merge.stages.scan_values import ScanResult
 
 
 def logged_elsewhere(

@@ -10,7 +10,7 @@ from binlog_merge.job.result import MergeResult, NodeResult
 from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
 from binlog_merge.shard.notes import HeldRows, Lock
-from binlog_merge.stages.gather import GatherResult
+from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 

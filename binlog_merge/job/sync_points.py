@@ -31,7 +31,7 @@ from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.job.nodes import ScannedNode
-    from binlog_merge.stages.scan import ScanResult
+    from binlog_merge.stages.scan_values import ScanResult
 
 Place = tuple[int, int]  # a piece of the node, an offset in its file
 Greatest = tuple[int, int]

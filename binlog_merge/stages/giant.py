@@ -20,7 +20,7 @@ from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
-from binlog_merge.stages.gather import Gather, serve
+from binlog_merge.stages.gather_state import Gather, serve
 from binlog_merge.stages.traces import Part, branch_parts
 from binlog_merge.stages.window import Rows
 

@@ -20,18 +20,9 @@ from binlog_merge.shard.notes import HeldRows
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.block import Column, read_block, write_block
 from binlog_merge.stages.holds import key_of, moved_key
-from binlog_merge.stages.order import (
-    COLUMNS,
-    KEY,
-    OrderResult,
-    OrderTask,
-    at_least,
-    collect,
-    in_order,
-    late,
-    summed,
-    transactions,
-)
+from binlog_merge.stages.order import collect, late
+from binlog_merge.stages.order_values import OrderResult, OrderTask
+from binlog_merge.stages.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
 from snapshot_store.tso import ORIGIN, OrderKey
 
 OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")

@@ -4,7 +4,7 @@ import numpy as np
 
 from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, sort, trace, xid
 from binlog_merge.stages.plans import PlanTable, Schemas
-from binlog_merge.stages.scan import new_arrays
+from binlog_merge.stages.scan_walk import new_arrays
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 

@@ -23,12 +23,12 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.stages.block import Column, read_block, view
 from binlog_merge.stages.held import OWN
-from binlog_merge.stages.order import KEY
+from binlog_merge.stages.ordered import KEY
 from binlog_merge.stages.traces import Window, traced
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
-    from binlog_merge.stages.gather import Gather
+    from binlog_merge.stages.gather_state import Gather
 
 WINDOW_ROWS = 4096
 WINDOW_BYTES = 4 << 20

@@ -32,16 +32,19 @@ def small_buffers(rng: random.Random) -> Iterator[None]:
     changes: dict[str, int] = {}
     if rng.random() < 0.6:
         window = rng.choice((256, 1_000, 8_000, 60_000))
+        chunk = rng.choice((200, 4_096, 50_000))
         changes = {
             "stages.window.WINDOW_BYTES": window,
             "stages.gather.WINDOW_BYTES": window,
+            "stages.gather_state.WINDOW_BYTES": window,
             "stages.window.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
             "stages.window.GAP": rng.choice((0, 100, 65536)),
-            "stages.gather.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
+            "stages.gather_state.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
             "stages.gather.FLUSH": rng.choice((0, 1_000, 100_000)),
             "stages.giant.PIECE": rng.choice((100, 1_000, 30_000)),
             "stages.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),
-            "stages.scan.CHUNK": rng.choice((200, 4_096, 50_000)),
+            "stages.scan.CHUNK": chunk,
+            "stages.scan_walk.CHUNK": chunk,
             "stages.scan.FIND_BUFFER": rng.choice((200, 4_096, 50_000)),
             "stages.scan.GIANT_EVENT": rng.choice((5_000, 20_000, 1 << 20)),
         }

@@ -12,8 +12,10 @@ from binlog_merge.files.manifest import ManifestState
 from binlog_merge.job.inputs import node_inputs, scan_tasks
 from binlog_merge.job.nodes import ScannedNode, assemble_node, misread
 from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order import GREATEST, LEAST, OrderTask, order
-from binlog_merge.stages.scan import ScanTask, scan
+from binlog_merge.stages.order import GREATEST, LEAST, order
+from binlog_merge.stages.order_values import OrderTask
+from binlog_merge.stages.scan import scan
+from binlog_merge.stages.scan_values import ScanTask
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.config import load

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.stages import gather, giant, scan, window
+from binlog_merge.stages import gather, gather_state, giant, scan, scan_walk, window
 from tests.merge_e2e.cases import INPUTS, case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
@@ -15,13 +15,15 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
     """Make everything that bounds memory small."""
     monkeypatch.setattr(window, "WINDOW_BYTES", piece)
     monkeypatch.setattr(gather, "WINDOW_BYTES", piece)
+    monkeypatch.setattr(gather_state, "WINDOW_BYTES", piece)
     monkeypatch.setattr(window, "WINDOW_ROWS", 3)
     monkeypatch.setattr(window, "GAP", 0)
-    monkeypatch.setattr(gather, "OUT_BUFFER", room)
+    monkeypatch.setattr(gather_state, "OUT_BUFFER", room)
     monkeypatch.setattr(gather, "FLUSH", room // 4)
     monkeypatch.setattr(giant, "PIECE", piece)
     monkeypatch.setattr(giant, "STREAMED_EVENT", streamed)
-    monkeypatch.setattr(scan, "CHUNK", 4096)
+    for module in (scan, scan_walk):
+        monkeypatch.setattr(module, "CHUNK", 4096)
 
 
 SIZES = [(64, 40, 2200), (300, 1 << 20, 2500), (2000, 100, 1 << 16)]  # of a piece, of an event streamed, of the buffer

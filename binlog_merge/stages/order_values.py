@@ -1,0 +1,88 @@
+"""What the order stage is given and what it returns: frozen values, for the driver and the executors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from binlog_merge.merge.assemble import Patch
+from binlog_merge.polardbx.places import Places
+from binlog_merge.stages.holds import Holds
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+TableSet = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One scanned piece as the order stage sees it. `path` is the prefix of its files; `node` the node's number."""
+
+    node: int
+    source_id: str
+    file_index: int
+    path: str
+    patch: Patch
+    sets: tuple[TableSet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """A branch completed on the driver; `tables` decides whether it comes out."""
+
+    node: int
+    source_id: str
+    file_index: int
+    tso: int
+    transaction: int
+    start: int
+    end: int
+    commit_us: int
+    tables: TableSet
+    flags: int
+    seq: int = 0  # > 0: a transaction without a TSO of its own
+
+    @property
+    def key(self) -> OrderKey:
+        return OrderKey(self.tso, self.transaction, self.seq, self.node if self.seq else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTask:
+    """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes
+    out that a marker gives. Where there are `places` they say which tables come out, else the topology. With `holds`,
+    rows come out elsewhere than they stand: see `stages.held`.
+    """
+
+    number: int
+    low: int
+    high: int
+    floor: OrderKey
+    limit: OrderKey
+    blocks: tuple[Block, ...]
+    edges: tuple[EdgeRow, ...]
+    topology: Topology
+    ddl: frozenset[tuple[int, int]]
+    seen: Mapping[int, tuple[int, int]]  # by node: (file, offset) up to which earlier runs had read
+    path: str
+    places: Places | None = None
+    heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none do
+    holds: Holds | None = None
+    sets: Mapping[tuple[str, TableSet], int] = field(default_factory=dict)  # with holds: numbers of nodes' table sets
+
+
+@dataclass(frozen=True, slots=True)
+class OrderResult:
+    """What a range holds. `last` is its greatest key, None when it is empty; `empty` counts branches that touch no
+    logical table.
+    """
+
+    number: int
+    path: str
+    rows: int
+    transactions: int
+    bytes: int
+    last: OrderKey | None
+    empty: int
+    ddl: int
+    held: int  # branches at or after the limit, and their bytes
+    held_bytes: int
+    late: tuple[OrderKey, int, int, int] | None  # a local below the floor that no run has seen: key, node, file, offset
