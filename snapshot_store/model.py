@@ -106,7 +106,8 @@ class Table:
     """A table's shape at one moment.
 
     `checks` are names with expressions; `unenforced` names those that are NOT ENFORCED. `partitioning` says by which
-    columns rows are kept apart, and in which partitions: it decides what the server refuses, and nothing about rows.
+    columns rows are kept apart, and in which partitions (`ddl.partitioning`): it decides what the server refuses, and
+    which rows go with a partition.
     """
 
     schema: str

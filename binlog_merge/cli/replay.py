@@ -97,6 +97,10 @@ def replay(
         Temporal,
         typer.Option("--temporal", help="Parquet, DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
     ] = Temporal.typed,
+    time_zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", help="DuckDB: what SYSTEM was for the servers that ran the DDL.", metavar="ZONE"),
+    ] = None,
     skip: Annotated[
         list[str] | None,
         typer.Option("--skip", help="Leave this transaction out; a server records it.", metavar="GTID"),
@@ -137,6 +141,7 @@ def replay(
         commit_order is CommitOrder.keep,
         rate,
         until_lag,
+        system_zone=_zone(time_zone),
     )
     if dry:
         _print(dry_run(binlog, options), f"{source} would be applied", output)
@@ -191,6 +196,17 @@ def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: 
             _print(error.result, title, output)
         raise
     _print(result, title, output)
+
+
+def _zone(name: str | None) -> str | None:
+    from snapshot_store.ddl.time_zones import zone_of
+
+    try:
+        if name is not None:
+            zone_of(name)
+    except ValueError as error:
+        raise ConfigError(f"--time-zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
+    return name
 
 
 def _path_of(url: str, otherwise: str) -> Path:

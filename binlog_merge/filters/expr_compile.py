@@ -66,6 +66,11 @@ def compile_filter(node: Node, columns: Columns) -> str:
     return f"coalesce({piece.text}, FALSE)"
 
 
+def compile_value(node: Node, columns: Columns) -> Sql:
+    """Return the expression's value. Raises ExpressionError, UnknownColumn."""
+    return _Compiler(columns).piece(node)
+
+
 class _Compiler:
     """Turns nodes into pieces; a method for each kind of node."""
 

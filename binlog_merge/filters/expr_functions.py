@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from binlog_merge.filters.expr_collations import likeness
+from binlog_merge.filters.expr_dates import DATES
 from binlog_merge.filters.expr_sql import (
     NULL,
     ExpressionError,
@@ -310,6 +311,7 @@ FUNCTIONS: dict[str, tuple[int, int, Function]] = {
     "hour": (1, 1, _clock_part(10000, 0)),
     "minute": (1, 1, _clock_part(100, 100)),
     "second": (1, 1, _clock_part(1, 100)),
+    **DATES,
     "json_extract": (2, 2, _json_extract),
     "json_unquote": (1, 1, _json_unquote),
 }

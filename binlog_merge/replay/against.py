@@ -80,9 +80,19 @@ def compare_with_server(
             columns = (lambda schema, table: None) if chosen is None else chosen.columns
             path = Path(folder) / "log.duckdb"
             with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
-                options = ReplayOptions(last_rank=found.rank, filter=chosen, skip=found.skipped)
+                options = ReplayOptions(
+                    last_rank=found.rank, filter=chosen, skip=found.skipped, system_zone=_system_zone(server)
+                )
                 load(binlog, target, history_of(binlog.directory), options)
                 return _compared(target, server, found.rank, chosen, most_rows)
+
+
+def _system_zone(server: ServerSide) -> str:
+    """Return how far the server's own clock is ahead of UTC: what its sessions took SYSTEM for."""
+    ((minutes,),) = server.ask(
+        "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM'))"
+    )
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
 
 
 def compare_with_nodes(

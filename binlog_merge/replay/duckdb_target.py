@@ -116,7 +116,9 @@ class DuckdbTarget:
         lines: list[tuple[str, str, str | None]] = []
         for name in {*before.tables, *catalog.tables}:
             table = catalog.tables.get(name)
-            if before.tables.get(name) != table:
+            was = before.tables.get(name)
+            # Equal tables may be partitioned otherwise.
+            if was != table or (was and table and was.partitioning != table.partitioning):
                 lines.append((*name, None if table is None else table_to_json(table)))
         for schema in {*before.schemas, *catalog.schemas}:
             value = catalog.schemas.get(schema)

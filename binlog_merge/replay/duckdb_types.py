@@ -76,6 +76,11 @@ def listed(names: Sequence[str], prefix: str = "") -> str:
     return ", ".join(prefix + quoted(name) for name in names)
 
 
+def definitions(columns: Sequence[Column], temporal_text: bool = False) -> str:
+    """Return columns as CREATE TABLE takes them."""
+    return ", ".join(f"{quoted(column.name)} {duckdb_type(column.type, temporal_text)}" for column in columns)
+
+
 def facts_of(table: Table, temporal_text: bool = False) -> tuple[ColumnFacts, ...]:
     """Return what decides the values of a table's columns, as the schema has it."""
     return tuple(column_facts_of(column, temporal_text) for column in table.columns)

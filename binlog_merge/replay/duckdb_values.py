@@ -5,7 +5,8 @@ value by value, by what converts rows of a merge that are mid-MODIFY. What a ser
 replay: the server that the log is of has not refused it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,13 +15,16 @@ import pyarrow as pa
 from binlog_merge.binlog.arrow import cell_value
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.merge.convert import ReshapeOptions, make_converter
 from binlog_merge.merge.convert_values import ConversionError, decode_cell
+from binlog_merge.merge.convert_values import encode_cell as cell_of
 from binlog_merge.merge.evaluate import Computed, Row
-from binlog_merge.merge.reshape_pads import compute_pad, encode_now, pad_cell, pads_now
+from binlog_merge.merge.reshape_pads import compute_pad, encode_now, pad_cell
 from binlog_merge.merge.witness import LENGTH_BYTES, binlog_column
 from binlog_merge.replay.duckdb_types import column_facts_of, duckdb_type, for_duckdb
+from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, ColumnType
 
 _RANGES: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
@@ -61,15 +65,43 @@ def _capacity(kind: ColumnType) -> int | None:
     return None
 
 
-def convert_values(old: Column, new: Column, values: Any, temporal_text: bool) -> Any:
-    """Return an Arrow array of the old column's values as the new one's; raises ReplayStopped where there are none."""
+def convert_values(old: Column, new: Column, values: Any, session: StatementSession, temporal_text: bool) -> Any:
+    """Return an Arrow array of the old column's values as the new one's; raises ReplayStopped where there are none.
+
+    What does not fit is an error in a session in strict mode, and made to fit in another.
+    """
+    zoned = (old.type.name == "timestamp") != (new.type.name == "timestamp")
     try:
-        converter = make_converter(old, new, binlog_column(old), ReshapeOptions("error", 0))
         cells = cells_of(old, values)
-        found = cells if converter is None else [converter(cell) for cell in cells]
-        return array_of(new, found, temporal_text)
+        if zoned and old.type.name == "timestamp":
+            cells, old = [_moved(old, cell, session.local) for cell in cells], _on_the_clock(old)
+        if zoned and new.type.name == "timestamp":
+            cells, old = _converted(old, _on_the_clock(new), cells, session), _on_the_clock(new)
+            cells = [_moved(old, cell, session.utc) for cell in cells]
+        return array_of(new, _converted(old, new, cells, session), temporal_text)
     except (ConversionError, CellValueError, BinlogFormatError, UnsupportedInput) as error:
         raise ReplayStopped(f"the values that are there cannot be converted: {error}") from None
+
+
+def _converted(old: Column, new: Column, cells: list[bytes | None], session: StatementSession) -> list[bytes | None]:
+    options = ReshapeOptions("error" if session.ddl.strict else "clamp")
+    converter = make_converter(old, new, binlog_column(old), options)
+    return cells if converter is None else [converter(cell) for cell in cells]
+
+
+def _on_the_clock(column: Column) -> Column:
+    """Return a TIMESTAMP column as the DATETIME that a session's clock makes of it."""
+    return replace(column, type=ColumnType("datetime", fsp=column.type.fsp))
+
+
+def _moved(column: Column, cell: bytes | None, move: Callable[[Civil], Civil]) -> bytes | None:
+    """Return the cell of a column without a zone, or of a TIMESTAMP, at another moment."""
+    kind = _on_the_clock(column).type
+    if cell is None:
+        return None
+    moment = decode_cell(column.type, cell)
+    assert isinstance(moment, Civil)
+    return cell_of(kind, move(moment))
 
 
 def cells_of(column: Column, values: Any) -> list[bytes | None]:
@@ -124,21 +156,36 @@ def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool)
         raise CellValueError(f"column {column.name}: {error}") from None
 
 
-def constant_of(column: Column, columns: Sequence[Column], commit_us: int, temporal_text: bool) -> Any | None:
+def constant_of(
+    column: Column, columns: Sequence[Column], session: StatementSession, temporal_text: bool
+) -> Any | None:
     """Return what every row gets in a column that is added, as an array of one value; None where rows differ."""
-    cell = encode_now(column, commit_us) if pads_now(column) else pad_cell(column, columns)
-    return None if isinstance(cell, Computed) else array_of(column, [cell], temporal_text)
+    if _gets_now(column):
+        offset = 0 if column.type.name == "timestamp" else session.offset
+        return array_of(column, [encode_now(column, session.now_us, offset)], temporal_text)
+    if column.type.name == "timestamp" and column.default is not None and column.default.kind == "literal":
+        session.known_zone()  # by which the literal has become UTC's
+    cell = pad_cell(column, columns)
+    if isinstance(cell, Computed):
+        return None if cell.columns else compute_values(column, columns, [None], session, temporal_text)
+    return array_of(column, [cell], temporal_text)
+
+
+def _gets_now(column: Column) -> bool:
+    return column.generated is None and column.default is not None and column.default.kind == "now"
 
 
 def needed_columns(column: Column, columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns that a column's expression is computed from."""
-    cell = pad_cell(column, columns)
+    cell = None if _gets_now(column) else pad_cell(column, columns)
     if not isinstance(cell, Computed):
         return ()
     return tuple(other for other in columns if other.name.lower() in cell.columns)
 
 
-def compute_values(column: Column, columns: Sequence[Column], rows: Any, commit_us: int, temporal_text: bool) -> Any:
+def compute_values(
+    column: Column, columns: Sequence[Column], rows: Any, session: StatementSession, temporal_text: bool
+) -> Any:
     """Return what a column's expression gives for each row; `rows` has the columns that it needs, as Arrow."""
     expression = pad_cell(column, columns)
     assert isinstance(expression, Computed)
@@ -149,8 +196,9 @@ def compute_values(column: Column, columns: Sequence[Column], rows: Any, commit_
             for other in needed
         ]
         names = [other.name.lower() for other in needed]
+        now = (session.now_us, session.offset if expression.at_commit else 0)
         cells = [
-            compute_pad(column, expression, Row(dict(zip(names, row, strict=True)), commit_us, 0))
+            compute_pad(column, expression, Row(dict(zip(names, row, strict=True)), *now))
             for row in (zip(*values, strict=True) if values else [()] * len(rows))
         ]
         return array_of(column, cells, temporal_text)

@@ -15,7 +15,6 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, MergeError, ReplayStopped, UnknownTableSchema
-from binlog_merge.merge.query_session import session_of
 from binlog_merge.merge.witness import check_witness, table_from_table_map
 from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass, with_whole_json
 from binlog_merge.replay.duckdb_ddl import understood
@@ -25,6 +24,7 @@ from binlog_merge.replay.duckdb_types import facts_of
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.segments import Segment, StatementAt, segments
+from binlog_merge.replay.statement_session import StatementSession
 from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 from snapshot_store.history import SchemaHistory
@@ -48,7 +48,7 @@ def load(
         rank = (first or 1) - 1
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
-        target.start_at(rank, _catalog_at(binlog, history, rank), wanted)
+        target.start_at(rank, _catalog_at(binlog, history, rank, options.system_zone), wanted)
     begun = target.rank or 0
     result = ReplayResult(begun + 1, begun, selector=RowSelector(options.filter))
     try:
@@ -59,15 +59,15 @@ def load(
     return result
 
 
-def _catalog_at(binlog: MergedBinlog, history: SchemaHistory | None, rank: int) -> Catalog:
+def _catalog_at(binlog: MergedBinlog, history: SchemaHistory | None, rank: int, system_zone: str | None) -> Catalog:
     """Return what the tables are behind so many transactions: what they began as, and what statements made of them."""
     if history is None or not binlog.state.files:
         return Catalog()
     catalog = history.catalog(OrderKey.parse(binlog.state.files[0].first_key))
     for piece in segments(binlog, 1, rank) if rank else ():
         if isinstance(piece, StatementAt):
-            query = piece.statement.query
-            _, catalog = understood(catalog, query.text, query.schema_text, session_of(piece.statement.query))
+            query, session = piece.statement.query, StatementSession.of(piece.statement, system_zone)
+            _, catalog = understood(catalog, query.text, query.schema_text, session.ddl)
     return catalog
 
 
@@ -197,7 +197,8 @@ class _Loader:
             if not self.target.columns_of(found.schema, found.name):
                 self.target.ddl.create(found)
         else:
-            self.target.ddl.alter(known, found, {}, changes.segment.begin(changes.transaction_of(0)).commit_us)
+            session = StatementSession(changes.segment.begin(changes.transaction_of(0)).commit_us)
+            self.target.ddl.alter(known, found, {}, session)
         self.target.know(self.target.catalog.with_table(found))
         return found
 
@@ -222,15 +223,16 @@ class _Loader:
             self._commit(piece.begin.rank, piece.begin.gtid, piece.key)
 
     def _carry_out(self, piece: StatementAt, walk: Walk) -> None:
-        query, session, before = piece.statement.query, session_of(piece.statement.query), self.target.catalog
+        query, before = piece.statement.query, self.target.catalog
+        session = StatementSession.of(piece.statement, self.options.system_zone)
         if not walk.skipping:
             plan = plan_statement(piece.statement, self.options.filter, walk.ddl_tso())
             catalog = before
             for step in plan.steps:
                 text = text_of(step.sql)
-                catalog = self.target.ddl.carry_out(catalog, text, step.schema, session, piece.begin.commit_us)
+                catalog = self.target.ddl.carry_out(catalog, text, step.schema, session)
                 self.statements.append(text)
             self.left_out += plan.left_out
         # What the rows look like follows the whole statement, whatever of it was carried out here.
-        _, after = understood(before, query.text, query.schema_text, session)
+        _, after = understood(before, query.text, query.schema_text, session.ddl)
         self.target.know(after)

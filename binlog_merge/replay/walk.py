@@ -24,7 +24,8 @@ class ReplayOptions:
     `retry_seconds` is how long a lost connection is tried again. `workers` sessions apply rows beside each other;
     `keep_order`: they commit in the order of the log, but for what waits for a DDL. `rate` is how many transactions
     are applied a second, at most. `until_lag`: go on, as the merge publishes more, until what is applied was committed
-    no more than so many seconds ago. `global_barrier`: every DDL holds up all tables.
+    no more than so many seconds ago. `global_barrier`: every DDL holds up all tables. `system_zone` is the time zone
+    SYSTEM of the nodes' servers, for targets that carry out DDL themselves; None where it is not known.
     """
 
     first_rank: int | None = None
@@ -38,6 +39,7 @@ class ReplayOptions:
     rate: float | None = None
     until_lag: float | None = None
     global_barrier: bool = False
+    system_zone: str | None = None
 
 
 @dataclass

@@ -107,7 +107,9 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
     elif cursor.word() not in _INERT:
         return None
     option = cursor.next().text.upper()
-    _skip_value(cursor, option)
+    value = _skip_value(cursor, option)
+    if option == "AUTO_INCREMENT" and value.isdecimal():
+        return replace(options, auto_increment=int(value))
     return options
 
 
@@ -174,15 +176,17 @@ _CHOICES = {
 }
 
 
-def _skip_value(cursor: Cursor, option: str) -> None:
+def _skip_value(cursor: Cursor, option: str) -> str:
+    """Move past the value of an option and return it, "" for a list."""
     cursor.accept_symbol("=")
     token = cursor.peek()
     if cursor.at_symbol("("):
         cursor.parenthesized()
-        return
+        return ""
     if token.kind not in ("word", "name", "string", "number", "bits"):
         raise cursor.error("expected a value")
     cursor.limit(option not in _NUMBERS or token.kind in ("number", "bits"), f"{option} takes a number")
     choices = _CHOICES.get(option)
     cursor.limit(choices is None or token.text.upper() in choices, f"{option} = {token.text} is unknown")
     cursor.next()
+    return token.text

@@ -1,66 +1,29 @@
-"""Partitioning: read, kept as one line of text in the model, and changed by ALTER TABLE.
+"""Partitioning clauses: read, and changed by ALTER TABLE.
 
-    RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) ()
-
-It says how rows are kept apart (method), by which columns, in which partitions with which upper bounds, and in which
-subpartitions. It decides nothing about rows, only what a server refuses, so what cannot be read is passed over in
-statements that a server has carried out. Source: rule `partition_clause` of mysql-server `sql/sql_yacc.yy`.
+What cannot be read is passed over in statements that a server has carried out. Source: rule `partition_clause` of
+mysql-server `sql/sql_yacc.yy`.
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.expression_nodes import Node, literal
+from snapshot_store.ddl.expression_reader import ExpressionReader
+from snapshot_store.ddl.expression_text import printed
 from snapshot_store.ddl.expressions import read_expression
+from snapshot_store.ddl.lexer import tokenize
 from snapshot_store.ddl.options import at_placement, parse_table_option, skip_placement
+from snapshot_store.ddl.partitioning import Partitioning, Tuples
+from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
+from snapshot_store.ddl.time_zones import utc_of, zone_of
 from snapshot_store.errors import DdlNotUnderstood
 
-_PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
 _MOST = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """A table's partitioning; `bounds` go with `names`, "" where there is none."""
-
-    method: str
-    columns: tuple[str, ...]
-    names: tuple[str, ...]
-    bounds: tuple[str, ...]
-    subpartitions: tuple[str, ...] = ()
-
-    @property
-    def by_value(self) -> bool:
-        """Tell whether each partition is defined by values: RANGE or LIST."""
-        return self.method.startswith(("RANGE", "LIST"))
-
-    def text(self) -> str:
-        """Return the line that the model keeps."""
-        pairs = zip(self.names, self.bounds, strict=True)
-        parts = ",".join(f"{_quoted(n)}<{b}" if b else _quoted(n) for n, b in pairs)
-        lists = (",".join(map(_quoted, self.columns)), parts, ",".join(map(_quoted, self.subpartitions)))
-        return f"{self.method} " + " ".join(f"({items})" for items in lists)
-
-    @classmethod
-    def of(cls, text: str) -> "Partitioning":
-        """Read what `text` wrote."""
-        method = text[: text.index(" (")]
-        columns, parts, subpartitions = re.findall(r"\(((?:`(?:[^`]|``)+`[^`)]*)*)\)", text[len(method) :])
-        found = [(name.replace("``", "`"), bound) for name, bound in _PIECE.findall(parts)]
-        return cls(
-            method,
-            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(columns)),
-            tuple(name for name, _ in found),
-            tuple(bound for _, bound in found),
-            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(subpartitions)),
-        )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def parse_partitioning(cursor: Cursor) -> PartitionSpec:
@@ -68,12 +31,13 @@ def parse_partitioning(cursor: Cursor) -> PartitionSpec:
     cursor.expect("PARTITION", "BY")
     spec = _method(cursor)
     count = _count(cursor, "PARTITIONS")
-    subcolumns: tuple[str, ...] = ()
+    sub = None
     if cursor.accept("SUBPARTITION", "BY"):
-        subcolumns = _method(cursor).columns
-        _count(cursor, "SUBPARTITIONS")
+        sub = _method(cursor)
+        sub = replace(sub, count=_count(cursor, "SUBPARTITIONS"))
     partitions = _definitions(cursor) if cursor.at_symbol("(") else ()
-    return replace(spec, count=count, partitions=partitions, columns=(*spec.columns, *subcolumns))
+    columns = (*spec.columns, *(sub.columns if sub else ()))
+    return replace(spec, count=count, partitions=partitions, columns=columns, sub=sub)
 
 
 def _method(cursor: Cursor) -> PartitionSpec:
@@ -90,7 +54,7 @@ def _method(cursor: Cursor) -> PartitionSpec:
         return PartitionSpec(f"{method} COLUMNS", _columns(cursor))
     found = read_expression(cursor.parenthesized(), cursor.session)
     plain = found.node.text if found.node.kind == "column" else None
-    return PartitionSpec(method, tuple(sorted(found.columns)), column=plain)
+    return PartitionSpec(method, tuple(sorted(found.columns)), plain, printed(found.node), linear)
 
 
 def _columns(cursor: Cursor) -> tuple[str, ...]:
@@ -122,11 +86,11 @@ def _definition(cursor: Cursor) -> Partition:
     partition = Partition(cursor.name())
     if cursor.accept("VALUES", "LESS", "THAN"):
         text = "MAXVALUE" if cursor.accept("MAXVALUE") else cursor.parenthesized()
-        partition = replace(partition, kind="RANGE", values=(text,))
+        partition = replace(partition, kind="RANGE", values=(text,), tuples=_tuples(text, cursor.session, True))
     elif cursor.accept("VALUES", "IN"):
         text = cursor.parenthesized()
         values = tuple(v.strip() for v in text.split(",")) if re.fullmatch(r"[\w\s,+-]+", text) else (text,)
-        partition = replace(partition, kind="LIST", values=values)
+        partition = replace(partition, kind="LIST", values=values, tuples=_tuples(text, cursor.session, False))
     _skip_options(cursor)
     if not cursor.accept_symbol("("):
         return partition
@@ -138,6 +102,34 @@ def _definition(cursor: Cursor) -> Partition:
         if not cursor.accept_symbol(","):
             cursor.expect_symbol(")")
             return replace(partition, subpartitions=tuple(names))
+
+
+def _tuples(text: str, session: DdlSession, one: bool) -> Tuples:
+    """Return the values of a partition, `one` tuple of them or many; () where they are not understood."""
+    cursor = Cursor(text, text, tokenize(text, session), session)
+    found: list[Node] = []
+    try:
+        while not found or cursor.accept_symbol(","):
+            most = cursor.accept("MAXVALUE")
+            found.append(literal("MAXVALUE") if most else ExpressionReader(cursor).expression())
+        cursor.finish()
+    except DdlNotUnderstood:
+        return ()
+    nodes = [_in_time_zone(node, session.time_zone) for node in found]
+    if one:
+        return (tuple(printed(node) for node in nodes),)
+    return tuple(tuple(map(printed, node.args if node.kind == "row" else (node,))) for node in nodes)
+
+
+def _in_time_zone(node: Node, time_zone: str) -> Node:
+    """Return a bound whose UNIX_TIMESTAMP('...') is the number that a server takes down."""
+    if node.kind == "call" and node.text == "unix_timestamp" and time_zone and node.args[0].kind == "string":
+        try:
+            moment = utc_of(datetime.fromisoformat(node.args[0].text), zone_of(time_zone))
+        except ValueError:
+            return node
+        return literal(str(int(moment.replace(tzinfo=UTC).timestamp())))
+    return replace(node, args=tuple(_in_time_zone(arg, time_zone) for arg in node.args))
 
 
 def _skip_options(cursor: Cursor) -> None:
@@ -222,12 +214,20 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
 def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitioning:
     """Return the partitioning that a clause makes; KEY () takes the primary key."""
     named = spec.partitions or tuple(Partition(f"p{i}") for i in range(spec.count or 1))
+    sub = spec.sub
+    listed = max((len(p.subpartitions) for p in named), default=0)
     return Partitioning(
         spec.method,
         spec.columns or tuple(primary_key),
         tuple(p.name for p in named),
         tuple(bound_of(p) for p in named),
         tuple(name for p in named for name in p.subpartitions),
+        tuple(p.tuples for p in named),
+        spec.expression,
+        spec.linear,
+        "" if sub is None else sub.expression,
+        0 if sub is None else sub.count or listed or 1,
+        sub is not None and sub.linear,
     )
 
 

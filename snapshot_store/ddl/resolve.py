@@ -19,6 +19,7 @@ from snapshot_store.ddl.collations import COLLATIONS
 from snapshot_store.ddl.literals import literal_bytes, stored_text
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Options, TypeSpec, Value
+from snapshot_store.ddl.time_zones import in_utc
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, ColumnType, Default
@@ -171,7 +172,8 @@ def resolve_default(context: Context, default: Default | Value | None, type: Col
         return default
     try:
         default = _characters(default, type, context.session.charset_connection)
-        return Default("literal", stored_text(default.kind, default.text, type, context.session))
+        text = stored_text(default.kind, default.text, type, context.session)
+        return Default("literal", in_utc(text, context.session.time_zone) if type.name == "timestamp" else text)
     except ValueError as error:
         if context.session.validate:
             raise DdlRejected(f"invalid default for column {name}: {error}") from None

@@ -60,6 +60,9 @@ class DdlSession:
     The defaults are those of MySQL 8.0 and later. For a 5.7 server give its `charset_server`, `collation_server`,
     `default_collation_for_utf8mb4` ("utf8mb4_general_ci"), `explicit_defaults_for_timestamp` and `server_version`.
 
+    `time_zone`: what literals of TIMESTAMP columns, and of UNIX_TIMESTAMP() in partitions, are told in; "" keeps them
+    as they are written, else they become UTC's.
+
     `validate`: also refuse what the server would refuse; a statement from a binlog has been carried out, so there
     nothing is gained by asking again under another version's rules.
     """
@@ -75,6 +78,7 @@ class DdlSession:
     foreign_key_checks: bool = True
     generate_invisible_primary_key: bool = False
     validate: bool = False
+    time_zone: str = ""
 
     @property
     def ansi_quotes(self) -> bool:

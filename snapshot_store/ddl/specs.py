@@ -94,25 +94,34 @@ class Options:
     collation: str | None = None
     engine: str | None = None
     comment: str | None = None
+    auto_increment: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as written; `kind` is "RANGE" or "LIST" where it is defined by values."""
+    """A partition as written; `kind` is "RANGE" or "LIST" where it is defined by values.
+
+    `tuples` are the values as the server prints them, () where they are not understood: a tuple of one expression for
+    each column of RANGE COLUMNS and LIST COLUMNS, of one for others.
+    """
 
     name: str
     kind: str = ""
     values: tuple[str, ...] = ()
     subpartitions: tuple[str, ...] = ()
+    tuples: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """PARTITION BY; `column` where the expression is only that."""
+    """PARTITION BY; `column` where the expression is only that. `sub` is the clause SUBPARTITION BY."""
 
     method: str
     columns: tuple[str, ...]
     column: str | None = None
+    expression: str = ""
+    linear: bool = False
+    sub: "PartitionSpec | None" = None
     count: int | None = None
     partitions: tuple[Partition, ...] = ()
 

@@ -19,7 +19,7 @@ from snapshot_store.ddl.actions import (
     SetVisible,
 )
 from snapshot_store.ddl.functions import UNSAFE
-from snapshot_store.ddl.partitions import Partitioning
+from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.ddl.validate_columns import expression_of

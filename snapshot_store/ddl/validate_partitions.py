@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from snapshot_store.ddl.actions import PartitionWork
 from snapshot_store.ddl.lexer import tokenize
-from snapshot_store.ddl.partitions import Partitioning, bound_of, partitioning_of
+from snapshot_store.ddl.partitioning import Part, Partitioning
+from snapshot_store.ddl.partitions import bound_of, partitioning_of
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
@@ -49,7 +50,7 @@ def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
         context.limit(not found.by_value, "COALESCE is for HASH and KEY partitions")
         left = len(found.names) - (work.count or 0)
         context.limit(0 < left < len(found.names), f"COALESCE would leave {left} partitions")
-        found = replace(found, names=found.names[: max(left, 1)], bounds=found.bounds[: max(left, 1)])
+        found = found.with_parts(found.parts[: max(left, 1)])
     elif work.kind == "REORGANIZE":
         found = _reorganized(context, found, work)
     return replace(table, partitioning=found.text())
@@ -58,47 +59,43 @@ def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
 def _dropped(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
     context.limit(found.by_value, "DROP PARTITION is for RANGE and LIST partitions")
     gone = {name.lower() for name in work.names}
-    pairs = [(n, b) for n, b in zip(found.names, found.bounds, strict=True) if n.lower() not in gone]
-    context.limit(bool(pairs), "all partitions would be dropped")
-    return _with_pairs(found, pairs)
-
-
-def _with_pairs(found: Partitioning, pairs: list[tuple[str, str]]) -> Partitioning:
-    return replace(found, names=tuple(n for n, _ in pairs), bounds=tuple(b for _, b in pairs))
+    left = [part for part in found.parts if part[0].lower() not in gone]
+    context.limit(bool(left), "all partitions would be dropped")
+    return found.with_parts(left)
 
 
 def _added(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
     context.limit(found.by_value == bool(work.partitions), f"partitions by {found.method} are not added like this")
-    pairs = list(zip(found.names, found.bounds, strict=True))
+    parts = found.parts
     if work.count is not None:
-        pairs += [(f"p{len(pairs) + i}", "") for i in range(work.count)]
-    pairs += [(p.name, bound_of(p)) for p in work.partitions]
+        parts += [(f"p{len(parts) + i}", "", ()) for i in range(work.count)]
+    parts += [(p.name, bound_of(p), p.tuples) for p in work.partitions]
     _check_partitions(context, found.method, work.partitions)
-    _check_pairs(context, pairs)
-    return _with_pairs(found, pairs)
+    _check_parts(context, parts)
+    return found.with_parts(parts)
 
 
 def _reorganized(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
     context.limit(found.by_value == bool(work.partitions), "REORGANIZE does not suit these partitions")
     gone = [name.lower() for name in work.names]
-    pairs = list(zip(found.names, found.bounds, strict=True))
-    places = [i for i, (name, _) in enumerate(pairs) if name.lower() in gone]
+    parts = found.parts
+    places = [i for i, part in enumerate(parts) if part[0].lower() in gone]
     if not places:
         return found
     context.limit(places[-1] - places[0] == len(places) - 1, "the partitions to reorganize are not neighbours")
-    new = [(p.name, bound_of(p)) for p in work.partitions]
-    pairs = [*pairs[: places[0]], *new, *[p for i, p in enumerate(pairs) if i > places[0] and i not in places]]
+    new = [(p.name, bound_of(p), p.tuples) for p in work.partitions]
+    parts = [*parts[: places[0]], *new, *[p for i, p in enumerate(parts) if i > places[0] and i not in places]]
     _check_partitions(context, found.method, work.partitions)
-    _check_pairs(context, pairs)
-    return _with_pairs(found, pairs)
+    _check_parts(context, parts)
+    return found.with_parts(parts)
 
 
-def _check_pairs(context: Context, pairs: list[tuple[str, str]]) -> None:
-    names = [name.lower() for name, _ in pairs]
+def _check_parts(context: Context, parts: list[Part]) -> None:
+    names = [name.lower() for name, _, _ in parts]
     context.limit(len(set(names)) == len(names), "two partitions have one name")
     context.limit(len(names) <= 8192, "too many partitions")
     last: float | None = None
-    for name, bound in pairs:
+    for name, bound, _ in parts:
         if not bound:
             last = None
             continue
@@ -126,7 +123,7 @@ def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Part
     context.limit(bool(found.columns) or spec.method == "HASH", "KEY () needs a key")
     _check_values(context, table, spec)
     _check_partitions(context, spec.method, spec.partitions)
-    _check_pairs(context, list(zip(found.names, found.bounds, strict=True)))
+    _check_parts(context, found.parts)
     for name in found.columns:
         place = table.index_of(name)
         context.limit(place is not None, f"partitioning by {name}, which is no column")

@@ -19,6 +19,19 @@ def run_statements(server: MySqlServer, text: str, schema: str) -> None:
             server.execute(statement, schema)
 
 
+def run_session(server: MySqlServer, text: str, schema: str) -> None:
+    """Carry out statements in one session, as the whole binlog of the server."""
+    server.execute("RESET BINARY LOGS AND GTIDS")
+    server.execute(f"CREATE DATABASE {schema}")
+    connection = server.connect(schema)
+    try:
+        with connection.cursor() as cursor:
+            for statement in filter(str.strip, text.split(";\n")):
+                cursor.execute(statement)
+    finally:
+        connection.close()
+
+
 def as_merged(server: MySqlServer, folder: Path) -> MergedBinlog:
     """Return the server's binlog, which has one file and GTIDs from 1 on, as a merged binlog under `folder`."""
     folder.mkdir()

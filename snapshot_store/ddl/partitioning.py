@@ -1,0 +1,92 @@
+"""Partitioning as the model keeps it: two lines of text.
+
+    RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) ()
+    {"by": "`at`", "values": [[["10"]], [["MAXVALUE"]]]}
+
+The first line says how rows are kept apart (method), by which columns, in which partitions with which upper bounds, and
+in which subpartitions: what a server refuses. The second, which texts of an older version lack, says which rows are in
+which partition.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+_PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
+
+Tuples = tuple[tuple[str, ...], ...]
+Part = tuple[str, str, Tuples]
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """A table's partitioning; `bounds` go with `names`, "" where there is none.
+
+    `values` go with `names` too, as `Partition.tuples`. `expression` is what HASH, RANGE and LIST are by, "" where it
+    is not known; `sub` that of HASH subpartitions, of which each partition has `subs`.
+    """
+
+    method: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    bounds: tuple[str, ...]
+    subpartitions: tuple[str, ...] = ()
+    values: tuple[Tuples, ...] = ()
+    expression: str = ""
+    linear: bool = False
+    sub: str = ""
+    subs: int = 0
+    linear_sub: bool = False
+
+    @property
+    def by_value(self) -> bool:
+        """Tell whether each partition is defined by values: RANGE or LIST."""
+        return self.method.startswith(("RANGE", "LIST"))
+
+    @property
+    def parts(self) -> list[Part]:
+        """Return name, bound and values of every partition."""
+        values = self.values or ((),) * len(self.names)
+        return list(zip(self.names, self.bounds, values, strict=True))
+
+    def with_parts(self, parts: Sequence[Part]) -> "Partitioning":
+        """Return the same partitioning into other partitions."""
+        names, bounds = tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+        return replace(self, names=names, bounds=bounds, values=tuple(part[2] for part in parts))
+
+    def text(self) -> str:
+        """Return the lines that the model keeps."""
+        pairs = zip(self.names, self.bounds, strict=True)
+        parts = ",".join(f"{_quoted(n)}<{b}" if b else _quoted(n) for n, b in pairs)
+        lists = (",".join(map(_quoted, self.columns)), parts, ",".join(map(_quoted, self.subpartitions)))
+        rows = {"by": self.expression, "linear": self.linear, "values": self.values}
+        subs = {"sub": self.sub, "subs": self.subs, "linear_sub": self.linear_sub}
+        told = {name: value for name, value in {**rows, **subs}.items() if value}
+        return f"{self.method} " + " ".join(f"({items})" for items in lists) + "\n" + json.dumps(told)
+
+    @classmethod
+    def of(cls, text: str) -> "Partitioning":
+        """Read what `text` wrote."""
+        text, _, second = text.rpartition("\n") if text.endswith("}") else (text, "", "")
+        told = json.loads(second or "{}")
+        method = text[: text.index(" (")]
+        columns, parts, subpartitions = re.findall(r"\(((?:`(?:[^`]|``)+`[^`)]*)*)\)", text[len(method) :])
+        found = [(name.replace("``", "`"), bound) for name, bound in _PIECE.findall(parts)]
+        return cls(
+            method,
+            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(columns)),
+            tuple(name for name, _ in found),
+            tuple(bound for _, bound in found),
+            tuple(name.replace("``", "`") for name, _ in _PIECE.findall(subpartitions)),
+            tuple(tuple(tuple(row) for row in values) for values in told.get("values", ())),
+            told.get("by", ""),
+            told.get("linear", False),
+            told.get("sub", ""),
+            told.get("subs", 0),
+            told.get("linear_sub", False),
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
