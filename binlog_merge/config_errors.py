@@ -39,6 +39,16 @@ def explain(model: type[BaseModel], error: ValidationError, document: YamlDocume
     )
 
 
+# Where pydantic speaks of Python's types.
+_PLAINER = {
+    "tuple_type": "should be a list",
+    "too_short": "should not be empty",
+    "dict_type": "should be a mapping of keys to values",
+    "model_type": "should be a mapping of keys to values",
+    "model_attributes_type": "should be a mapping of keys to values",
+}
+
+
 def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str:
     parent, key = path_text(loc[:-1]), loc[-1] if loc else ""
     inside = f" in {parent}" if parent else ""
@@ -49,7 +59,7 @@ def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str
         return f"unknown key '{key}'{inside}; {hint}"
     if kind == "missing":
         return f"key '{key}' is missing{inside}"
-    text = text.removeprefix("Value error, ")
+    text = _PLAINER.get(kind, text.removeprefix("Value error, "))
     return f"{path_text(loc)}: {text}" if loc else text
 
 

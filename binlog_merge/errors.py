@@ -267,6 +267,10 @@ class ConversionFailed(MergeError):
     )
 
 
+CHECK_PATH = "check the path, and the permissions there"
+"""The remedy of an IoError where something is only read."""
+
+
 class IoError(MergeError):
     """Reading or writing a file failed."""
 

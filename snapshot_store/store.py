@@ -219,6 +219,8 @@ class Store:
         self._connection.execute("SET lock_configuration = true")
         try:
             answer = self._connection.execute(sql)
+            if answer is None:  # duckdb's word for a text without a statement
+                raise QueryFailed("there is no statement")
             columns = tuple(column[0] for column in answer.description or ())
             return QueryResult(columns, tuple(answer.fetchall()) if columns else ())
         except duckdb.Error as error:

@@ -30,9 +30,10 @@ from binlog_merge.binlog.events import (
 )
 from binlog_merge.cli.inspect_events import event_lines, rows_lines
 from binlog_merge.cli.inspect_records import event_record, rows_record
-from binlog_merge.errors import ChecksumMismatch, EncryptedBinlog, IoError, MergeError, TruncatedEvent
+from binlog_merge.errors import CHECK_PATH, ChecksumMismatch, EncryptedBinlog, IoError, MergeError, TruncatedEvent
 
 SCHEMA_VERSION = 1
+MAX_POSITION = (1 << 63) - 1
 
 
 class InspectFormat(StrEnum):
@@ -54,11 +55,16 @@ of their payload.
 
 Files = Annotated[list[Path], typer.Argument(help="Binlog files.", metavar="FILE...")]
 StartPosition = Annotated[
-    int, typer.Option("--start-position", min=4, help="Begin at this position of the first file: an event's.")
+    int,
+    typer.Option(
+        "--start-position", min=4, max=MAX_POSITION, help="Begin at this position of the first file: an event's."
+    ),
 ]
 StopPosition = Annotated[
     int | None,
-    typer.Option("--stop-position", min=4, help="Stop before the event at or behind this position of the last."),
+    typer.Option(
+        "--stop-position", min=4, max=MAX_POSITION, help="Stop before the event at or behind this position of the last."
+    ),
 ]
 Verbose = Annotated[
     int, typer.Option("--verbose", "-v", count=True, help="Show rows; twice: columns' names and types.")
@@ -91,7 +97,7 @@ def inspect_file(
         with path.open("rb") as file:
             yield from lines_of(read_events(file, str(path), start, stop), str(path), verbose, output)
     except OSError as error:
-        raise IoError(f"{error.strerror or error}", file=str(path)) from error
+        raise IoError(f"{error.strerror or error}", file=str(path), remedy=CHECK_PATH) from error
     except format_errors.BinlogFormatError as error:
         raise _failure(error.at(str(path), -1)) from error
 

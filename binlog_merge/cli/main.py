@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -13,7 +14,15 @@ import typer
 
 from binlog_merge.cli import ddl, demo, filter, inspect, merge, position, replay, schema, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
-from binlog_merge.errors import EXIT_CODES, EXIT_INTERRUPTED, EXIT_TERMINATED, ConfigError, InternalError, MergeError
+from binlog_merge.errors import (
+    EXIT_CODES,
+    EXIT_INTERRUPTED,
+    EXIT_TERMINATED,
+    ConfigError,
+    InternalError,
+    IoError,
+    MergeError,
+)
 
 HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one MySQL-compatible binlog out.
 
@@ -94,6 +103,7 @@ def main() -> NoReturn:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors are printed here and nowhere else."""
     debug = "--debug" in arguments
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (None where the caller has closed it)
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     command = typer.main.get_command(app)
     try:
@@ -103,8 +113,8 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except typer.Exit as done:
         return done.exit_code
-    except BrokenPipeError:  # the reader (head, less) has seen enough; keep the interpreter's last flush quiet too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        _let_stdout_go()
         return 0
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if debug:
@@ -112,9 +122,17 @@ def run(arguments: Sequence[str]) -> int:
         failure = _merge_error(error)
         print_error(failure)
         if _wants_json(arguments):
-            print_json(document_of(result=failure.result, error=failure))
+            try:
+                print_json(document_of(result=failure.result, error=failure))
+            except OSError:
+                _let_stdout_go()
         return failure.exit_code
     return 0
+
+
+def _let_stdout_go() -> None:
+    """Keep the interpreter's last flush quiet: nobody takes what is still to be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
@@ -137,6 +155,8 @@ def _merge_error(error: BaseException) -> MergeError:
         return _Interrupted("stopped by Ctrl-C", remedy="what was published stays valid; run it again to go on")
     if isinstance(error, Terminated):
         return _Terminated("stopped by SIGTERM", remedy="what was published stays valid; run it again to go on")
+    if isinstance(error, OSError):  # of stdout, where no verb has named a file
+        return IoError(error.strerror or str(error), file=None if error.filename is None else str(error.filename))
     # typer's own errors (a wrong option, a missing argument) know how to say what is wrong.
     format_message = getattr(error, "format_message", None)
     if callable(format_message):

@@ -16,7 +16,15 @@ from binlog_merge.binlog.constants import EVENT_HEADER_LEN, EventType
 from binlog_merge.binlog.events import EventHeader, RawEvent, frame
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.query import Query
-from binlog_merge.errors import ChecksumMismatch, ConfigError, IoError, ManifestError, OutsideLog, TruncatedEvent
+from binlog_merge.errors import (
+    CHECK_PATH,
+    ChecksumMismatch,
+    ConfigError,
+    IoError,
+    ManifestError,
+    OutsideLog,
+    TruncatedEvent,
+)
 from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
 from binlog_merge.polardbx.comments import split_comment
 from snapshot_store.tso import OrderKey
@@ -221,4 +229,4 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise IoError(f"{error.strerror or error}", file=str(path)) from error
+        raise IoError(f"{error.strerror or error}", file=str(path), remedy=CHECK_PATH) from error

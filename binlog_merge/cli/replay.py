@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import ConfigError, IoError, MergeError
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, MergeError
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
@@ -283,7 +283,7 @@ def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddr
         try:
             password = password_file.read_text("utf-8").rstrip("\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise IoError(f"cannot be read: {error}", file=str(password_file)) from None
+            raise IoError(f"cannot be read: {error}", file=str(password_file), remedy=CHECK_PATH) from None
     try:
         return ServerAddress.parse(url, password)
     except ValueError as error:

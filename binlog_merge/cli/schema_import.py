@@ -12,7 +12,7 @@ from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.schema_options import DEFAULT_STORE, AtTso, Config, Format, Node, SchemaFormat, Store
 from binlog_merge.cli.schema_place import free_place, place
 from binlog_merge.cli.schema_store import names_of, opened, store_path, topology_in
-from binlog_merge.errors import ConfigError, IoError
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
 from binlog_merge.job.store_errors import told
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _text(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {error}", file=str(path)) from None
+        raise IoError(f"cannot be read: {error}", file=str(path), remedy=CHECK_PATH) from None
 
 
 def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[Catalog, str, int]":

@@ -5,10 +5,11 @@ from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import Header
 
 
-def check_continuation(header: Header, config: MergeConfig) -> None:
+def check_continuation(header: Header, config: MergeConfig, published: bool = True) -> None:
     """Raise ManifestError, naming the differences, unless `config` can continue the output that `header` began.
 
-    A node that is new is no difference (it gets the next node number), a node that is gone is.
+    A node that is new is no difference (it gets the next node number), a node that is gone is. Where nothing is
+    `published` yet the remedy is to begin anew.
     """
     if header.name != config.name:
         raise ManifestError(f"the directory holds the output of cluster '{header.name}', not of '{config.name}'")
@@ -22,4 +23,5 @@ def check_continuation(header: Header, config: MergeConfig) -> None:
     if header.fingerprint != config.fingerprint():
         found += differences(header.settings, config.settings())
     if found:
-        raise ManifestError("the output was begun with another configuration: " + "; ".join(found))
+        remedy = None if published else "nothing is published there yet: remove the directory, or choose another --out"
+        raise ManifestError("the output was begun with another configuration: " + "; ".join(found), remedy=remedy)

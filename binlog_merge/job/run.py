@@ -150,7 +150,7 @@ def _begin(job: Job) -> Inputs:
     manifest = Manifest.load(job.directory)
     header = manifest.state.header
     if header is not None:
-        check_continuation(header, job.config)
+        check_continuation(header, job.config, bool(manifest.state.files))
     recover(job.directory, manifest, job.config.output.basename)
     _clean(job.work)
     job.work.mkdir()

@@ -11,7 +11,16 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.cli.merge import check_java
-from binlog_merge.errors import ERROR_CLASSES, EXIT_CODES, ChecksumMismatch, ConfigError, LateTransaction, MergeError
+from binlog_merge.errors import (
+    ERROR_CLASSES,
+    EXIT_CODES,
+    ChecksumMismatch,
+    ConfigError,
+    IoError,
+    LateTransaction,
+    ManifestError,
+    MergeError,
+)
 from tests.cli.conftest import RESULT, FakeJob
 
 QUIET = {"spark.ui.showConsoleProgress": "false"}
@@ -227,3 +236,28 @@ def test_no_output_directory(job: FakeJob, cluster: str, capsys: Captured) -> No
     Path(cluster).write_text(text)
     assert main.run(["merge", "-c", cluster]) == 2
     assert "give --out DIR" in capsys.readouterr().err
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("verb", [["--help"], ["position-of", "--tso", "1", "none", "-o", "json"]])
+def test_a_stdout_that_takes_nothing_is_no_fault_of_the_program(verb: list[str]) -> None:
+    command = [sys.executable, "-m", "binlog_merge.cli.main", *verb]
+    with FULL.open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (IoError.exit_code, ManifestError.exit_code), done.stderr
+
+
+def test_a_closed_stdout_is_no_fault_of_the_program(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m binlog_merge.cli.main inspect {tmp_path}/none >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == IoError.exit_code, done.stderr
+    assert "check the path" in done.stderr
+
+
+def test_a_position_beyond_all_files_is_refused(capsys: Captured) -> None:
+    assert main.run(["inspect", "--start-position", "9" * 30, "none"]) == ConfigError.exit_code
+    assert "--start-position" in capsys.readouterr().err

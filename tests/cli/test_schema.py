@@ -154,6 +154,8 @@ def test_sql(store: Path, capsys: Captured) -> None:
         "SELEC",
         "ATTACH 'y'",
         "SET lock_configuration=false",
+        "",
+        "-- nothing",
     ):
         assert "config: " in run(capsys, "sql", refused, "--store", store, code=2)
     assert history_of(store).versions == HISTORY.versions

@@ -157,3 +157,10 @@ def test_a_difference_is_named(config: MergeConfig, says: str) -> None:
     with pytest.raises(ManifestError, match=r"begun with|holds the output") as caught:
         check_continuation(header(), config)
     assert says in caught.value.message
+    assert "continue with the configuration" in caught.value.remedy
+
+
+def test_a_difference_before_anything_is_published_may_begin_anew() -> None:
+    with pytest.raises(ManifestError) as caught:
+        check_continuation(header(), changed(output=Output(max_size=7)), published=False)
+    assert caught.value.remedy.startswith("nothing is published there yet")
