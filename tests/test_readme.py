@@ -57,6 +57,13 @@ def test_every_verb_has_an_example() -> None:
     assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay", "verify", "ddl"}
 
 
+def test_the_contents_name_every_heading_behind_them() -> None:
+    headings = re.findall(r"^(?:##|###) (.+)$", re.sub(r"^```.*?^```$", "", TEXT, flags=re.DOTALL | re.MULTILINE), re.M)
+    behind = headings[headings.index("Contents") + 1 :]
+    anchors = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in behind]
+    assert re.findall(r"^ *- \[(.+)\]\(#(.+)\)$", TEXT, re.M) == list(zip(behind, anchors, strict=True))
+
+
 def test_the_exit_codes_are_those_of_the_program() -> None:
     assert readme.exit_codes() in TEXT
 
