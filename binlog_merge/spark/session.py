@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from binlog_merge.errors import ConfigError
+
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 _DEFAULTS = {
@@ -29,7 +31,7 @@ _DEFAULTS = {
 
 def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Any:
     """Return a session; `conf` overrides the defaults. Workers run this interpreter, with the kernels' cache where it
-    is.
+    is. Raises ConfigError where Spark does not start.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -39,4 +41,10 @@ def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = No
     builder = SparkSession.builder.master(master)
     for key, value in {**_DEFAULTS, **(conf or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:  # Java's and py4j's too, which have nothing else in common
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
+        remedy = "stderr has what Java says of it; see --master, --conf, the configuration's `spark`, and `java -version`"
+        raise ConfigError(f"Spark does not start: {told}", remedy=remedy) from error

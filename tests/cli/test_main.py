@@ -261,3 +261,10 @@ def test_a_closed_stdout_is_no_fault_of_the_program(tmp_path: Path) -> None:
 def test_a_position_beyond_all_files_is_refused(capsys: Captured) -> None:
     assert main.run(["inspect", "--start-position", "9" * 30, "none"]) == ConfigError.exit_code
     assert "--start-position" in capsys.readouterr().err
+
+
+def test_a_spark_that_does_not_start_is_told(cluster: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", cluster, "--master", "nonsense"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == ConfigError.exit_code, done.stderr
+    assert "config: Spark does not start: " in done.stderr
