@@ -18,6 +18,13 @@ from binlog_merge.binlog.gtid import GtidSet
 from binlog_merge.binlog.header import knows_checksums
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
 
+VERSION_SUFFIX: Final = "-binlog-merge"
+
+
+def announced_version(version: str) -> str:
+    """Return the version an output announces: the server's, and who made the file; cut to what an FDE can hold."""
+    return version[: SERVER_VERSION_LEN - 1 - len(VERSION_SUFFIX)] + VERSION_SUFFIX
+
 
 @dataclass(frozen=True, slots=True)
 class FormatDescription:

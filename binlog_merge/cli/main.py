@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import ddl, demo, filter, inspect, merge, position, replay, schema, verify
+from binlog_merge.cli import ddl, demo, filter, inspect, merge, position, replay, schema, serve, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import (
     EXIT_CODES,
@@ -34,6 +34,7 @@ Start here:
   binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
   binlog-merge filter test --filter F --table shop.orders   what a filter would let through
   binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
+  binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
   binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
 
@@ -54,6 +55,7 @@ app = typer.Typer(
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
+app.command("serve", help=serve.HELP)(serve.serve)
 app.command("verify", help=verify.HELP)(verify.verify)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)

@@ -278,16 +278,19 @@ def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddr
     """Return where a server is, as an option says it, with the password of a file. Raises ConfigError and IoError."""
     from snapshot_store.server import ServerAddress
 
-    password = None
-    if password_file is not None:
-        try:
-            password = password_file.read_text("utf-8").rstrip("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise IoError(f"cannot be read: {error}", file=str(password_file), remedy=CHECK_PATH) from None
+    password = None if password_file is None else password_of(password_file)
     try:
         return ServerAddress.parse(url, password)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
+
+
+def password_of(file: Path) -> str:
+    """Return the password that a file holds. Raises IoError."""
+    try:
+        return file.read_text("utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IoError(f"cannot be read: {error}", file=str(file), remedy=CHECK_PATH) from None
 
 
 def _print(result: "ReplayResult", title: str, output: OutputFormat) -> None:

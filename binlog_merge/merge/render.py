@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, POST_HEADER_LENS, EventFlag, EventType
+from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.frame import length_width, write_gtid
 from snapshot_store.tso import OrderKey
 
 _HEADER = struct.Struct("<IBIIIH")
-VERSION_SUFFIX = "-binlog-merge"
 _VERSION_LENGTH = 50
 
 CtsPlace = Literal["begin", "end", "both"]
@@ -75,11 +75,6 @@ def version_number(version: str) -> int:
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
         numbers[place] = int(digits) if digits else 0
     return numbers[0] * 10000 + numbers[1] * 100 + numbers[2]
-
-
-def announced_version(version: str) -> str:
-    """Return the version an output announces: the server's, and who made the file; cut to what an FDE can hold."""
-    return version[: _VERSION_LENGTH - 1 - len(VERSION_SUFFIX)] + VERSION_SUFFIX
 
 
 def _event(head: FileHead, kind: int, body: bytes, timestamp: int, flags: int, position: int) -> bytes:

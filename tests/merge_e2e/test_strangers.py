@@ -3,13 +3,13 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from binlog_merge.config import MergeConfig
 from tests.merge_e2e.cases import copy_case, every_case, max_size, whole
 from tests.merge_e2e.local import merge, written
+from tests.merge_e2e.tables import begin_as, expected, held
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
 pytestmark = pytest.mark.mysql
@@ -44,34 +44,10 @@ def test_a_server_that_applies_them_holds_the_clusters_tables(
     case: Path, mysql_server: MySqlServer, tmp_path: Path
 ) -> None:
     files = _merged(case, tmp_path)
-    base = MergeConfig.load(case / "cluster.yaml").base.logical
-    if base is not None:
-        mysql_server.apply(Path(base).read_bytes())
-    mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+    begin_as(case, mysql_server)
     mysql_server.apply(mysqlbinlog(files, "--verify-binlog-checksum"))
-    expected = json.loads((case / "expected" / "tables.json").read_text())
-    assert {name: _rows(mysql_server, table) for name, table in expected.items()} == {
-        name: sorted(table["rows"], key=repr) for name, table in expected.items()
-    }
-    assert {name: _create(mysql_server, name) for name in expected} == {
-        name: _without_counter(table["create"]) for name, table in expected.items()
-    }
+    assert held(case, mysql_server) == expected(case)
     assert _executed(mysql_server) == _uuid_and_count(case)
-
-
-def _rows(server: MySqlServer, table: dict[str, Any]) -> list[Any]:
-    return sorted((list(row) for row in server.query(table["select"])), key=repr)
-
-
-def _create(server: MySqlServer, name: str) -> str:
-    schema, _, table = name.partition(".")
-    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (schema, table))
-    return _without_counter(str(server.query(f"SHOW CREATE TABLE {quoted}")[0][1]))
-
-
-def _without_counter(create: str) -> str:
-    """Leave out where AUTO_INCREMENT stands: it counts what was inserted on that server."""
-    return re.sub(r" AUTO_INCREMENT=\d+", "", create)
 
 
 def _executed(server: MySqlServer) -> str:

@@ -1,0 +1,71 @@
+"""`binlog-merge serve`: a merged binlog for replicas and binlog readers, over MySQL's own protocol."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from binlog_merge.cli.output import printable
+from binlog_merge.cli.replay import password_of
+from binlog_merge.errors import ConfigError
+
+HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog; nothing is written.
+
+Whatever reads a MySQL server's binlog reads the whole cluster here: MySQL replicas, by auto-position or by file and
+position; mysqlbinlog --read-from-remote-server; Debezium, canal, mysql-replication and the like. Merges may go on
+publishing: what the manifest says is sent, as soon as it says so, and nothing else. Each event's checksum is verified
+before it is sent; damage ends the reader with error 1236 and is told here, with its place.
+
+\b
+  binlog-merge serve merged/                                          on 127.0.0.1:3307, user rep, without a password
+  binlog-merge serve merged/ --host 0.0.0.0 --password-file pw --tls-cert cert.pem --tls-key key.pem
+\b
+  CHANGE REPLICATION SOURCE TO SOURCE_HOST='10.0.0.9', SOURCE_PORT=3307, SOURCE_USER='rep', SOURCE_PASSWORD='…',
+    SOURCE_AUTO_POSITION=1;                                           on a replica of MySQL
+  mysqlbinlog --read-from-remote-server -h 10.0.0.9 -P 3307 -u rep -p --raw --stop-never binlog.000001
+  mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
+
+There is one user. Beyond this machine a password is needed. The server's id is the configuration's `output.server-id`,
+its UUID that of the GTIDs. It ends with Ctrl-C (exit code 130) or SIGTERM (143); with 28 if the directory becomes
+another output's."""
+
+
+def serve(
+    directory: Annotated[Path, typer.Argument(help="A merge's output directory.", metavar="MERGED_DIR")],
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
+    user: Annotated[str, typer.Option("--user", help="The one user that there is.")] = "rep",
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the user's password.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="Offer TLS with this certificate (PEM).", metavar="FILE")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Hand out a merged binlog over MySQL's protocol."""
+    from binlog_merge.live.serve import BinlogServer, ServeOptions
+    from binlog_merge.live.serve_log import PublishedLog
+
+    password = "" if password_file is None else password_of(password_file)
+    if password_file is not None and not password:
+        raise ConfigError("the password is empty", file=str(password_file))
+    log = PublishedLog(directory)
+    options = ServeOptions(host, port, user, password, tls_cert, tls_key)
+    with BinlogServer(log, options, _report) as server:
+        view = log.view()
+        if view.key_ends_transaction:
+            _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
+        file, position = view.end
+        print(
+            f"{directory} is served on {server.address[0]}:{server.address[1]} to user {printable(user)}, "
+            f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
+            flush=True,
+        )
+        server.run()
+
+
+def _report(line: str) -> None:
+    """Print a line about what happens."""
+    print(f"binlog-merge: {printable(line)}", file=sys.stderr, flush=True)

@@ -1,0 +1,253 @@
+"""The client/server protocol as bytes: packets, and what a server answers with. Knows no socket.
+
+    | payload length 3 | sequence 1 | payload ... |      a payload of 2^24-1 bytes goes on in the next packet
+
+Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html and, for the result set,
+page_protocol_com_query_response.html; error numbers from the manual's server error reference. The result set is the
+text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so that every client can be answered alike.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final, Self
+
+from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
+
+PACKET_HEADER_LEN: Final = 4
+MAX_PAYLOAD: Final = (1 << 24) - 1
+UTF8MB4: Final = 45
+"""utf8mb4_general_ci: the one collation of utf8mb4 that every client knows."""
+BINARY: Final = 63
+
+
+class Capability(IntFlag):
+    """Bits of the capability flags that both sides exchange."""
+
+    CLIENT_LONG_PASSWORD = 1
+    CLIENT_LONG_FLAG = 1 << 2
+    CLIENT_CONNECT_WITH_DB = 1 << 3
+    CLIENT_PROTOCOL_41 = 1 << 9
+    CLIENT_SSL = 1 << 11
+    CLIENT_TRANSACTIONS = 1 << 13
+    CLIENT_SECURE_CONNECTION = 1 << 15
+    CLIENT_PLUGIN_AUTH = 1 << 19
+    CLIENT_CONNECT_ATTRS = 1 << 20
+    CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA = 1 << 21
+
+
+SERVER_STATUS_AUTOCOMMIT: Final = 2
+
+
+class ErrorCode(IntEnum):
+    """Numbers of the errors that are sent, in MySQL's spelling."""
+
+    ER_CON_COUNT_ERROR = 1040
+    ER_HANDSHAKE_ERROR = 1043
+    ER_ACCESS_DENIED_ERROR = 1045
+    ER_UNKNOWN_COM_ERROR = 1047
+    ER_BAD_DB_ERROR = 1049
+    ER_EMPTY_QUERY = 1065
+    ER_NO_SUCH_THREAD = 1094
+    ER_UNKNOWN_ERROR = 1105
+    ER_NET_PACKET_TOO_LARGE = 1153
+    ER_NET_PACKETS_OUT_OF_ORDER = 1156
+    ER_UNKNOWN_SYSTEM_VARIABLE = 1193
+    ER_NOT_SUPPORTED_YET = 1235
+    ER_MASTER_FATAL_ERROR_READING_BINLOG = 1236
+    ER_OPTION_PREVENTS_STATEMENT = 1290
+    ER_UNSUPPORTED_PS = 1295
+    ER_SP_DOES_NOT_EXIST = 1305
+    ER_QUERY_INTERRUPTED = 1317
+    ER_MALFORMED_PACKET = 1835
+    ER_MALFORMED_GTID_SET_SPECIFICATION = 1772
+
+
+_SQLSTATES: Final = {
+    ErrorCode.ER_CON_COUNT_ERROR: b"08004",
+    ErrorCode.ER_HANDSHAKE_ERROR: b"08S01",
+    ErrorCode.ER_ACCESS_DENIED_ERROR: b"28000",
+    ErrorCode.ER_UNKNOWN_COM_ERROR: b"08S01",
+    ErrorCode.ER_BAD_DB_ERROR: b"42000",
+    ErrorCode.ER_EMPTY_QUERY: b"42000",
+    ErrorCode.ER_NET_PACKET_TOO_LARGE: b"08S01",
+    ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER: b"08S01",
+    ErrorCode.ER_NOT_SUPPORTED_YET: b"42000",
+    ErrorCode.ER_SP_DOES_NOT_EXIST: b"42000",
+    ErrorCode.ER_QUERY_INTERRUPTED: b"70100",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PacketHeader:
+    """What stands before a payload; `more` says that the payload goes on in the next packet."""
+
+    length: int
+    sequence: int
+
+    @property
+    def more(self) -> bool:
+        return self.length == MAX_PAYLOAD
+
+    @classmethod
+    def parse(cls, data: Buffer) -> Self:
+        r = Reader(data, "packet header")
+        header = cls(r.uint(3, "payload length"), r.u8("sequence"))
+        r.done()
+        return header
+
+    def pack(self) -> bytes:
+        return pack_uint(self.length, 3) + pack_uint(self.sequence, 1)
+
+
+def packets(payload: Buffer, sequence: int) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield the packets of a payload as header and slice; the first has this sequence number, which counts mod 256."""
+    view = memoryview(payload)
+    for start in range(0, len(view) + 1, MAX_PAYLOAD):
+        part = view[start : start + MAX_PAYLOAD]
+        yield PacketHeader(len(part), sequence & 0xFF).pack(), part
+        sequence += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """OK_Packet: a statement was carried out."""
+
+    affected_rows: int = 0
+    last_insert_id: int = 0
+    status: int = SERVER_STATUS_AUTOCOMMIT
+    warnings: int = 0
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "OK packet")
+        if r.u8("header") != 0:
+            raise r.fail("the header is not 0")
+        ok = cls(r.packed("affected rows"), r.packed("last insert id"), r.u16("status"), r.u16("warnings"))
+        r.done()
+        return ok
+
+    def pack(self) -> bytes:
+        numbers = pack_packed(self.affected_rows) + pack_packed(self.last_insert_id)
+        return b"\0" + numbers + pack_uint(self.status, 2) + pack_uint(self.warnings, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Eof:
+    """EOF_Packet: the end of columns, of rows, or of a binlog that is not waited for."""
+
+    warnings: int = 0
+    status: int = SERVER_STATUS_AUTOCOMMIT
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "EOF packet")
+        if r.u8("header") != 0xFE:
+            raise r.fail("the header is not 0xfe")
+        eof = cls(r.u16("warnings"), r.u16("status"))
+        r.done()
+        return eof
+
+    def pack(self) -> bytes:
+        return b"\xfe" + pack_uint(self.warnings, 2) + pack_uint(self.status, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Err:
+    """ERR_Packet: a number, the SQLSTATE that belongs to it, and words."""
+
+    code: int
+    message: str
+    sqlstate: bytes = b"HY000"
+
+    @classmethod
+    def of(cls, code: ErrorCode, message: str) -> Self:
+        """Return the packet of an error with the SQLSTATE that the server sends with it."""
+        return cls(int(code), message, _SQLSTATES.get(code, b"HY000"))
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "ERR packet")
+        if r.u8("header") != 0xFF:
+            raise r.fail("the header is not 0xff")
+        code = r.u16("error code")
+        if r.u8("SQLSTATE marker") != ord("#"):
+            raise r.fail("the SQLSTATE is missing")
+        state = bytes(r.take(5, "SQLSTATE"))
+        return cls(code, r.rest().decode("utf-8", "surrogateescape"), state)
+
+    def pack(self) -> bytes:
+        text = self.message.encode("utf-8", "surrogateescape")
+        return b"\xff" + pack_uint(self.code, 2) + b"#" + self.sqlstate + text
+
+
+Value = str | int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a result: its name, and whether its values are numbers."""
+
+    name: str
+    number: bool = False
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        """Read a ColumnDefinition41; catalog, schema, tables and the original name are of no table here."""
+        r = Reader(payload, "column definition")
+        for field in ("catalog", "schema", "table", "original table"):
+            r.packed_bytes(field)
+        name = r.packed_bytes("name").decode("utf-8", "surrogateescape")
+        r.packed_bytes("original name")
+        r.packed("length of fixed fields")
+        r.take(6, "character set and length")
+        kind = r.u8("type")
+        r.take(5, "flags, decimals, filler")
+        r.done()
+        return cls(name, kind == ColumnType.LONGLONG)
+
+    def pack(self) -> bytes:
+        kind, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, UTF8MB4)
+        name = self.name.encode("utf-8", "surrogateescape")
+        fixed = pack_uint(charset, 2) + pack_uint(1 << 16, 4) + bytes([kind]) + pack_uint(0, 2) + b"\x1f\0\0"
+        return b"\x03def\0\0\0" + pack_packed_bytes(name) + b"\0" + pack_packed(len(fixed)) + fixed
+
+
+def pack_row(values: Sequence[Value]) -> bytes:
+    """Return a row of the text protocol; None is NULL."""
+    texts = (None if value is None else str(value).encode("utf-8", "surrogateescape") for value in values)
+    return b"".join(b"\xfb" if text is None else pack_packed_bytes(text) for text in texts)
+
+
+def parse_row(payload: Buffer, columns: Sequence[Column]) -> tuple[Value, ...]:
+    """Read what `pack_row` gives."""
+    r = Reader(payload, "row")
+    values: list[Value] = []
+    for column in columns:
+        if r.left() and r.data[r.pos] == 0xFB:
+            r.u8("NULL")
+            values.append(None)
+            continue
+        text = r.packed_bytes(column.name).decode("utf-8", "surrogateescape")
+        values.append(_integer(r, text) if column.number else text)
+    r.done()
+    return tuple(values)
+
+
+def _integer(r: Reader, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise r.fail(f"{text[:40]!r} is no number") from None
+
+
+def result_set(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> Iterator[bytes]:
+    """Yield the payloads of a result: columns, EOF, rows, EOF."""
+    yield pack_packed(len(columns))
+    for column in columns:
+        yield column.pack()
+    yield Eof().pack()
+    for row in rows:
+        yield pack_row(row)
+    yield Eof().pack()

@@ -1,0 +1,211 @@
+"""What is published, as a replica's source sees it: files, positions, GTID sets. The manifest is the only truth.
+
+A view is a value: what one reading of the manifest said, and which files were there then. Closed files may be removed
+by whoever owns the directory; what lies before the last one removed is purged.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from uuid import UUID
+
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import ManifestError
+from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
+from binlog_merge.files.publish import basename_of, file_name
+from binlog_merge.files.source import io_error
+from binlog_merge.replay.progress import RankSet
+
+
+@dataclass(frozen=True, slots=True)
+class LogView:
+    """The published log at one moment. `files` are all that were ever published; those before `first` are gone."""
+
+    directory: Path
+    header: Header
+    state: ManifestState
+    first: int
+
+    @property
+    def files(self) -> tuple[OutputFile, ...]:
+        return self.state.files
+
+    @property
+    def there(self) -> tuple[OutputFile, ...]:
+        """Return the files that can be sent, in order."""
+        return self.files[self.first :]
+
+    @property
+    def server_id(self) -> int:
+        return int(self.header.settings["output.server-id"])
+
+    @property
+    def with_gtids(self) -> bool:
+        """Tell whether transactions have GTIDs, or are anonymous."""
+        return bool(self.header.settings["output.gtid"] == "on")
+
+    @property
+    def key_ends_transaction(self) -> bool:
+        """Tell whether order keys stand behind XID, which a MySQL replica does not survive."""
+        return bool(self.header.settings.get("output.cts", "begin") != "begin")
+
+    @property
+    def executed(self) -> GtidSet:
+        """Return the GTIDs of everything published."""
+        return self._upto(self.state.rank)
+
+    @property
+    def purged(self) -> GtidSet:
+        """Return the GTIDs of what lies in files that are gone."""
+        return self._upto(self.purged_rank)
+
+    @property
+    def purged_rank(self) -> int:
+        """Return the rank of the last transaction in files that are gone."""
+        return self.files[self.first - 1].last_rank if self.first else 0
+
+    @property
+    def end(self) -> tuple[str, int]:
+        """Return the file and position that the next transaction will have."""
+        number = len(self.files) - (0 if self.state.open_file is None else 1)
+        return self.name(number), self.size(number)
+
+    def path(self, number: int) -> Path:
+        return self.directory / self.name(number)
+
+    def name(self, number: int) -> str:
+        """Return the name of a file, counted from 0; the one behind the last has one already."""
+        if number < len(self.files):
+            return self.files[number].name
+        last = int(self.files[-1].name.rpartition(".")[2]) if self.files else 0
+        return file_name(basename_of(self.state), last + 1)
+
+    def size(self, number: int) -> int:
+        """Return how much of a file is published; of one that is to come, where its first event will stand."""
+        return self.files[number].size if number < len(self.files) else 4
+
+    def number(self, name: str) -> int | None:
+        """Return the place of a file that can be sent, or that is the next to come; None for any other name."""
+        for number in range(self.first, len(self.files) + 1):
+            if self.name(number) == name:
+                return number
+        return None
+
+    def ranks_of(self, gtids: GtidSet) -> RankSet:
+        """Return which of the cluster's transactions a set has."""
+        intervals = gtids.intervals.get((self.sid, ""), ())
+        return RankSet(tuple((start, end - 1) for start, end in intervals))
+
+    def file_of(self, ranks: RankSet) -> int:
+        """Return the first file, counted from 0, that brings something beyond these ranks; else the last."""
+        for number in range(self.first, len(self.files)):
+            file = self.files[number]
+            if file.last_rank >= file.first_rank and RankSet(((file.first_rank, file.last_rank),)) - ranks:
+                return number
+        return max(self.first, len(self.files) - 1)
+
+    def gtids_of(self, ranks: RankSet) -> GtidSet:
+        """Return the GTIDs of the cluster's transactions with these ranks."""
+        return GtidSet.of((self.sid, "", first, last + 1) for first, last in ranks.intervals)
+
+    @property
+    def sid(self) -> bytes:
+        """Return the UUID of the cluster's GTIDs, which is the server's, too."""
+        return UUID(self.header.cluster_uuid).bytes
+
+    def _upto(self, rank: int) -> GtidSet:
+        return self.gtids_of(RankSet.upto(rank)) if self.with_gtids else GtidSet()
+
+
+class PublishedLog:
+    """An output directory that merges go on publishing to. `refresh` is for one thread, everything else for any.
+
+    Raises ManifestError if no merge has written there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._stamp = self._stamp_now()
+        self._view = _view_of(directory, Manifest.load(directory).state)
+        self._lock = Lock()
+        self._bells: set[socket.socket] = set()
+
+    def view(self) -> LogView:
+        """Return what is published, by the last `refresh`, and which files are there now."""
+        view = self._view
+        first = _first_there(self.directory, view.state)
+        return view if first == view.first else LogView(view.directory, view.header, view.state, first)
+
+    def refresh(self) -> None:
+        """Look whether more is published, and tell those who wait.
+
+        Raises ManifestError if the manifest is damaged, or is another output's by now.
+        """
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        state = Manifest.load(self.directory).state
+        if not _continues(self._view.state, state):
+            raise ManifestError(
+                "the directory holds another output than before, or less of it",
+                file=str(self.directory),
+                remedy="serve it anew; replicas of the output before must be made anew, too",
+            )
+        self._view, self._stamp = _view_of(self.directory, state), stamp
+        with self._lock:
+            for bell in self._bells:
+                with contextlib.suppress(OSError):  # a full one has rung
+                    bell.send(b"!")
+
+    @contextlib.contextmanager
+    def bell(self) -> Iterator[socket.socket]:
+        """Yield a socket that becomes readable when more is published."""
+        listener, bell = socket.socketpair()
+        with listener, bell:
+            listener.setblocking(False)
+            bell.setblocking(False)
+            with self._lock:
+                self._bells.add(bell)
+            try:
+                yield listener
+            finally:
+                with self._lock:
+                    self._bells.discard(bell)
+
+    def _stamp_now(self) -> tuple[int, int, int]:
+        path = self.directory / MANIFEST_NAME
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return 0, 0, 0
+        except OSError as error:
+            raise io_error(error, str(path)) from error
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _view_of(directory: Path, state: ManifestState) -> LogView:
+    if state.header is None:
+        raise ManifestError("no merge has written here", file=str(directory), remedy="give a merge's --out directory")
+    return LogView(directory, state.header, state, _first_there(directory, state))
+
+
+def _first_there(directory: Path, state: ManifestState) -> int:
+    for number in reversed(range(len(state.files))):
+        if not (directory / state.files[number].name).exists():
+            return number + 1
+    return 0
+
+
+def _continues(before: ManifestState, now: ManifestState) -> bool:
+    """Tell whether one state of a manifest can come after another: nothing that was published is other than it was."""
+    if now.header is None or before.header is None or now.header.cluster_uuid != before.header.cluster_uuid:
+        return False
+    if now.rank < before.rank or len(now.files) < len(before.files):
+        return False
+    return all(
+        new == old if old.closed else (new.name == old.name and new.size >= old.size)
+        for old, new in zip(before.files, now.files, strict=False)
+    )

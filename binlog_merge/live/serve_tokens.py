@@ -1,0 +1,121 @@
+"""A statement as tokens, without spaces and comments, and a cursor over them."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|/\*.*?\*/|--(?=\s|$)[^\n]*|\#[^\n]*)
+  | (?P<string>'(?:[^'\\]|''|\\.)*'|"(?:[^"\\]|""|\\.)*")
+  | (?P<system>@@(?:[A-Za-z_]\w*\.)?(?:[A-Za-z_]\w*|`[^`]+`))
+  | (?P<user>@(?:[\w.$]+|`[^`]+`|'[^']*'))
+  | (?P<number>-?\d+(?:\.\d+)?\b)
+  | (?P<word>[A-Za-z_$\x80-\U0010ffff][\w$\x80-\U0010ffff]*|`(?:[^`]|``)+`)
+  | (?P<mark>:=|[(),;=*.])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+# A backslash before a wildcard stays: it is LIKE's.
+_ESCAPES: Final = {"%": "\\%", "_": "\\_", "0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_MOST_TOKENS: Final = 2000
+
+
+class NotUnderstood(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
+    """The statement is none of those that are read here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Tokens:
+    """A cursor over a statement's tokens."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+        self._tokens = split(sql)
+        self._at = 0
+
+    def peek(self) -> Token | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    @property
+    def taken_to(self) -> int:
+        """Return where in the text the last token that was taken ends."""
+        return self._tokens[self._at - 1].end if self._at else 0
+
+    def next(self) -> Token:
+        token = self.peek()
+        if token is None:
+            raise NotUnderstood
+        self._at += 1
+        return token
+
+    def word(self, *words: str) -> bool:
+        """Take these words if they come next; tell whether they did."""
+        coming = self._tokens[self._at : self._at + len(words)]
+        if len(coming) < len(words) or any(
+            token.kind != "word" or token.text.lower() != word for token, word in zip(coming, words, strict=True)
+        ):
+            return False
+        self._at += len(words)
+        return True
+
+    def mark(self, *marks: str) -> bool:
+        token = self.peek()
+        if token is None or token.kind != "mark" or token.text not in marks:
+            return False
+        self._at += 1
+        return True
+
+    def number(self) -> int:
+        token = self.next()
+        if token.kind != "number" or not token.text.isdecimal() or len(token.text) > 19:
+            raise NotUnderstood
+        return int(token.text)
+
+    def string(self) -> str:
+        token = self.next()
+        if token.kind != "string":
+            raise NotUnderstood
+        return unquoted(token.text)
+
+    def end(self) -> None:
+        """Raise unless the statement ends here."""
+        while self.mark(";"):
+            pass
+        if self.peek() is not None:
+            raise NotUnderstood
+
+
+def name_of(token: Token) -> str:
+    if token.kind == "string":
+        return unquoted(token.text)
+    if token.kind != "word":
+        raise NotUnderstood
+    return token.text[1:-1].replace("``", "`") if token.text.startswith("`") else token.text
+
+
+def split(sql: str) -> list[Token]:
+    found: list[Token] = []
+    at = 0
+    while at < len(sql):
+        match = _TOKEN.match(sql, at)
+        if match is None or len(found) > _MOST_TOKENS:
+            raise NotUnderstood
+        if match.lastgroup != "space":
+            found.append(Token(str(match.lastgroup), match[0], at, match.end()))
+        at = match.end()
+    return found
+
+
+def unquoted(text: str) -> str:
+    quote, inner = text[0], text[1:-1]
+    return re.sub(
+        rf"\\(.)|{quote}{quote}", lambda m: quote if m[1] is None else _ESCAPES.get(m[1], m[1]), inner, flags=re.DOTALL
+    )

@@ -1,0 +1,111 @@
+"""A server of binlogs in this process, and readers of it that are not ours: PyMySQL's packets, mysqlbinlog."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pymysql
+
+from binlog_merge.live.commands import BinlogDump, BinlogDumpGtid, Dump
+from binlog_merge.live.serve import BinlogServer, ServeOptions
+from binlog_merge.live.serve_log import PublishedLog
+from tests.mysql_server import PREFIX
+
+USER, PASSWORD = "rep", "a secret"
+NON_BLOCK = 1
+
+
+@dataclass
+class Running:
+    """A server that runs, what it has reported, and what ended it."""
+
+    server: BinlogServer
+    reports: list[str] = field(default_factory=list)
+    ended_by: Exception | None = None
+
+    @property
+    def port(self) -> int:
+        return self.server.address[1]
+
+    def connect(self, **options: Any) -> "pymysql.Connection[Any]":
+        """Return a session of the one user; the caller closes it."""
+        settings = {"user": USER, "password": PASSWORD, "ssl_disabled": True, **options}
+        return pymysql.connect(host="127.0.0.1", port=self.port, **settings)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement in a session of its own."""
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    @contextlib.contextmanager
+    def reading(self, dump: Dump, *settings: str) -> Iterator[Iterator[bytes]]:
+        """Yield the events that a dump brings, until the server says that it is at the end. Errors are PyMySQL's."""
+        with contextlib.closing(self.connect()) as connection:
+            with connection.cursor() as cursor:
+                for setting in ("SET @source_binlog_checksum = @@global.binlog_checksum", *settings):
+                    cursor.execute(setting)
+            payload = dump.pack()
+            connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
+            yield _events(connection)
+
+    def events(self, dump: Dump) -> list[bytes]:
+        """Return all events that a dump brings which does not wait."""
+        with self.reading(dump) as events:
+            return list(events)
+
+
+def _events(connection: Any) -> Iterator[bytes]:
+    while True:
+        packet = connection._read_packet()
+        if packet.is_eof_packet():
+            return
+        yield packet.get_all_data()[1:]
+
+
+def from_position(file: str = "", position: int = 4, flags: int = NON_BLOCK) -> BinlogDump:
+    """Return the request for a file from a position on."""
+    return BinlogDump(position, flags, 7, file.encode())
+
+
+def without(gtids: Any, flags: int = NON_BLOCK) -> BinlogDumpGtid:
+    """Return the request for everything that is not in a GTID set."""
+    return BinlogDumpGtid(flags, 7, gtids)
+
+
+@contextlib.contextmanager
+def serving(out: Path, **options: Any) -> Iterator[Running]:
+    """Serve an output directory at a free port of this machine, for as long as the context lasts."""
+    reports: list[str] = []
+    values = {"host": "127.0.0.1", "port": 0, "user": USER, "password": PASSWORD, **options}
+    server = BinlogServer(PublishedLog(out), ServeOptions(**values), reports.append)
+    running = Running(server, reports)
+
+    def run() -> None:
+        try:
+            server.run()
+        except Exception as error:
+            running.ended_by = error
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        yield running
+    finally:
+        server.close()
+        thread.join()
+    assert not [line for line in reports if "internal error" in line], reports
+
+
+def remote_mysqlbinlog(port: int, *options: str, folder: Path | None = None) -> bytes:
+    """Return what mysqlbinlog prints of a server; raises RuntimeError with its complaint."""
+    command = [str(PREFIX / "bin" / "mysqlbinlog"), "--no-defaults", "--host=127.0.0.1", f"--port={port}"]
+    command += [f"--user={USER}", f"--password={PASSWORD}", *options]
+    answer = subprocess.run(command, capture_output=True, check=False, cwd=folder, timeout=120)
+    if answer.returncode:
+        raise RuntimeError(answer.stderr.decode(errors="replace"))
+    return answer.stdout

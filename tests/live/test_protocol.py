@@ -1,0 +1,157 @@
+"""Packets: what is packed is parsed again, and any bytes are a value or a BinlogFormatError."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.live.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    Command,
+    InitDb,
+    Plain,
+    Query,
+    RegisterReplica,
+    parse_command,
+)
+from binlog_merge.live.handshake import (
+    CACHING_SHA2,
+    NATIVE,
+    OFFERED,
+    AuthSwitch,
+    Greeting,
+    HandshakeResponse,
+    SslRequest,
+    new_nonce,
+    prove,
+    proves,
+)
+from binlog_merge.live.protocol import (
+    MAX_PAYLOAD,
+    Capability,
+    Column,
+    Eof,
+    Err,
+    Ok,
+    PacketHeader,
+    pack_row,
+    packets,
+    parse_row,
+)
+
+u8, u16, u32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
+u64 = st.integers(0, (1 << 64) - 1)
+short = st.binary(max_size=200)
+words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=40)
+nonces = st.builds(new_nonce)
+gtid_sets = st.lists(
+    st.tuples(st.binary(min_size=16, max_size=16), st.sampled_from(["", "a_tag"]), st.integers(1, 99)), max_size=5
+).map(lambda items: GtidSet.of((sid, tag, gno, gno + 3) for sid, tag, gno in items))
+
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(InitDb, short),
+    st.builds(Query, short),
+    st.builds(RegisterReplica, u32, short, short, short, u16, u32, u32),
+    st.builds(BinlogDump, u32, u16, u32, short),
+    st.builds(BinlogDumpGtid, u16, u32, gtid_sets, short, u64),
+    st.builds(Plain, st.sampled_from([None, 0x01, 0x0E, 0x1F, 0x16, 0x19, 0xFF]), st.just(b"")),
+)
+greetings = st.builds(Greeting, words, u32, nonces, st.sampled_from([OFFERED, OFFERED | Capability.CLIENT_SSL]), words)
+responses = st.builds(
+    HandshakeResponse,
+    st.just(OFFERED),
+    words,
+    st.binary(max_size=300),
+    words,
+    words,
+    st.dictionaries(words, words, max_size=5),
+    u32,
+    u8,
+)
+values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
+    (commands, parse_command),
+    (greetings, Greeting.parse),
+    (responses, HandshakeResponse.parse),
+    (st.builds(SslRequest, u32.map(Capability), u32, u8), SslRequest.parse),
+    (st.builds(AuthSwitch, words, nonces), AuthSwitch.parse),
+    (st.builds(Ok, u64, u64, u16, u16), Ok.parse),
+    (st.builds(Eof, u16, u16), Eof.parse),
+    (st.builds(Err, u16, words, st.binary(min_size=5, max_size=5)), Err.parse),
+    (st.builds(Column, words, st.booleans()), Column.parse),
+    (st.builds(PacketHeader, st.integers(0, MAX_PAYLOAD), u8), PacketHeader.parse),
+]
+every_kind = pytest.mark.parametrize(
+    ("strategy", "parse"), values, ids=[getattr(parse, "__qualname__", "") for _, parse in values]
+)
+
+
+@every_kind
+@given(data=st.data())
+def test_what_is_packed_is_parsed_again(
+    strategy: st.SearchStrategy[Any], parse: Callable[[bytes], Any], data: st.DataObject
+) -> None:
+    value = data.draw(strategy)
+    assert parse(value.pack()) == value
+
+
+@every_kind
+@given(data=st.data())
+def test_any_bytes_are_a_value_or_a_format_error(
+    strategy: st.SearchStrategy[Any], parse: Callable[[bytes], Any], data: st.DataObject
+) -> None:
+    packed = bytearray(data.draw(strategy).pack())
+    for _ in range(data.draw(st.integers(0, 3))):
+        if packed:
+            packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(u8)
+    del packed[data.draw(st.integers(0, len(packed))) :]
+    for damaged in (bytes(packed), data.draw(st.binary(max_size=80))):
+        with contextlib.suppress(BinlogFormatError):
+            parse(damaged)
+
+
+@given(st.lists(st.one_of(st.none(), words, st.integers(-(1 << 63), 1 << 63)), max_size=8))
+def test_rows_are_parsed_again(row: list[str | int | None]) -> None:
+    columns = [Column(f"c{i}", isinstance(value, int)) for i, value in enumerate(row)]
+    assert parse_row(pack_row(row), columns) == tuple(row)
+
+
+@pytest.mark.parametrize(
+    ("size", "lengths"),
+    [
+        (0, [0]),
+        (1, [1]),
+        (MAX_PAYLOAD - 1, [MAX_PAYLOAD - 1]),
+        (MAX_PAYLOAD, [MAX_PAYLOAD, 0]),
+        (2 * MAX_PAYLOAD + 5, [MAX_PAYLOAD, MAX_PAYLOAD, 5]),
+    ],
+)
+def test_a_payload_goes_on_in_the_next_packet(size: int, lengths: list[int]) -> None:
+    """https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html: one of exactly 2^24-1 bytes
+    is followed by an empty packet; sequence numbers go on, and begin again at 256."""
+    found = list(packets(bytes(size), 255))
+    headers = [PacketHeader.parse(header) for header, _ in found]
+    assert [header.length for header in headers] == [len(part) for _, part in found] == lengths
+    assert [header.sequence for header in headers] == [255, 0, 1][: len(lengths)]
+    assert [header.more for header in headers] == [True] * (len(lengths) - 1) + [False]
+
+
+def test_proofs_are_those_that_pymysql_computes() -> None:
+    from pymysql import _auth
+
+    nonce = new_nonce()
+    assert prove(NATIVE, "a secret", nonce) == _auth.scramble_native_password(b"a secret", nonce)
+    assert prove(CACHING_SHA2, "a secret", nonce) == _auth.scramble_caching_sha2(b"a secret", nonce)
+
+
+@given(st.sampled_from([NATIVE, CACHING_SHA2]), words, words, nonces)
+def test_only_the_password_proves_itself(plugin: str, password: str, other: str, nonce: bytes) -> None:
+    assert proves(plugin, password, nonce, prove(plugin, password, nonce))
+    assert proves(plugin, password, nonce, prove(plugin, other, nonce)) == (password == other)
+    assert not proves(plugin, "x" + password, nonce, b"")
+    assert proves(plugin, "", nonce, b"\0")

@@ -1,0 +1,146 @@
+"""The little SQL: what clients send is understood as they mean it; whatever else is sent has an answer too."""
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from binlog_merge.live.serve_sql import parse_statement
+from binlog_merge.live.serve_statements import (
+    Call,
+    Empty,
+    Kill,
+    Literal,
+    Names,
+    Nothing,
+    Select,
+    SetVariables,
+    Show,
+    ShowEvents,
+    Statement,
+    SystemVariable,
+    Unsupported,
+    Use,
+    UserVariable,
+    exactly,
+)
+
+# Who sends it: 9.7's and MariaDB's replicas, mysqlbinlog, the mysql client, Connector/J, Debezium, canal, go-mysql.
+CASES: list[tuple[str, Statement]] = [
+    ("SELECT UNIX_TIMESTAMP()", Select((("UNIX_TIMESTAMP()", Call("unix_timestamp")),))),
+    ("SELECT @@GLOBAL.SERVER_ID", Select((("@@GLOBAL.SERVER_ID", SystemVariable("server_id")),))),
+    ("select @source_binlog_checksum", Select((("@source_binlog_checksum", UserVariable("source_binlog_checksum")),))),
+    (
+        "SET @master_heartbeat_period = 30000001024, @source_heartbeat_period = 30000001024",
+        SetVariables(
+            (("@master_heartbeat_period", Literal(30000001024)), ("@source_heartbeat_period", Literal(30000001024)))
+        ),
+    ),
+    (
+        "SET @master_binlog_checksum= @@global.binlog_checksum",
+        SetVariables((("@master_binlog_checksum", SystemVariable("binlog_checksum")),)),
+    ),
+    (
+        "SET @slave_uuid = 'a-b', @replica_uuid=uuid()",
+        SetVariables((("@slave_uuid", Literal("a-b")), ("@replica_uuid", Call("uuid")))),
+    ),
+    ("SHOW VARIABLES LIKE 'SERVER_ID'", Show("variables", Names(("SERVER_ID",)))),
+    (
+        "SELECT binlog_gtid_pos('f',4)",
+        Select((("binlog_gtid_pos('f',4)", Call("binlog_gtid_pos", (Literal("f"), Literal(4)))),)),
+    ),
+    ("select @@version_comment limit 1", Select((("@@version_comment", SystemVariable("version_comment")),))),
+    ("select USER(), DATABASE ( );", Select((("USER()", Call("user")), ("DATABASE ( )", Call("database"))))),
+    (
+        "/* mysql-connector-j */SELECT  @@session.auto_increment_increment AS a, @@`sql_mode` `b c`",
+        Select((("a", SystemVariable("auto_increment_increment")), ("b c", SystemVariable("sql_mode")))),
+    ),
+    ("SET character_set_results = NULL", SetVariables((("character_set_results", Literal(None)),))),
+    ("SET SESSION net_write_timeout=7200", SetVariables((("net_write_timeout", Literal(7200)),))),
+    ("set names 'binary'", Nothing()),
+    ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", Nothing()),
+    ("SET SESSION TRANSACTION READ ONLY", Nothing()),
+    ("START TRANSACTION", Nothing()),
+    ("rollback", Nothing()),
+    (
+        "SHOW SESSION VARIABLES WHERE Variable_name IN ('a_b','c') OR Variable_name = 'd' or variable_name LIKE 'x%'",
+        Show("variables", Names((r"a\_b", "c", "d", "x%"))),
+    ),
+    ("SHOW GLOBAL VARIABLES LIKE 'binlog\\_%'", Show("variables", Names((r"binlog\_%",)))),
+    ("SHOW SESSION STATUS LIKE 'Ssl_version'", Show("status", Names(("Ssl_version",)))),
+    ("SHOW MASTER STATUS", Show("binary log status")),
+    ("SHOW BINARY LOG STATUS", Show("binary log status")),
+    ("show master logs", Show("binary logs")),
+    ("SHOW GRANTS FOR CURRENT_USER()", Show("grants")),
+    ("SHOW WARNINGS LIMIT 3", Show("warnings")),
+    ("show binlog events limit 1", ShowEvents(limit=1)),
+    ("SHOW BINLOG EVENTS IN 'b.1' FROM 158 LIMIT 5, 10", ShowEvents("b.1", 158, 5, 10)),
+    ("SHOW BINLOG EVENTS LIMIT 10 OFFSET 5", ShowEvents("", 4, 5, 10)),
+    ("KILL 7", Kill(7)),
+    ("KILL CONNECTION 7", Kill(7)),
+    ("USE `my``sql`", Use("my`sql")),
+    ("SELECT 'it''s \\'a\\' b' -- comment", Select((("'it''s \\'a\\' b'", Literal("it's 'a' b")),))),
+    ("", Empty()),
+    ("  /* nothing */ ;", Empty()),
+    *(
+        (sql, Unsupported())
+        for sql in (
+            "SELECT * FROM shop.orders",
+            "SELECT 1; SELECT 2",
+            "SET GLOBAL read_only = OFF",
+            "SET @@global.read_only = OFF",
+            "INSERT INTO t VALUES (1)",
+            "PURGE BINARY LOGS TO 'binlog.000002'",
+            "RESET BINARY LOGS AND GTIDS",
+            "SHOW TABLES",
+            "SELECT 'open",
+            "SELECT f(g(1))",
+            "KILL 99999999999999999999999",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("sql", "statement"), CASES, ids=[sql for sql, _ in CASES])
+def test_what_clients_send_is_understood(sql: str, statement: Statement) -> None:
+    assert parse_statement(sql) == statement
+
+
+PIECES = r"""select set show kill use , ( ) @@a.b @c = := 'x' `z` 12 -3.5 like where variable_name in or limit ; /* */
+-- ' \ binlog events from global variables null @ # : names transaction"""
+pieces = st.sampled_from(PIECES.split())
+
+
+@given(st.one_of(st.text(max_size=60), st.lists(pieces, max_size=15).map(" ".join)))
+@example("select " + "f(" * 500)
+@example("select " + "'" * 4001)
+@example("select " + "1," * 5000)
+def test_any_text_has_an_answer(sql: str) -> None:
+    assert isinstance(parse_statement(sql), Statement)
+
+
+patterns = st.text("ab%_\\", max_size=8)
+
+
+@given(patterns, st.text("ab%_\\AB", max_size=8))
+@example("%a" * 40, "a" * 39 + "b")
+def test_like_is_that_of_a_slow_and_simple_one(pattern: str, name: str) -> None:
+    assert Names((pattern,)).match(name) == _like(pattern.lower(), name.lower())
+
+
+def _like(pattern: str, name: str) -> bool:
+    """The definition: % is any text, _ any character, a backslash takes what follows for itself."""
+    parts = re.findall(r"\\.|.", pattern)
+    reached = {0}
+    for part in parts:
+        if part == "%":
+            reached = set(range(min(reached, default=len(name) + 1), len(name) + 1))
+        else:
+            reached = {i + 1 for i in reached if i < len(name) and (part == "_" or name[i] == part[-1])}
+    return len(name) in reached
+
+
+@given(st.text("ab%_\\", max_size=8), st.text("ab%_\\", max_size=8))
+def test_an_exact_name_lets_itself_through_and_nothing_else(name: str, other: str) -> None:
+    assert Names((exactly(name),)).match(other) == (name == other)
