@@ -370,14 +370,18 @@ def test_a_replica_is_not_given_what_it_crashes_on() -> None:
 
 def _talk(running: Running, data: bytes) -> bytes:
     """Send bytes to the server, say that no more will come, and return everything that it says until it leaves."""
+    said = bytearray()
     with socket.create_connection(("127.0.0.1", running.port), timeout=60) as sock:
-        sock.sendall(data)
-        sock.shutdown(socket.SHUT_WR)
-        said = bytearray()
-        with contextlib.suppress(ConnectionResetError):  # it left without having read everything
+        try:
+            sock.sendall(data)
+            sock.shutdown(socket.SHUT_WR)
             while part := sock.recv(1 << 16):
                 said += part
-        return bytes(said)
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # it left without having read everything
+    return bytes(said)
 
 
 @given(st.binary(max_size=300), st.booleans())
