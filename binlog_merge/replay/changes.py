@@ -91,8 +91,13 @@ def _patched(table: TableMap, column: int, old: Cell, new: Cell) -> Cell:
     if not isinstance(new, PartialJson):
         return new
     if not isinstance(old, bytes | memoryview):
-        raise ConversionFailed(
-            f"{table.schema}.{table.table}, column {column + 1}: JSON differences, and the value before is not there",
-            remedy="the nodes must write binlog_row_image=FULL where they write partial JSON",
-        )
+        raise no_document(table, column)
     return apply_to_cell(old, new.cell, table.metas[column])
+
+
+def no_document(table: TableMap, column: int) -> ConversionFailed:
+    """Return the error of a JSON difference that is of an unknown document."""
+    return ConversionFailed(
+        f"{table.schema}.{table.table}, column {column + 1}: JSON differences, and the value before is not there",
+        remedy="the nodes must write binlog_row_image=FULL where they write partial JSON",
+    )

@@ -1,25 +1,21 @@
 """Row events of a segment, table by table, cut, and without what the filter leaves out.
 
-Rows of one table stay in order; tables are apart. Events with JSON differences are written anew first, with the values
-that these make.
+Rows of one table stay in order; tables are apart.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, cut_rows, decode_rows
-from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.binlog.rows import RowsEvent, iter_rows, join_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ChecksumMismatch, ReplayStopped
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
-from binlog_merge.replay.changes import whole_row
 from binlog_merge.replay.reader import DAMAGED
 from binlog_merge.replay.segments import Segment
 from snapshot_store.model import Table
@@ -58,25 +54,6 @@ class Changes:
         kinds = [kind for kind, name in _OPS.items() if name == op]
         of_events = np.isin(self.segment.events[self.events, k.E_KIND], kinds)
         return of_events[self.cut.events]
-
-
-def with_whole_json(segment: Segment) -> Segment:
-    """Return a segment whose JSON differences are applied. Raises ReplayStopped where what was before is not there."""
-    partial = np.flatnonzero(segment.events[:, k.E_KIND] == EventType.PARTIAL_UPDATE_ROWS_EVENT)
-    if not len(partial):
-        return segment
-    events, pieces, end = segment.events.copy(), [segment.buffer], len(segment.buffer)
-    for number in partial:
-        body, stop, kind, table_number = (int(events[number, c]) for c in (k.E_BODY, k.E_END, k.E_KIND, k.E_MAP))
-        table = segment.tables[table_number]
-        event = RowsEvent.parse(kind, segment.buffer[body:stop].tobytes())
-        rows = [whole_row(row, table) for row in iter_rows(event, table)]
-        data = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, table).pack()
-        pieces.append(np.frombuffer(data, np.uint8))
-        events[number, k.E_BODY], events[number, k.E_END] = end, end + len(data)
-        events[number, k.E_KIND] = int(EventType.UPDATE_ROWS_EVENT)
-        end += len(data)
-    return replace(segment, buffer=np.concatenate(pieces), events=events)
 
 
 def changes_of(segment: Segment, wanted: Callable[[int], bool] = lambda rank: True) -> Iterator[Changes]:

@@ -6,7 +6,7 @@ the server has. DuckDB's DDL is transactional, so a statement and the position b
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from snapshot_store.ddl.specs import ColumnSpec, Options
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Table
 
+Name = tuple[str, str]
 _MOVES_FILES: Final = re.compile(r"\b(DISCARD|IMPORT)\s+TABLESPACE\b", re.IGNORECASE)
 
 
@@ -50,8 +51,8 @@ class DdlTarget:
             case st.TruncateTable(table=(own, name)):
                 self._run(f"DELETE FROM {place(own or schema, name)}")
             case st.RenameTables(pairs=pairs):
-                for old, new in pairs:
-                    self._move(_full(old, schema), _full(new, schema))
+                for old, new in moved_tables(catalog, [(_full(old, schema), _full(new, schema)) for old, new in pairs]):
+                    self._move(old, new)
             case st.CreateSchema(name=name):
                 self._run(f"CREATE SCHEMA IF NOT EXISTS {place(name)}")
             case st.DropSchema(name=name):
@@ -181,6 +182,16 @@ class DdlTarget:
 
     def _run(self, sql: str) -> None:
         self.connection.execute(sql)
+
+
+def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterator[tuple[Name, Name]]:
+    """Yield what of a RENAME TABLE is about tables; views have names too."""
+    views = set(catalog.views)
+    for old, new in pairs:
+        if old in views:
+            views = views - {old} | {new}
+        else:
+            yield old, new
 
 
 def understood(catalog: Catalog, sql: str, schema: str, session: DdlSession) -> tuple[Any, Catalog]:

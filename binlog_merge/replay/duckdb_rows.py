@@ -61,7 +61,7 @@ class TableWriter:
     def _key(self, changes: Changes) -> list[int] | None:
         """Return the columns of a key that every image says; None where there is none."""
         kept = set(self.kept)
-        for columns in _keys_of(self.table):
+        for columns in keys_of(self.table):
             told = changes.cut.sizes[:, columns, :] != ABSENT
             if kept.issuperset(columns) and told.all():
                 return columns
@@ -211,9 +211,9 @@ class TableWriter:
         self.connection.register("replay_arrow", pa.table(arrays))
         names = listed(self._names(self.kept))
         self.connection.execute(
-            f'CREATE OR REPLACE TEMP TABLE replay_net AS SELECT {names}, sum(s) AS "replay n" FROM '
-            f'(SELECT {self._casts(self.kept)}, "replay sign" AS s FROM replay_arrow) GROUP BY {names} '
-            "HAVING sum(s) <> 0"
+            f'CREATE OR REPLACE TEMP TABLE replay_net AS SELECT {names}, sum("replay sign") AS "replay n" FROM '
+            f'(SELECT {self._casts(self.kept)}, "replay sign" FROM replay_arrow) GROUP BY {names} '
+            'HAVING sum("replay sign") <> 0'
         )
         match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM k.{quoted(n)}" for n in self._names(self.kept))
         ((wanted,),) = self.connection.execute(
@@ -234,7 +234,7 @@ class TableWriter:
         self.connection.execute("DROP TABLE replay_net")
 
 
-def _keys_of(table: Table) -> Iterator[list[int]]:
+def keys_of(table: Table) -> Iterator[list[int]]:
     """Yield the columns of the primary key, then of unique keys that hold no NULL."""
     keys = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")
     for index in keys:

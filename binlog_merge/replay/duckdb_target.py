@@ -23,6 +23,7 @@ from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
 
 META_SCHEMA: Final = "binlog_merge"
+_VIEW: Final = '"view"'
 _META_PLACE: Final = place(META_SCHEMA)
 _META: Final = (
     f"CREATE SCHEMA IF NOT EXISTS {_META_PLACE}",
@@ -124,6 +125,8 @@ class DuckdbTarget:
             value = catalog.schemas.get(schema)
             if before.schemas.get(schema) != value:
                 lines.append((schema, "", None if value is None else schema_to_json(value)))
+        for view in before.views ^ catalog.views:
+            lines.append((*view, _VIEW if view in catalog.views else None))
         for schema, table_name, text in lines:
             self.connection.execute(
                 f'DELETE FROM {_META_PLACE}.replay_catalog WHERE "schema" = ? AND "table" = ?', [schema, table_name]
@@ -178,9 +181,12 @@ class DuckdbTarget:
             self.rank = int(rank)
         tables: dict[tuple[str, str], Table] = {}
         schemas: dict[str, Schema] = {}
+        views: list[tuple[str, str]] = []
         for schema, name, text in self.connection.execute(f"FROM {_META_PLACE}.replay_catalog").fetchall():
-            if name:
+            if name and text == _VIEW:
+                views.append((schema, name))
+            elif name:
                 tables[schema, name] = table_from_json(text)
             else:
                 schemas[schema] = schema_from_json(text)
-        self.catalog = Catalog(schemas, tables)
+        self.catalog = Catalog(schemas, tables, frozenset(views))

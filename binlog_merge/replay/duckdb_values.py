@@ -5,9 +5,11 @@ value by value, by what converts rows of a merge that are mid-MODIFY. What a ser
 replay: the server that the log is of has not refused it.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pyarrow as pa
 from binlog_merge.binlog.arrow import cell_value
 from binlog_merge.binlog.encode import encode_cell
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
+from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.merge.convert import ReshapeOptions, make_converter
@@ -129,14 +132,18 @@ def _plain(kind: ColumnType, value: Any) -> Any:
         months, days, nanoseconds = value
         return timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
     if kind.name == "json" and isinstance(value, str):
-        import json
-
-        return json.loads(value)
+        return json.loads(value, parse_float=_number)
     if kind.name == "char" and isinstance(value, str):
         return value.rstrip(" ")
     if kind.name == "binary" and isinstance(value, bytes):
         return value.rstrip(b"\0")
     return value
+
+
+def _number(text: str) -> float | Decimal:
+    """Return a number of a document as what shows the same digits again."""
+    number = float(text)
+    return number if float_text(number) == text else Decimal(text)
 
 
 def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool) -> Any:

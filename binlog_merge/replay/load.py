@@ -16,8 +16,9 @@ from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, MergeError, ReplayStopped, UnknownTableSchema
 from binlog_merge.merge.witness import check_witness, table_from_table_map
-from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass, with_whole_json
+from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.replay.duckdb_ddl import understood
+from binlog_merge.replay.duckdb_documents import DuckdbDocuments
 from binlog_merge.replay.duckdb_rows import RowRefused, TableWriter
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.duckdb_types import facts_of
@@ -27,6 +28,7 @@ from binlog_merge.replay.segments import Segment, StatementAt, segments
 from binlog_merge.replay.statement_session import StatementSession
 from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
+from binlog_merge.replay.whole_json import with_whole_json
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
@@ -121,7 +123,7 @@ class _Loader:
             if rank in self.options.skip and segment.transactions[number, k.T_END] >= 0:
                 self.skipped.append((rank, segment.begin(number).gtid))
         skip = self.options.skip
-        kept = self._blamed(segment, 0, lambda: with_whole_json(segment))
+        kept = self._blamed(segment, 0, lambda: with_whole_json(segment, DuckdbDocuments(self.target)))
         for changes in changes_of(kept, lambda rank: rank not in skip):
             self._blamed(segment, changes.transaction_of(0), lambda changes=changes: self._changes(changes))
         if segment.ended:

@@ -41,6 +41,7 @@ CASES = (
     "statements",
     "create-table-select",
     "all-types",
+    "partial-json",
 )
 
 
@@ -301,12 +302,6 @@ def test_a_statement_that_is_ignored_leaves_the_table_as_it_is(binlog: MergedBin
     assert len(result.statements) == len(result.left_out) == 1
     columns, rows = tables_of(tmp_path / "file.db")["shop", "orders"]
     assert "note" not in columns and rows
-
-
-def test_partial_json_needs_what_was_before(tmp_path: Path) -> None:
-    binlog = merged("partial-json", tmp_path / "merged")
-    with pytest.raises(ConversionFailed, match="the value before is not there"):
-        loaded(binlog, tmp_path / "file.db")
 
 
 def test_dates_that_duckdb_has_no_place_for(tmp_path: Path) -> None:

@@ -240,3 +240,22 @@ def test_rows_of_partitions_that_only_the_server_knows_stop_it(
     with pytest.raises(ReplayStopped, match=reason) as caught:
         replayed(mysql_server, tmp_path, UNKNOWN[reason])
     assert "by hand" in (caught.value.remedy or "") and caught.value.position
+
+
+NAMES = """
+CREATE TABLE t (s INT, n INT, k INT, t INT, r INT, i INT);
+INSERT INTO t VALUES (1, 1, 1, 1, 1, 1), (2, 2, 2, 2, 2, 2);
+DELETE FROM t WHERE s = 2;
+CREATE VIEW v AS SELECT * FROM t;
+RENAME TABLE v TO w, t TO v, w TO t;
+INSERT INTO v VALUES (3, 3, 3, 3, 3, 3);
+"""
+
+
+@pytest.mark.mysql
+def test_views_and_columns_of_any_name(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    run_session(mysql_server, NAMES, "one")
+    binlog = as_merged(mysql_server, tmp_path / "merged")
+    for rank in range(1, binlog.last_rank + 1):
+        loaded(binlog, tmp_path / "file.db", last_rank=rank)
+    assert tables_of(tmp_path / "file.db") == {("one", "v"): [list("snktri"), [(1,) * 6, (3,) * 6]]}
