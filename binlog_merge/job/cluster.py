@@ -13,7 +13,8 @@ from typing import Any
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import MergeError
 from binlog_merge.job.inputs import NodeInput
-from binlog_merge.job.nodes import ScannedNode, sightings
+from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.job.sightings import sightings
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster

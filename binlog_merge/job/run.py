@@ -18,12 +18,13 @@ from binlog_merge.files.directory import Discovery, discover
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, OutputFile
 from binlog_merge.files.publish import file_name, part_path, recover
+from binlog_merge.job.assembling import assemble_node, misread
 from binlog_merge.job.clocks import check_clocks
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode, assemble_node, check_late, first_lost, half_committed, misread
+from binlog_merge.job.nodes import ScannedNode, check_late, first_lost, half_committed
 from binlog_merge.job.ordering import Ordered, order_all
 from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult

@@ -7,9 +7,11 @@ from binlog_merge.config import MergeConfig
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
+from binlog_merge.job.groups import physical_ddl
 from binlog_merge.job.inputs import NodeInput
-from binlog_merge.job.nodes import ScannedNode, all_sightings, local_markers, physical_ddl
+from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.shards import ShardWork
+from binlog_merge.job.sightings import all_sightings, local_markers
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.touched import touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes

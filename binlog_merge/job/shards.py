@@ -8,7 +8,8 @@ from pathlib import Path
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import MergeError, StoreUnusable
 from binlog_merge.job import shard_faults as faults
-from binlog_merge.job.nodes import ScannedNode, first_rows
+from binlog_merge.job.groups import first_rows
+from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.job.touched import Line, Names

@@ -14,7 +14,6 @@ rolled back or in doubt changes nothing.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +23,13 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
+from binlog_merge.job.groups import read_group
+from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.assemble import LocalKeys, Patch, local_keys
 from binlog_merge.merge.markers import transaction_events
 from binlog_merge.stages.block import Column, read_block
+from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
-
-if TYPE_CHECKING:
-    from binlog_merge.job.nodes import ScannedNode
-    from binlog_merge.stages.scan_values import ScanResult
 
 Place = tuple[int, int]  # a piece of the node, an offset in its file
 Greatest = tuple[int, int]
@@ -48,7 +46,7 @@ class Window:
     greatest: Greatest
 
 
-def windows(node: "ScannedNode") -> list[Window]:
+def windows(node: ScannedNode) -> list[Window]:
     """Return a node's windows, in order. One that begins inside another ends it; so does any sync point's commit."""
     prepared: dict[tuple[int, int], tuple[Place, Greatest]] = {}
     marks: list[tuple[Place, Greatest | None]] = []
@@ -75,7 +73,7 @@ def windows(node: "ScannedNode") -> list[Window]:
     return found
 
 
-def _raised(piece: "ScanResult", patch: Patch) -> list[tuple[int, Greatest]]:
+def _raised(piece: ScanResult, patch: Patch) -> list[tuple[int, Greatest]]:
     """Return the commits whose TSO the piece itself did not know, with their offsets."""
     told = {index: (tso, transaction) for index, tso, transaction in patch.raised}
     return [(late.commit_at, told[late.local]) for late in piece.late if late.local in told]
@@ -89,7 +87,7 @@ def _until(raised: Iterable[tuple[int, Greatest]], offset: int) -> list[Greatest
 class _Locals:
     """A node's locals, piece by piece, read when they are asked for."""
 
-    node: "ScannedNode"
+    node: ScannedNode
     _read: dict[int, tuple[dict[str, Column], LocalKeys]] = field(default_factory=dict)
 
     def of(self, number: int) -> tuple[dict[str, Column], LocalKeys]:
@@ -126,7 +124,7 @@ class _Locals:
                 yield number, i
 
 
-def moved_locals(node: "ScannedNode") -> dict[int, list[tuple[int, OrderKey]]]:
+def moved_locals(node: ScannedNode) -> dict[int, list[tuple[int, OrderKey]]]:
     """Return, by piece, the locals that stand behind what was committed before a sync point, each with its key."""
     found: dict[int, list[tuple[int, OrderKey]]] = {}
     told, last, gone = _Locals(node), dict[Greatest, int](), Counter[Greatest]()
@@ -145,9 +143,7 @@ def moved_locals(node: "ScannedNode") -> dict[int, list[tuple[int, OrderKey]]]:
     return found
 
 
-def _is_before(node: "ScannedNode", number: int, index: int, columns: dict[str, Column], tso: int) -> bool:
-    from binlog_merge.job.nodes import read_group
-
+def _is_before(node: ScannedNode, number: int, index: int, columns: dict[str, Column], tso: int) -> bool:
     file = node.pieces[number].file_index
     data = read_group(node.input, file, int(columns["start"][index]), int(columns["end"][index]))
     own = own_tso(transaction_events(data, node.input.files[file].checksum_alg == 1))

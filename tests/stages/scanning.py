@@ -9,8 +9,9 @@ from pathlib import Path
 from binlog_merge.config import MergeConfig
 from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
+from binlog_merge.job.assembling import assemble_node, misread
 from binlog_merge.job.inputs import node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode, assemble_node, misread
+from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order import GREATEST, LEAST, order
 from binlog_merge.stages.order_values import OrderTask

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.job.nodes import physical_ddl
+from binlog_merge.job.groups import physical_ddl
 from binlog_merge.stages import scan as scan_stage
 from binlog_merge.stages.order import GREATEST, LEAST
 from snapshot_store.tso import ORIGIN, OrderKey

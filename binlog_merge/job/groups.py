@@ -1,0 +1,112 @@
+"""What the driver reads again of a node's log: groups by their place, its DDL, and the first rows of a table."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.query import Query
+from binlog_merge.errors import ChecksumMismatch
+from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.source import open_source
+from binlog_merge.job.inputs import NodeInput
+from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.merge.assemble import local_keys
+from binlog_merge.merge.histories import PhysicalDdl
+from binlog_merge.merge.markers import SessionVariables, transaction_events
+from binlog_merge.merge.query_session import session_of, text_of
+from binlog_merge.merge.render import version_number
+from binlog_merge.stages.block import read_block
+from binlog_merge.stages.order_values import Block
+from snapshot_store.tso import OrderKey
+
+
+def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
+    """Return the bytes of one group."""
+    data = bytearray(end - start)
+    with open_source(node.files[file_index].path) as source:
+        source.read_into(memoryview(data), start)
+    return bytes(data)
+
+
+def keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, int, int]]:
+    """Return (key, start, end, flags) of a block's locals by index, less those that assembling dropped."""
+    columns = read_block(f"{block.path}.local.arrow")
+    keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+    return [
+        (
+            OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node),
+            int(columns["start"][i]),
+            int(columns["end"][i]),
+            int(columns["flags"][i]),
+        )
+        for i in wanted
+        if keys.alive[i]
+    ]
+
+
+def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[PhysicalDdl]:
+    """Yield, in order, the node's DDL from `floor` on, and what stands behind `done`, up to where an earlier run knew
+    it.
+    """
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        if not piece.ddl:
+            continue
+        file = node.input.files[piece.file_index]
+        for key, start, end, _ in keys_of(block, piece.ddl):
+            if key < floor and key <= done:
+                continue
+            try:
+                query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+            except BinlogFormatError as error:
+                raise ChecksumMismatch(
+                    f"a DDL cannot be read: {error.reason}",
+                    node=node.source_id,
+                    file=file.path,
+                    position=start,
+                    order_key=key,
+                ) from None
+            if query is not None:
+                yield PhysicalDdl(
+                    key, file.path, start, query.schema_text or None, text_of(query),
+                    session_of(query, version_number(file.server_version)), SessionVariables.of(query),
+                )  # fmt: skip
+
+
+def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
+    for event in transaction_events(data, file.checksum_alg == 1):
+        if event.type_code == EventType.QUERY_EVENT:
+            query = Query.parse(event.body)
+            if query.text not in ("BEGIN", "COMMIT"):
+                return query
+    return None
+
+
+def first_rows(
+    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
+) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
+    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
+    found = [
+        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, name)
+        for e in node.edges
+        for name in e.tables
+        if name in tables
+    ]
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
+        if not sets:
+            continue
+        columns = read_block(f"{block.path}.local.arrow")
+        touching = np.flatnonzero(np.isin(columns["set"], list(sets))).tolist()
+        found += [
+            (key, piece.file_index, start, sets[int(columns["set"][i])])
+            for i in touching
+            for key, start, _, _ in keys_of(block, [i])
+        ]
+        columns = read_block(f"{block.path}.timed.arrow")
+        for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
+            key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, 0)
+            found.append((key, piece.file_index, int(columns["start"][i]), sets[int(columns["set"][i])]))
+    key, index, position, name = min((f for f in found if f[0] >= floor), default=(floor, -1, 0, ("", "")))
+    return (key, node.input.files[index].path, position, name) if index >= 0 else None

@@ -1,0 +1,80 @@
+"""The markers that nodes show, read from their logs."""
+
+from collections.abc import Iterator, Sequence
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.errors import ChecksumMismatch, MarkerIncomplete, MergeError
+from binlog_merge.job.groups import keys_of, read_group
+from binlog_merge.job.nodes import ScannedNode
+from binlog_merge.merge.coordinate.marker import Sighting
+from binlog_merge.merge.markers import MarkerCopy, read_marker, transaction_events
+from binlog_merge.polardbx.names import MarkerTables
+from snapshot_store.tso import OrderKey
+
+
+def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
+    """Yield the markers that the node shows with floor <= key < limit, in order. Raises MergeError, with the key, at
+    the first that cannot be read.
+    """
+    places = [
+        (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
+        for piece in node.pieces
+        for tso, transaction, start, end in piece.markers
+    ]
+    places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
+    for key, file_index, start, end in sorted(places):
+        if floor <= key < limit:
+            try:
+                copy = _marker_copy(node, file_index, start, end, tables)
+            except MergeError as error:
+                raise error.located(order_key=key) from None
+            if copy is not None:
+                yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
+
+
+def all_sightings(
+    nodes: Sequence[ScannedNode], tables: MarkerTables, floor: OrderKey, limit: OrderKey
+) -> tuple[list[Sighting], MergeError | None]:
+    """Return the markers of all nodes before the first that cannot be read, and the error of that one."""
+    found: list[Sighting] = []
+    first: MergeError | None = None
+    for node in nodes:
+        try:
+            for sighting in sightings(node, tables, floor, limit):
+                found.append(sighting)
+        except MergeError as error:
+            if first is None or (error.order_key or "") < (first.order_key or ""):
+                first = error
+    if first is not None and first.order_key is not None:
+        bound = OrderKey.parse(first.order_key)
+        found = [sighting for sighting in found if sighting.key < bound]
+    return found, first
+
+
+def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
+    """Return the error of the first marker that was not written by a distributed transaction, or None."""
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        for key, start, end, _ in keys_of(block, piece.local_markers) if piece.local_markers else ():
+            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, tables) is not None:
+                return MarkerIncomplete(
+                    "a marker was written by a transaction without a commit TSO, so it has no place on the other nodes",
+                    node=node.source_id,
+                    file=node.input.files[piece.file_index].path,
+                    position=start,
+                    order_key=key,
+                )
+    return None
+
+
+def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables) -> MarkerCopy | None:
+    file = node.input.files[file_index]
+    try:
+        return read_marker(
+            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), tables
+        )
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(
+            f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start
+        ) from None
+    except MergeError as error:
+        raise error.located(node=node.source_id, file=file.path, position=start) from None
