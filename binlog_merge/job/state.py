@@ -48,6 +48,13 @@ class Job:
     def work(self) -> Path:
         return self.directory / WORK_FOLDER
 
+    def clear_work(self) -> None:
+        """Remove the work folder, with what this run or one that was killed left there."""
+        if self.work.is_dir():
+            for path in self.work.iterdir():
+                path.unlink()
+            self.work.rmdir()
+
     @contextmanager
     def stage(self, name: str, total: int = 1) -> Iterator[None]:
         """Time a stage and report its beginning and end."""

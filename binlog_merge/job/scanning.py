@@ -1,0 +1,40 @@
+"""Scan and assemble: one task for a file or a part of it, then the pieces of each node joined."""
+
+from binlog_merge.job.assembling import assemble_node, misread
+from binlog_merge.job.inputs import scan_tasks
+from binlog_merge.job.nodes import ScannedNode, half_committed
+from binlog_merge.job.shared_rows import logged_elsewhere, with_rows
+from binlog_merge.job.state import Inputs, Job
+from binlog_merge.merge.carriers import POLARDBX
+from binlog_merge.stages.scan import scan
+from binlog_merge.stages.scan_values import ScanResult
+
+
+def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
+    """Scan the nodes' files and return the nodes as they are listed; what is odd about them the job warns of."""
+    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, frozenset())
+    with job.stage("scan", len(tasks)):
+        results: list[ScanResult] = job.runner.run("scan", scan, tasks)
+        wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
+        if wrong:
+            # A row image that holds a binlog of its own, at just its own place: scan such a file in one piece.
+            paths = frozenset(t.path for t in tasks if (t.node, t.file_index) in wrong)
+            tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
+            results = job.runner.run("scan", scan, tasks)
+    with job.stage("assemble"):
+        by_node: dict[str, list[tuple[ScanResult, str]]] = {}
+        for task, result in zip(tasks, results, strict=True):
+            by_node.setdefault(task.node, []).append((result, task.block))
+        scanned = []
+        carried = [node.carry.commit_rows for node in inputs.nodes]
+        all_pieces = [pair for pairs in by_node.values() for pair in pairs]
+        told = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
+        for node in inputs.nodes:
+            pairs = by_node.get(node.source_id, [])
+            results, prefixes = [with_rows(result, told) for result, _ in pairs], [prefix for _, prefix in pairs]
+            scanned.append(assemble_node(node, results, prefixes, job.end_of_input))
+    for one in scanned:
+        job.warnings += one.warnings
+    if job.end_of_input and all(one.error is None for one in scanned):
+        job.warnings += half_committed(scanned)
+    return scanned
