@@ -107,6 +107,6 @@ def topology_in(store: "Store", config: Path | None) -> "Topology":
     if config is None:
         return store.topology()
     from binlog_merge.config import MergeConfig
-    from binlog_merge.job.schemas import topology_of
+    from binlog_merge.job.topologies import topology_of
 
     return topology_of(MergeConfig.load(config))

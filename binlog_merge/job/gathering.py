@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.publish import file_name, part_path
+from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.cutting import Cut, cut
 from binlog_merge.job.ordering import Ordered
-from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import Inputs, Job, key_after
 from binlog_merge.merge.carriers import POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions

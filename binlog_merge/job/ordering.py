@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.schemas import Coordination
 from binlog_merge.job.state import Inputs, Job
 from binlog_merge.shard.arrange import live
 from binlog_merge.shard.notes import HeldRows

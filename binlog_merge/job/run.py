@@ -23,11 +23,12 @@ from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.scanning import scan_nodes
-from binlog_merge.job.schemas import SchemaWork, topology_of
+from binlog_merge.job.schemas import SchemaWork
 from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.state import GREATEST_KEY, Job, Progress
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
+from binlog_merge.job.topologies import topology_of
 from binlog_merge.merge.assemble import check_without_tso
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
 from binlog_merge.merge.render import version_number

@@ -4,78 +4,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.errors import MergeError
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
+from binlog_merge.job.coordination import Coordination, stop_at
 from binlog_merge.job.groups import physical_ddl
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.sightings import all_sightings, local_markers
 from binlog_merge.job.stores import Made, SchemaStore
+from binlog_merge.job.topologies import topology_of
 from binlog_merge.job.touched import touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.names import is_internal
-from binlog_merge.polardbx.places import Places
-from binlog_merge.shard.modes import GHOSTS, Modes
-from binlog_merge.shard.notes import Lock
-from binlog_merge.stages.holds import Holds, place_of
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from binlog_merge.stages.holds import place_of
+from snapshot_store.history import SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
-from snapshot_store.store_settings import Stop
-from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
+from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
-
-
-@dataclass(frozen=True)
-class Coordination:
-    """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
-
-    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
-    """
-
-    history: SchemaHistory
-    topology: Topology
-    ddl: tuple[LogicalDdl, ...]
-    ddl_done: dict[str, OrderKey]
-    swallowed: int
-    ignored: int
-    stopped: OrderKey | None = None
-    error: MergeError | None = None
-    new_tables: tuple[TableVersion, ...] = ()
-    new_schemas: tuple[SchemaVersion, ...] = ()
-    notes: tuple[str, ...] = ()
-    tables: tuple[tuple[str, str], ...] = ()
-    places: Places | None = None
-    holds: Holds | None = None
-    modes: Modes | None = None
-    locks: tuple[Lock, ...] = ()
-
-
-def topology_of(config: MergeConfig) -> Topology:
-    """Return the routes of a configuration, and the schemas that never come out."""
-    routes = tuple(
-        Route(r.schema_pattern, r.table_pattern or "", r.target_schema, r.target_table or "") for r in config.routes
-    )
-    commit_schema = config.commit_tso.commit_table.partition(".")[0]
-    ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
-    if config.markers.schema_name.startswith("__"):
-        ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
-    return Topology(routes, frozenset(ignored), _ghosts(config) if config.online_ddl else frozenset())
-
-
-def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
-    """Return which tables are on their way to take the place of a shard that is coordinated without markers."""
-    patterns = {
-        (route.schema_pattern, route.table_pattern or "*")
-        for route in config.routes
-        if (route.shard_mode or config.shard_mode) != "marker"
-    }
-    patterns |= {("*", "*")} if config.shard_mode != "marker" else set()
-    return frozenset((schema, ghost.replace("*", table, 1)) for schema, table in patterns for ghost in GHOSTS)
 
 
 @dataclass
@@ -320,22 +270,6 @@ class SchemaWork:
 def _place(key: OrderKey) -> OrderKey:
     """Return the key of the event that something follows, by its own key."""
     return place_of(key).key
-
-
-def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None:
-    """Return what the store keeps of an error that people can help with by saying what a table is."""
-    if not isinstance(error, DdlNotUnderstoodError | SchemaMismatch | UnknownTableSchema) or error.order_key is None:
-        return None
-    statement = isinstance(error, DdlNotUnderstoodError)
-    return Stop(
-        statement,
-        error.node,
-        error.order_key,
-        error.file or "",
-        error.position or 0,
-        error.message,
-        coordination.tables if statement else (),
-    )
 
 
 _LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)

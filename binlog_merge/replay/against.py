@@ -14,7 +14,7 @@ from binlog_merge.binlog.gtid_set import GtidSet, format_sid
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
-from binlog_merge.job.schemas import topology_of
+from binlog_merge.job.topologies import topology_of
 from binlog_merge.replay.compare import TableComparison, compare_tables
 from binlog_merge.replay.compare_sides import LogSide, ServerSide
 from binlog_merge.replay.duckdb_target import DuckdbTarget

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.job.schemas import Coordination, SchemaWork
+from binlog_merge.job.coordination import Coordination
+from binlog_merge.job.schemas import SchemaWork
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.holds import Holds, key_of

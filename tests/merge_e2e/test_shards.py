@@ -11,9 +11,9 @@ import yaml
 from binlog_merge.cli.output import summary
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, UnknownTableSchema
-from binlog_merge.job.schemas import topology_of
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
+from binlog_merge.job.topologies import topology_of
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
 from binlog_merge.merge.coordinate.shard_log import ShardLog
 from binlog_merge.shard.notes import DECISIONS, LOCKS, Locks, decisions_to_json, locks_from_json

@@ -1,0 +1,55 @@
+"""What coordinating a run's DDL and markers came to, and what the store keeps of it where it stopped."""
+
+from dataclasses import dataclass
+
+from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.polardbx.places import Places
+from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.notes import Lock
+from binlog_merge.stages.holds import Holds
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.store_settings import Stop
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
+
+    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    """
+
+    history: SchemaHistory
+    topology: Topology
+    ddl: tuple[LogicalDdl, ...]
+    ddl_done: dict[str, OrderKey]
+    swallowed: int
+    ignored: int
+    stopped: OrderKey | None = None
+    error: MergeError | None = None
+    new_tables: tuple[TableVersion, ...] = ()
+    new_schemas: tuple[SchemaVersion, ...] = ()
+    notes: tuple[str, ...] = ()
+    tables: tuple[tuple[str, str], ...] = ()
+    places: Places | None = None
+    holds: Holds | None = None
+    modes: Modes | None = None
+    locks: tuple[Lock, ...] = ()
+
+
+def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None:
+    """Return what the store keeps of an error that people can help with by saying what a table is."""
+    if not isinstance(error, DdlNotUnderstoodError | SchemaMismatch | UnknownTableSchema) or error.order_key is None:
+        return None
+    statement = isinstance(error, DdlNotUnderstoodError)
+    return Stop(
+        statement,
+        error.node,
+        error.order_key,
+        error.file or "",
+        error.position or 0,
+        error.message,
+        coordination.tables if statement else (),
+    )

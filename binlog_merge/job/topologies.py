@@ -1,0 +1,28 @@
+"""The topology that a configuration's routes describe."""
+
+from binlog_merge.config import MergeConfig
+from binlog_merge.shard.modes import GHOSTS
+from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
+
+
+def topology_of(config: MergeConfig) -> Topology:
+    """Return the routes of a configuration, and the schemas that never come out."""
+    routes = tuple(
+        Route(r.schema_pattern, r.table_pattern or "", r.target_schema, r.target_table or "") for r in config.routes
+    )
+    commit_schema = config.commit_tso.commit_table.partition(".")[0]
+    ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
+    if config.markers.schema_name.startswith("__"):
+        ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
+    return Topology(routes, frozenset(ignored), _ghosts(config) if config.online_ddl else frozenset())
+
+
+def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
+    """Return which tables are on their way to take the place of a shard that is coordinated without markers."""
+    patterns = {
+        (route.schema_pattern, route.table_pattern or "*")
+        for route in config.routes
+        if (route.shard_mode or config.shard_mode) != "marker"
+    }
+    patterns |= {("*", "*")} if config.shard_mode != "marker" else set()
+    return frozenset((schema, ghost.replace("*", table, 1)) for schema, table in patterns for ghost in GHOSTS)
