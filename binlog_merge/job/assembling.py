@@ -10,7 +10,8 @@ from binlog_merge.files.directory import NodeFile
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sync_points import moved_locals
-from binlog_merge.merge.assemble import Carry, assemble_piece
+from binlog_merge.merge.assemble import assemble_piece
+from binlog_merge.merge.branches import Carry
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block, EdgeRow
 from binlog_merge.stages.scan_values import ScanResult

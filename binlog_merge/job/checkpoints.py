@@ -3,7 +3,7 @@
 import numpy as np
 
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.assemble import Carry
+from binlog_merge.merge.branches import Carry
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block
 from binlog_merge.stages.scan_values import ScanResult

@@ -7,8 +7,8 @@ import numpy as np
 from binlog_merge.config import CommitTso
 from binlog_merge.errors import ClockStep
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.assemble import local_keys
 from binlog_merge.merge.clock import steps_back
+from binlog_merge.merge.local_keys import local_keys
 from binlog_merge.stages.block import read_block
 from snapshot_store.tso import OrderKey
 

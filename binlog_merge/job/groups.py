@@ -12,8 +12,8 @@ from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.source import open_source
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.assemble import local_keys
 from binlog_merge.merge.histories import PhysicalDdl
+from binlog_merge.merge.local_keys import local_keys
 from binlog_merge.merge.markers import SessionVariables, transaction_events
 from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number

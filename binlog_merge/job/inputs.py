@@ -14,7 +14,7 @@ from binlog_merge.errors import ConfigError, MissingFile, WrongNode
 from binlog_merge.files.directory import Discovery, NodeFile
 from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.files.source import open_source
-from binlog_merge.merge.assemble import Carry
+from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.carriers import CARRIERS, Detection
 from binlog_merge.stages.scan_values import ScanTask
 

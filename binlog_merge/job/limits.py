@@ -9,7 +9,8 @@ from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.nodes import ScannedNode, first_lost
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
 from binlog_merge.job.undecided import undecided
-from binlog_merge.merge.assemble import Hash, split_transactions
+from binlog_merge.merge.branches import Hash
+from binlog_merge.merge.without_tso import split_transactions
 from snapshot_store.tso import ORIGIN, OrderKey
 
 

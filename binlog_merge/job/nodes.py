@@ -7,8 +7,10 @@ import numpy as np
 
 from binlog_merge.errors import LateTransaction, MergeError
 from binlog_merge.job.inputs import NodeInput
-from binlog_merge.merge.assemble import Carry, lost_branch, node_watermark
+from binlog_merge.merge.assemble import lost_branch
+from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.clock import time_tso
+from binlog_merge.merge.watermark import node_watermark
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block, EdgeRow
 from binlog_merge.stages.scan_values import ScanResult

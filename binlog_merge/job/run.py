@@ -29,9 +29,9 @@ from binlog_merge.job.state import GREATEST_KEY, Job, Progress
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
 from binlog_merge.job.topologies import topology_of
-from binlog_merge.merge.assemble import check_without_tso
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
 from binlog_merge.merge.render import version_number
+from binlog_merge.merge.without_tso import check_without_tso
 
 
 def run_merge(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog_merge.merge.assemble import Hash
+from binlog_merge.merge.branches import Hash
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.scan_values import ScanResult
 

@@ -25,7 +25,7 @@ from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.job.groups import read_group
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.assemble import LocalKeys, Patch, local_keys
+from binlog_merge.merge.local_keys import LocalKeys, Patch, local_keys
 from binlog_merge.merge.markers import transaction_events
 from binlog_merge.stages.block import Column, read_block
 from binlog_merge.stages.scan_values import ScanResult

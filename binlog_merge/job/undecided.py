@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.assemble import Hash, KeptBranch, local_keys
+from binlog_merge.merge.branches import Hash, KeptBranch
+from binlog_merge.merge.local_keys import local_keys
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block
 from snapshot_store.tso import OrderKey

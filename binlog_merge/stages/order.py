@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.merge.assemble import local_keys
+from binlog_merge.merge.local_keys import local_keys
 from binlog_merge.stages.block import Column, read_block, write_block
 from binlog_merge.stages.keeper import Keeper
 from binlog_merge.stages.order_values import Block, EdgeRow, OrderResult, OrderTask

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from binlog_merge.merge.assemble import Patch
+from binlog_merge.merge.local_keys import Patch
 from binlog_merge.polardbx.places import Places
 from binlog_merge.stages.holds import Holds
 from snapshot_store.topology import Topology

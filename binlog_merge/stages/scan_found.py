@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
-from binlog_merge.merge.assemble import LateCommit, OpenBranch
+from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import clocked
 from binlog_merge.stages.block import from_rows, write_block
 from binlog_merge.stages.scan_values import ScanResult

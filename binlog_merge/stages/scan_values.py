@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from binlog_merge.merge.assemble import LateCommit, OpenBranch
+from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import Clocked
 from binlog_merge.polardbx.names import MarkerTables
 
