@@ -20,6 +20,14 @@ from typing import Final, Literal
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.binlog.text_codecs import encode_text, has_codec
 from binlog_merge.errors import UnsupportedInput
+from binlog_merge.merge.binlog_types import (
+    DEFAULT_VECTOR_LENGTH,
+    GEOMETRY_TYPES,
+    LENGTH_BYTES,
+    binlog_column,
+    byte_length,
+    member_bytes,
+)
 from binlog_merge.merge.convert_json import number_of_document, read_json
 from binlog_merge.merge.convert_numbers import to_bit, to_decimal, to_float, to_integer, to_year
 from binlog_merge.merge.convert_text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
@@ -34,14 +42,6 @@ from binlog_merge.merge.convert_values import (
     Value,
     decode_cell,
     encode_cell,
-)
-from binlog_merge.merge.witness import (
-    DEFAULT_VECTOR_LENGTH,
-    GEOMETRY_TYPES,
-    LENGTH_BYTES,
-    binlog_column,
-    byte_length,
-    member_bytes,
 )
 from snapshot_store.diff import same_type
 from snapshot_store.model import Column, ColumnType

@@ -22,7 +22,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import Civil, civil
 from binlog_merge.binlog.text_codecs import decode_text, encode_text
-from binlog_merge.merge.witness import binlog_column
+from binlog_merge.merge.binlog_types import binlog_column
 from snapshot_store.model import Column, ColumnType
 
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from binlog_merge.binlog.cells import type_name
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.merge.witness import check_witness, column_type, describe_table_map, table_from_table_map
+from binlog_merge.merge.from_table_map import column_type, table_from_table_map
+from binlog_merge.merge.witness import check_witness, describe_table_map
 from snapshot_store.model import Column, ColumnType, Table
 from snapshot_store.tso import OrderKey
 

@@ -1,9 +1,9 @@
 """Why rows of a physical table could not be written in the shape of its logical table, told without any row."""
 
 from binlog_merge.errors import MergeError
+from binlog_merge.merge.binlog_types import binlog_column
 from binlog_merge.merge.convert import ConversionError, make_converter
 from binlog_merge.merge.reshape_pads import encode_now, pad_cell, pads_now
-from binlog_merge.merge.witness import binlog_column
 from snapshot_store.diff import column_map
 from snapshot_store.model import Table
 

@@ -18,8 +18,8 @@ from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, NUMERIC_TYPES
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.text_codecs import encode_text
 from binlog_merge.errors import UnsupportedInput
+from binlog_merge.merge.binlog_types import DEFAULT_VECTOR_LENGTH, GEOMETRY_TYPES, binlog_column
 from binlog_merge.merge.charsets import BINARY_COLLATION, collation_id
-from binlog_merge.merge.witness import DEFAULT_VECTOR_LENGTH, GEOMETRY_TYPES, binlog_column
 from snapshot_store.model import Column
 
 

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.kernels.checksums import crc32_each
 from binlog_merge.errors import ServerRefused
+from binlog_merge.merge.binlog_types import GEOMETRY_TYPES
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
-from binlog_merge.merge.witness import GEOMETRY_TYPES
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
 from binlog_merge.replay.mysql import told
 from snapshot_store.model import Column, Table

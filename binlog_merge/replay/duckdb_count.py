@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expr_collations import UnknownCollation, sort_key
+from binlog_merge.merge.binlog_types import NUMERIC
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
-from binlog_merge.merge.witness import NUMERIC
 from binlog_merge.replay.duckdb_types import quoted
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, Index, Table

@@ -20,8 +20,8 @@ import pyarrow as pa
 from binlog_merge.binlog.arrow import arrow_type
 from binlog_merge.binlog.cells import real_type
 from binlog_merge.binlog.columnar import ColumnFacts
+from binlog_merge.merge.binlog_types import GEOMETRY_TYPES, NUMERIC, binlog_column
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
-from binlog_merge.merge.witness import GEOMETRY_TYPES, NUMERIC, binlog_column
 from snapshot_store.model import Column, ColumnType, Table
 
 CATALOG: Final = "replay target"

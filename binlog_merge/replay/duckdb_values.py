@@ -20,12 +20,12 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.json_binary import float_text
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
+from binlog_merge.merge.binlog_types import LENGTH_BYTES, binlog_column
 from binlog_merge.merge.convert import ReshapeOptions, make_converter
 from binlog_merge.merge.convert_values import ConversionError, decode_cell
 from binlog_merge.merge.convert_values import encode_cell as cell_of
 from binlog_merge.merge.evaluate import Computed, Row
 from binlog_merge.merge.reshape_pads import compute_pad, encode_now, pad_cell
-from binlog_merge.merge.witness import LENGTH_BYTES, binlog_column
 from binlog_merge.replay.duckdb_types import column_facts_of, duckdb_type, for_duckdb
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, ColumnType

@@ -15,7 +15,8 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, MergeError, ReplayStopped, UnknownTableSchema
-from binlog_merge.merge.witness import check_witness, table_from_table_map
+from binlog_merge.merge.from_table_map import table_from_table_map
+from binlog_merge.merge.witness import check_witness
 from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.replay.duckdb_ddl import understood
 from binlog_merge.replay.duckdb_documents import DuckdbDocuments

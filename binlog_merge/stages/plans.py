@@ -18,10 +18,11 @@ from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
 from binlog_merge.merge.convert import ReshapeOptions
+from binlog_merge.merge.from_table_map import table_from_table_map
 from binlog_merge.merge.histories import logical_base
 from binlog_merge.merge.opaque import remedy_of, shape_from_table_map
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
-from binlog_merge.merge.witness import check_witness, table_from_table_map
+from binlog_merge.merge.witness import check_witness
 from binlog_merge.polardbx.names import is_system_table
 from binlog_merge.polardbx.places import Places
 from binlog_merge.polardbx.row_id import with_row_id

@@ -9,7 +9,9 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.witness import binlog_column, check_witness, table_from_table_map
+from binlog_merge.merge.binlog_types import binlog_column
+from binlog_merge.merge.from_table_map import table_from_table_map
+from binlog_merge.merge.witness import check_witness
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Column, ColumnType, Index, IndexPart, Schema, Table
 from tests.mysql_server import MySqlServer

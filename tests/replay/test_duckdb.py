@@ -20,7 +20,7 @@ from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.merge.witness import GEOMETRY_TYPES
+from binlog_merge.merge.binlog_types import GEOMETRY_TYPES
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.load import load
 from binlog_merge.replay.reader import MergedBinlog
