@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from binlog_merge.config import MergeConfig, Node, config_schema, differences
+from binlog_merge.config import MergeConfig, config_schema, differences
+from binlog_merge.config_sections import Node
 from binlog_merge.config_values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 

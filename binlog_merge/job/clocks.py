@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from binlog_merge.config import CommitTso
+from binlog_merge.config_sections import CommitTso
 from binlog_merge.errors import ClockStep
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.clock import steps_back
