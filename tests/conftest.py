@@ -3,6 +3,7 @@
 import importlib
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -33,13 +34,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("a long random run; select it with -m soak")
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own hook reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together, where tests run side by side, what shares a Spark session, or a server of its module."""
+    """Keep together, where tests run side by side, what shares a Spark session, a server of its module, or a case that
+    is merged once for all of them.
+    """
     for item in items:
+        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
         if "spark" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+        elif isinstance(case, Path):
+            item.add_marker(pytest.mark.xdist_group(case.name))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_flushed() -> Iterator[None]:
+    """Spare the disk: killed processes lose nothing that the system has taken, and no test takes the machine away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -72,3 +87,10 @@ def spark() -> Iterator[Any]:
     started = session.create_session()
     yield started
     started.stop()
+
+
+@pytest.fixture
+def commands_share_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process take the run's Spark session, which goes on behind them."""
+    monkeypatch.setattr("binlog_merge.spark.session.create_session", lambda master, conf: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)

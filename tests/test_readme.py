@@ -12,6 +12,7 @@ import pytest
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.files.manifest import Manifest
+from tests.command_line import command_line
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 
@@ -25,13 +26,15 @@ _spec.loader.exec_module(readme)
 
 
 @pytest.mark.spark
-def test_every_console_example_prints_what_the_readme_shows() -> None:
+@pytest.mark.usefixtures("commands_share_spark")
+def test_every_console_example_prints_what_the_readme_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
     for name in ("merged", "article", "shards"):
         shutil.rmtree(ROOT / "build" / name, ignore_errors=True)
     for name in ("schema.duckdb", "shop.db"):
         (ROOT / "build" / name).unlink(missing_ok=True)
     for example in readme.examples(TEXT):
-        printed = readme.comparable(readme.run(example.command))
+        printed = readme.comparable(readme.run(example.command, command_line))
         assert printed == readme.comparable(example.output), f"run tools/readme.py: {example.command}"
 
 
@@ -45,11 +48,11 @@ def test_the_commands_for_servers_run(mysql_server: MySqlServer, tmp_path: Path)
         command = re.search(rf"binlog-merge {verb} --from merged/ --\w+ mysql://root@10\.0\.0\.7:3306$", TEXT, re.M)
         assert command is not None
         run = command[0].replace("merged/", str(tmp_path / "merged")).replace("mysql://root@10.0.0.7:3306", url)
-        printed.append(readme.run(run))
+        printed.append(readme.run(run, command_line))
     assert "19 transactions, 1 to 19" in printed[0], printed[0]
     assert "shop.orders" in printed[1] and "differs" not in printed[1], printed[1]
     mysql_server.execute("UPDATE shop.orders SET customer = UPPER(customer) WHERE id = 1")
-    assert "id=1: customer is SMITH, should be Smith" in readme.run(run)
+    assert "id=1: customer is SMITH, should be Smith" in readme.run(run, command_line)
 
 
 def test_every_verb_has_an_example() -> None:

@@ -7,9 +7,10 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from binlog_merge.errors import EXIT_CODES
 
@@ -33,12 +34,24 @@ def examples(text: str) -> Iterator[Example]:
         yield Example(match["command"], match["output"])
 
 
-def run(command: str) -> str:
+class Done(Protocol):
+    """A command that has ended."""
+
+    stdout: str
+    stderr: str
+
+
+def installed(arguments: Sequence[str]) -> Done:
+    """Run the installed program."""
+    command = [Path(sys.executable).with_name("binlog-merge"), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+
+
+def run(command: str, program: Callable[[Sequence[str]], Done] = installed) -> str:
     """Return what a command prints: stdout, and the error if there is one."""
     words = shlex.split(command)
     assert words[0] == "binlog-merge", command
-    program = Path(sys.executable).with_name("binlog-merge")
-    done = subprocess.run([program, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    done = program(words[1:])
     error = done.stderr[done.stderr.find("binlog-merge: ") :] if "binlog-merge: " in done.stderr else ""
     return (done.stdout + error).replace(f"{ROOT}/", "")
 

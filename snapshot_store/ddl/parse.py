@@ -1,6 +1,7 @@
 """From a statement's text to a value: which statement it is, and the ones other than ALTER TABLE."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.columns import parse_column
@@ -31,6 +32,7 @@ from snapshot_store.ddl.statements import (
 from snapshot_store.errors import DdlNotUnderstood
 
 
+@lru_cache(maxsize=512)  # what a statement is about, whom it concerns and what it does are asked one after the other
 def parse_statement(sql: str, session: DdlSession) -> Statement:
     """Return what one statement says. Raises DdlNotUnderstood, and nothing else, whatever the text is."""
     try:

@@ -1,27 +1,20 @@
 """Bad input on the real command line: the exit code, the text on stderr, the object on stdout."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command_line import Done, command_line
 from tests.merge_e2e.cases import case_named, copy_case, whole
 from tests.merge_e2e.editing import ROWS, XID, Log, assert_prefix, query
 from tests.merge_e2e.local import written
 
-pytestmark = pytest.mark.spark
-
-ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("commands_share_spark")]
 
 
-def _run(config: Path, out: Path, *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(config), "--out", str(out)]
-    return subprocess.run(
-        [*command, "--end-of-input", "--master", "local[2]", *options],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+def _run(config: Path, out: Path, *options: str) -> Done:
+    return command_line(["merge", "-c", config, "--out", out, "--end-of-input", *options])
 
 
 def test_a_flipped_byte_as_json(tmp_path: Path) -> None:

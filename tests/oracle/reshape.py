@@ -5,6 +5,7 @@ taken apart and packed anew. Also decodes every change, for comparisons that do 
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tests.oracle.binlog import DELETE, PARTIAL_UPDATE, UPDATE, WRITE, Event, OracleError, pack, packed
 from tests.oracle.cells import (
@@ -113,7 +114,11 @@ def _string_lists(data: bytes) -> list[tuple[bytes, ...]]:
 
 def parse_table_map(event: Event) -> TableMap:
     """Read a TABLE_MAP_EVENT with all its optional metadata."""
-    body = event.body
+    return _table_map(event.body)
+
+
+@lru_cache(maxsize=4096)  # a server writes one before each change, and all that are alike are the same bytes
+def _table_map(body: bytes) -> TableMap:
     at = 9 + body[8]
     schema = body[9:at].decode()
     length = body[at + 1]

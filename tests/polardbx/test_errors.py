@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ import yaml
 
 from binlog_merge.errors import ERRORS, MergeError
 from fixtures.polardbx import FIXTURES
+from tests.command_line import command_line
 from tests.merge_e2e.cases import copy_case, whole
 from tests.merge_e2e.editing import GTIDS, QUERY, ROTATE, STOP, WRITE_ROWS, XA_PREPARE, Log, assert_prefix
 from tests.merge_e2e.local import merge, written
@@ -259,11 +258,10 @@ def test_a_group_that_moves_to_a_node_nobody_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("commands_share_spark")
 def test_on_the_command_line(damaged: Damaged) -> None:
     damaged.edit("dn-2", lambda log: _without(log, _marker(log, 1)))
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(damaged.config)]
-    command += ["--out", str(damaged.out), "--end-of-input", "--master", "local[2]", "-o", "json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    done = command_line(["merge", "-c", damaged.config, "--out", damaged.out, "--end-of-input", "-o", "json"])
     assert done.returncode == 22, done.stderr
     document = json.loads(done.stdout)
     assert document["error"]["code"] == "marker-incomplete" and document["transactions"] == damaged.published() == 19

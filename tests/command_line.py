@@ -1,0 +1,27 @@
+"""The command line in this process: what a verb prints where and what it exits with, without starting Python anew.
+
+What only a process of its own can show (signals, the installed program, what it imports) has tests of its own.
+"""
+
+import io
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+
+from binlog_merge.cli.main import run
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended, named as `subprocess` names it."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def command_line(arguments: Sequence[object]) -> Done:
+    """Run the arguments of one command."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = run([str(argument) for argument in arguments])
+    return Done(code, out.getvalue(), err.getvalue())
