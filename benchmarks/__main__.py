@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import held, load, replay, schema_store
+from benchmarks import filtered, held, load, replay, schema_store
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -101,6 +101,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
     )
+    parser.add_argument(
+        "--filtered", type=int, default=1_000_000, help="transactions whose rows an expression judges; 0: not measured"
+    )
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench", type=lambda path: str(Path(path).resolve()))
     return parser.parse_args()
@@ -131,6 +134,9 @@ def main() -> None:
                 result["held"] = held.run(spark, Path(arguments.out), arguments.held)
         finally:
             spark.stop()
+        if arguments.filtered:
+            note("rows judged by an expression")
+            result["filtered"] = filtered.run(native, Path(arguments.out), arguments.filtered)
     sizes = [int(size) for size in arguments.schema_versions.split(",") if size]
     if sizes:
         note("schema stores")

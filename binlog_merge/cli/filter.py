@@ -1,5 +1,6 @@
 """`binlog-merge filter`: what a filter file would do, before it does it."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,11 +61,12 @@ def test(
 
     if not table and not ddl:
         raise ConfigError("nothing to test; give --table, --ddl or both")
-    made = verify(load_filter(filter_file), _tables(schema_file))
+    known = {(table.schema, table.name): table for table in _tables(schema_file)}
+    made = verify(load_filter(filter_file), known.values())
     names = [_qualified(text) for text in table or ()]
     default = names[0][0] if names else ""
     tables = [_of_table(made, *name) for name in names]
-    statements = [_of_statement(made, sql, default) for sql in ddl or ()]
+    statements = [_of_statement(made, sql, default, known) for sql in ddl or ()]
     if output is OutputFormat.json:
         print_json({"error": None, "tables": tables, "statements": statements})
     else:
@@ -114,7 +116,7 @@ def _of_table(made: "Filter", schema: str, table: str) -> dict[str, Any]:
     }
 
 
-def _of_statement(made: "Filter", sql: str, schema: str) -> dict[str, Any]:
+def _of_statement(made: "Filter", sql: str, schema: str, known: "Mapping[tuple[str, str], Table]") -> dict[str, Any]:
     from binlog_merge.filters.ddl import ddl_events
     from snapshot_store.errors import DdlNotUnderstood
 
@@ -122,7 +124,8 @@ def _of_statement(made: "Filter", sql: str, schema: str) -> dict[str, Any]:
         events = ddl_events(sql, schema)
     except DdlNotUnderstood as error:
         raise DdlNotUnderstoodError(error.reason, remedy="check the statement") from None
-    return {"statement": sql, "parts": [_of_part(event, made.ddl(event)) for event in events]}
+    parts = [_of_part(event, made.ddl(event, table=known.get((event.schema, event.table)))) for event in events]
+    return {"statement": sql, "parts": parts}
 
 
 def _of_part(event: "DdlEvent", decision: "DdlDecision") -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 An entry is a name, a pattern with `*`, `?`, `[a-z]`, `[!a-z]`, or `~` and an RE2 expression. On each level "do" decides
 alone where it is given. Source: pingcap/tidb `pkg/util/filter`, `pkg/util/table-filter/compat.go` and
-`pkg/util/table-rule-selector`, which agree but for odd patterns.
+`pkg/util/table-rule-selector`, which agree but for odd patterns: those that only one of them takes for a mistake (a set
+that is not closed, an empty one) are mistakes here.
 """
 
 import re
@@ -80,14 +81,14 @@ def _first(entries: Iterable[_Entry], schema: str, table: str) -> str:
 
 def _pattern(text: str, fold: bool, place: str) -> NamePattern:
     if not text:
-        raise ConfigError(f"{place}: a name is empty", remedy="correct the filter; nothing was run")
+        raise ConfigError(f"{place}: pattern cannot be empty", remedy="correct the filter; nothing was run")
     try:
         return selector_pattern(text, fold) if text[0] != "~" else NamePattern(None, Regex(text[1:], fold), fold)
     except PatternError as error:
         raise ConfigError(f"{place}: {text!r}: {error}", remedy="correct the filter; nothing was run") from None
 
 
-_WILD = re.compile(r"\*|\?|\[!?[^\]]*\]")
+_WILD = re.compile(r"\*|\?|\[!?[^\]]*\]?")
 
 
 def selector_pattern(text: str, fold: bool) -> NamePattern:
@@ -107,6 +108,8 @@ def selector_pattern(text: str, fold: bool) -> NamePattern:
 def _wild(text: str) -> str:
     if text in "*?":
         return ".*" if text == "*" else "."
+    if not text.endswith("]"):
+        raise PatternError(f"error parsing regexp: missing closing ]: `{text}`")
     negated, members = text[1] == "!" and len(text) > 3, text[1:-1]
     members = members[1:] if negated else members
     if not members:

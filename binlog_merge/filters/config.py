@@ -6,12 +6,15 @@ them its sources use. `ignore-commit-tso`, in `filter` or at the top of a DM fil
 a transaction was committed, not when it began.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from binlog_merge.config_errors import explain
@@ -22,6 +25,7 @@ from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, FilterSettings
 
 Model = TypeVar("Model", bound=BaseModel)
+_OFFSET = re.compile(r"[+-](0\d|1[0-4]):[0-5]\d")
 _REMEDY = "correct the filter; nothing was run"
 
 
@@ -149,7 +153,9 @@ def _load_toml(path: Path) -> YamlDocument:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the filter: {error.strerror}", file=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise ConfigError("not valid TOML: nested too deeply", file=str(path), remedy=_REMEDY) from None
+    except ValueError as error:
         raise ConfigError(f"not valid TOML: {error}", file=str(path), remedy=_REMEDY) from None
     return YamlDocument(values, {})
 
@@ -225,8 +231,9 @@ def _named(sections: Mapping[str, Any], wanted: list[str] | None, name: str) -> 
 
 def _time_zone(text: str, name: str) -> str:
     try:
-        if text[:1] not in "+-":
+        if not _OFFSET.fullmatch(text):
             ZoneInfo(text)
+        pc.cast(pa.array([0], pa.timestamp("us", tz=text)), pa.string())  # what is asked where rows are
         return text
     except (OSError, ValueError, KeyError):
         raise ConfigError(f"timezone: {text!r} is not known", file=name, remedy=_REMEDY) from None

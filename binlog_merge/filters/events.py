@@ -3,6 +3,7 @@
 Both work on a kind of event (`insert`, `add column`, see `kinds`) and, for DDL, on the statement's text.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -119,7 +120,8 @@ class BinlogEventRule:
 class BinlogEventFilter:
     """DM's binlog event filter: `Do` rules let only their own events through, `Ignore` and `Error` rules stop theirs.
 
-    Rules on schemas are asked before rules on tables, in the order written; the first that stops an event decides.
+    Rules on schemas are asked before rules on tables, in the order in which DM's selector finds them: `*` before `?`
+    before a set before a character, where two patterns part. The first that stops an event decides.
     Raises ConfigError for a rule that is wrong (DM logs it and goes on without it) or given twice.
     """
 
@@ -133,7 +135,7 @@ class BinlogEventFilter:
                     f"{rule.name}: {other} has the same patterns {'.'.join(rule.patterns)}",
                     remedy="make one rule of the two; nothing was run",
                 )
-        self._rules = sorted(compiled, key=lambda rule: rule.table is not None)
+        self._rules = sorted(compiled, key=lambda rule: (rule.table is not None, *map(_breadth, rule.patterns)))
 
     def decide(self, schema: str, table: str, kind: str, query: str = "") -> Decision:
         """Say what becomes of an event; without a kind only the statement's text is looked at."""
@@ -189,6 +191,14 @@ class _BinlogRule:
             if word == "incompatible ddl changes" and group == "incompatible DDL":
                 return True
         return False
+
+
+_ELEMENT = re.compile(r"\*|\?|\[[^\]]*\]|.", re.DOTALL)
+
+
+def _breadth(pattern: str) -> list[int]:
+    """Return a key by which patterns come as a walk of DM's trie finds them (`pkg/util/table-rule-selector`)."""
+    return [{"*": 1, "?": 2}.get(part, 3 if len(part) > 1 else 4) for part in _ELEMENT.findall(pattern)]
 
 
 def _selector(text: str, fold: bool, place: str) -> NamePattern:

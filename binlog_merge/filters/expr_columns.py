@@ -70,7 +70,7 @@ def engine_array(column: Column, values: Any, time_zone: str) -> Any:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_null(values.type):
-        return values.cast(pa.string())
+        return pa.nulls(len(values), _engine_type(column))
     if kind in ("enum", "set") and pa.types.is_integer(values.type):
         return _members(column, values)
     if kind == "timestamp":
@@ -84,6 +84,18 @@ def engine_array(column: Column, values: Any, time_zone: str) -> Any:
     if kind == "decimal" and pa.types.is_decimal256(values.type) and values.type.precision <= 38:
         return values.cast(pa.decimal128(values.type.precision, values.type.scale))
     return values
+
+
+def _engine_type(column: Column) -> Any:
+    """Return the type of a column of which no value is known."""
+    kind = column.type.name
+    if kind in _INTEGERS:
+        return pa.int64()
+    if kind == "decimal":
+        return pa.decimal128(38, column.type.decimals or 0)
+    if kind in ("float", "double"):
+        return pa.float64()
+    return pa.binary() if kind in _BYTES else pa.string()
 
 
 def _members(column: Column, values: Any) -> Any:
@@ -133,7 +145,7 @@ def one_row(table: Table, row: Sequence[Any] | Mapping[str, Any]) -> Any:
 def _array(column: Column, value: Any) -> Any:
     kind = column.type.name
     if value is None:
-        return pa.array([None], pa.string())
+        return pa.nulls(1)
     if kind in _INTEGERS:
         return pa.array([int(value)], pa.uint64() if int(value) > 0x7FFFFFFFFFFFFFFF else pa.int64())
     if kind == "decimal":

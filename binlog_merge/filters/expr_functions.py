@@ -274,7 +274,6 @@ FUNCTIONS: dict[str, tuple[int, int, Function]] = {
     "pow": (2, 2, _power),
     "power": (2, 2, _power),
     "sqrt": (1, 1, _sqrt),
-    "crc32": (1, 1, lambda a, s: Sql(f"crc32({string(a[0]).text})::HUGEINT", "int")),
     "lower": (1, 1, _text("lower({0})")),
     "lcase": (1, 1, _text("lower({0})")),
     "upper": (1, 1, _text("upper({0})")),

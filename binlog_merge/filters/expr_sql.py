@@ -114,16 +114,15 @@ def string(piece: Sql) -> Sql:
     if piece.kind == "binary":
         raise ExpressionError("a binary string as text; write CONVERT(… USING utf8mb4)")
     if piece.kind == "date":
-        return Sql(_spaced(piece.text, "{0}-{1}-{2}"), "string")
+        return Sql(_date_text(piece.text), "string")
     if piece.kind in ("int", "decimal", "json"):
         return Sql(f"({piece.text})::VARCHAR", "string")
     raise ExpressionError(f"a {piece.kind} as text")
 
 
-def _spaced(text: str, layout: str) -> str:
+def _date_text(text: str) -> str:
     digits = f"lpad((floor({text} / 1000000)::HUGEINT)::VARCHAR, 8, '0')"
-    parts = [f"substr({digits}, 1, 4)", f"substr({digits}, 5, 2)", f"substr({digits}, 7, 2)"]
-    return "(" + layout.format(*parts).replace("-", " || '-' || ") + ")"
+    return "(" + " || '-' || ".join(f"substr({digits}, {at}, {size})" for at, size in ((1, 4), (5, 2), (7, 2))) + ")"
 
 
 def moment(piece: Sql, session: DdlSession) -> Sql:

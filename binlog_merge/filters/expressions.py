@@ -76,12 +76,15 @@ class ExpressionFilter:
         ]
 
     def verify(self, tables: Iterable[Table]) -> None:
-        """Compile all expressions for all these tables; raises ConfigError for the first that is wrong."""
+        """Try all expressions on a row of NULLs of each table; raises ConfigError for the first that is wrong."""
         for rule in self._rules:
             rule.verify_syntax()
         for table in tables:
+            held = [c.name for c in table.columns if c.generated is None or c.generated.stored]
+            nothing = pa.RecordBatch.from_arrays([pa.nulls(1)] * len(held), held)
             for rule in self._chosen(table):
-                rule.verify(table)
+                for key in rule.given:
+                    self._evaluate(rule, key, table, nothing, 1)
 
     def mask(self, table: Table, op: Op, before: Any = None, after: Any = None) -> Any:
         """Return which rows are ignored, as a BooleanArray.
@@ -94,6 +97,24 @@ class ExpressionFilter:
         for rule in self._chosen(table):
             ignored = pc.or_(ignored, self._apply(rule, table, op, before, after, length))
         return ignored
+
+    def columns(self, table: Table, op: Op, held: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the columns whose values the expressions need, of the row before and of the row after.
+
+        `held` are the columns that rows hold: a virtual one among them is not computed.
+        """
+        virtual = _virtual_columns(table, held)
+        keys = {"insert": (None, "insert"), "update": ("update_old", "update_new"), "delete": ("delete", None)}[op]
+        before, after = (
+            frozenset(
+                column.name
+                for rule in self._chosen(table)
+                if key in rule.given and (compiled := rule.compiled(key, table, virtual)) is not None
+                for _, column in compiled.columns
+            )
+            for key in keys
+        )
+        return before, after
 
     def ignores(
         self,
@@ -127,7 +148,7 @@ class ExpressionFilter:
     def _evaluate(self, rule: "_Rule", key: str, table: Table, batch: Any, length: int) -> Any:
         if batch is None or length == 0 or key not in rule.given:
             return pa.array([False] * length, pa.bool_())
-        compiled = rule.compiled(key, table, _virtual_columns(table, batch))
+        compiled = rule.compiled(key, table, _virtual_columns(table, batch.schema.names))
         if compiled is None:
             return pa.array([False] * length, pa.bool_())
         arrays = {}
@@ -193,10 +214,6 @@ class _Rule:
             except ExpressionError as error:
                 raise self._syntax(key, error) from None
 
-    def verify(self, table: Table) -> None:
-        for key in self.given:
-            self._compile(key, table)
-
     def _node(self, key: str) -> Node:
         if key not in self._nodes:
             self._nodes[key] = parse(self.given[key])
@@ -259,6 +276,6 @@ class _TableColumns(dict[str, Sql]):
         return generated_column(column, self)
 
 
-def _virtual_columns(table: Table, batch: Any) -> frozenset[str]:
-    names = set(batch.schema.names)
+def _virtual_columns(table: Table, held: Iterable[str]) -> frozenset[str]:
+    names = set(held)
     return frozenset(c.name for c in table.columns if c.generated and not c.generated.stored and c.name in names)

@@ -14,12 +14,16 @@ from typing import Any, Literal, NamedTuple
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.block_allow import BlockAllowList
-from binlog_merge.filters.ddl import DdlEvent
+from binlog_merge.filters.ddl import DdlEvent, split_alter
 from binlog_merge.filters.events import DO, BinlogEventFilter, BinlogEventRule, Decision, EventFilter, EventRule
 from binlog_merge.filters.expressions import ExpressionFilter, ExpressionRule, Op
+from binlog_merge.filters.incompatible import event_type
 from binlog_merge.filters.tables import ColumnFilter, TableFilter, TableRule, is_system_schema
+from snapshot_store.ddl import DdlSession
 from snapshot_store.model import Table
 
+_CONTROL = "".join(map(chr, (*range(32), 127)))
+"""What DM cuts off both ends of a statement."""
 Outcome = Literal["apply", "ignore", "discard", "error"]
 
 
@@ -123,8 +127,18 @@ class Filter:
         """Return which columns of a table are kept: the first selector that takes it decides; None keeps all."""
         return next((columns for tables, columns in self._selectors if tables.matches(schema, table)), None)
 
-    def ddl(self, event: DdlEvent, start_ts: int | None = None, commit_tso: int | None = None) -> DdlDecision:
-        """Say what becomes of one part of a statement."""
+    def ddl(
+        self,
+        event: DdlEvent,
+        start_ts: int | None = None,
+        commit_tso: int | None = None,
+        table: Table | None = None,
+        session: DdlSession | None = None,
+    ) -> DdlDecision:
+        """Say what becomes of one part of a statement.
+
+        `table` is the table as it was before, where it is known: DM's words for what a MODIFY takes away depend on it.
+        """
         if (found := self.transaction(start_ts, commit_tso)).ignored:
             return DdlDecision("discard", found.rule)
         if not event.allowed:
@@ -132,12 +146,33 @@ class Filter:
         chosen = self._ddl_tables(event)
         if chosen.outcome != "apply":
             return chosen
-        table = "" if event.is_schema else event.table
-        for asked in (self.events, self.binlog_events):
-            decision = asked.decide(event.schema, table, event.kind, event.query)
-            if decision.action != "Do":
-                return DdlDecision("error" if decision.action == "Error" else "ignore", decision.rule)
+        name = "" if event.is_schema else event.table
+        decision = self.events.decide(event.schema, name, event.kind, event.query)
+        if decision.action == "Do":
+            decision = self._as_dm(event, table, session)
+        if decision.action != "Do":
+            return DdlDecision("error" if decision.action == "Error" else "ignore", decision.rule)
         return chosen
+
+    def _as_dm(self, event: DdlEvent, table: Table | None, session: DdlSession | None) -> Decision:
+        """Ask DM's rules, in DM's words, about every table named and about each action of an ALTER TABLE by itself.
+
+        Source: pingcap/tiflow `dm/syncer/ddl.go` (processOneDDL, skipQueryEvent).
+        """
+        if not self.settings.binlog_rules:
+            return DO
+        query = event.query.strip(_CONTROL)
+        kinds = dict.fromkeys(event_type(t, table, event.schema, session) for t in split_alter(event.text, session))
+        stopped = [
+            next(
+                (d for name in event.tables if (d := self.binlog_events.decide(*name, kind, query)).action != "Do"), DO
+            )
+            for kind in kinds
+        ]
+        first = next((d for d in stopped if d.action == "Error"), next((d for d in stopped if d.ignored), DO))
+        if first.ignored and not all(d.ignored for d in stopped):
+            return Decision("Error", f"{first.rule}, which leaves out a part of the statement: its actions go together")
+        return first
 
     def _ddl_tables(self, event: DdlEvent) -> DdlDecision:
         named = self.schema(event.schema) if event.is_schema else self.table(event.schema, event.table)

@@ -72,9 +72,11 @@ ALTER_TABLE_KINDS: Final = (
         "recover table",
         "create view",
         "drop view",
+        "add foreign key",
+        "drop foreign key",
     }
 )
-"""What `alter table` in ignore-event stands for."""
+"""What `alter table` in ignore-event stands for: not foreign keys (pingcap/tiflow `pkg/filter/utils.go`)."""
 
 _ALIASES: Final = {"create schema": "create database", "drop schema": "drop database", "alter schema": "alter database"}
 

@@ -4,10 +4,13 @@ RE2 knows no look-around and no back references, so every pattern takes time lin
 library that Go's `regexp` follows.
 """
 
+import re
 from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PatternError(ValueError):
@@ -18,6 +21,8 @@ class Regex:
     """A compiled pattern; `ignore_case` is what `(?i)` in front of it means."""
 
     def __init__(self, pattern: str, ignore_case: bool = False) -> None:
+        if _SURROGATE.search(pattern):
+            raise PatternError(f"error parsing regexp: invalid UTF-8: `{_SURROGATE.sub('?', pattern)}`")
         self.pattern = pattern
         self._options = pc.MatchSubstringOptions(pattern, ignore_case=ignore_case)
         self._searched = lru_cache(4096)(self._search)
@@ -27,11 +32,12 @@ class Regex:
             raise PatternError(_reason(str(error))) from None
 
     def search(self, text: str) -> bool:
-        """Tell whether the pattern occurs in the text."""
+        """Tell whether the pattern occurs in the text; a byte of it that is no UTF-8 is U+FFFD, as to Go."""
         return self._searched(text)
 
     def _search(self, text: str) -> bool:
-        found = pc.call_function("match_substring_regex", [pa.array([text], pa.string())], self._options)
+        values = pa.array([_SURROGATE.sub("\ufffd", text)], pa.string())
+        found = pc.call_function("match_substring_regex", [values], self._options)
         return bool(found[0].as_py())
 
 

@@ -23,6 +23,7 @@ SYSTEM_SCHEMAS = frozenset(
         "sys",
         "metrics_schema",
         "inspection_schema",
+        "dm_heartbeat",
         "tidb_cdc",
         "lightning_task_info",
         "workload_schema",
@@ -144,11 +145,15 @@ class _Lines:
     def _file(self, name: str, place: str) -> list[TableRule]:
         path = self.folder / name
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            if path.exists() and not path.is_file():  # a pipe or a device may never end
+                raise _error(f"cannot open filter file: open {path}: not a regular file", place)
+            lines = path.read_text(encoding="utf-8").split("\n")
         except OSError as error:
             raise _error(f"cannot open filter file: open {path}: {error.strerror}", place) from None
         except UnicodeDecodeError:
             raise _error(f"cannot read filter file: {path} is not UTF-8", place) from None
+        except ValueError:
+            raise _error(f"cannot open filter file: open {str(path)!r}: not the name of a file", place) from None
         found: list[TableRule] = []
         for i, text in enumerate(lines):
             line, where = text.strip(" \t\r"), f"{path}:{i + 1}"

@@ -1,7 +1,7 @@
 """A filter in the merge: which tables, rows and statements come out.
 
     a table that is not chosen      none of its rows: they are passed over, as those of tables that never come out
-    kinds of rows, expressions      row by row, in the logical shape, for the tables that such rules take
+    kinds of rows, expressions      in the logical shape, for the tables that such rules take: see `stages.judging`
     statements                      whole, in part (DROP TABLE a, b), or not at all
 
 Every transaction keeps its place and its GTID, if nothing is left of it too: it is then an empty one, as a replica that
@@ -11,36 +11,69 @@ A statement that is left out must not change the shape of rows that come out: wh
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+
+from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_column
+from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
+from binlog_merge.binlog.errors import CellValueError
+from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.rows import PartialJson, Row, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.values import rows_to_batch
-from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
+from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.merge.render import LogicalDdl
-from binlog_merge.merge.reshape_plan import ReshapePlan
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
-_OPS: dict[int, Op] = {23: "insert", 30: "insert", 24: "update", 31: "update", 39: "update", 25: "delete", 32: "delete"}
 LEFT_OUT = "# LEFT OUT BY FILTER"
 """What stands in the place of a statement."""
+_PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A logical table whose rows are asked about, and the table map that comes out before them."""
+
+    table: Table
+    told: TableMap
+
+    @cached_property
+    def facts(self) -> dict[str, tuple[int, ColumnFacts]]:
+        """Return the columns by name: which they are, and what decides their values."""
+        names = [column.name for column in self.table.columns]
+        charsets = [column.type.charset or "binary" for column in self.table.columns]
+        found = column_facts(self.told, names, charsets, temporal_text=True)
+        return {fact.name: (i, fact) for i, fact in enumerate(found)}
 
 
 class OutputFilter:
     """The filter of one gather task. Raises ConfigError for what is wrong in it."""
 
+    KINDS: Final[dict[Op, list[int]]] = {
+        "insert": sorted(map(int, WRITE_TYPES)),
+        "update": sorted(map(int, UPDATE_TYPES)),
+        "delete": sorted(map(int, DELETE_TYPES)),
+    }
+    """Types of rows events, by what they do."""
+
     def __init__(self, settings: FilterSettings, history: SchemaHistory) -> None:
         self._filter = Filter(settings)
         self._history = history
-        self._by_tso = bool(settings.ignore_commit_tso)
+        self._ignored_tsos = np.array([t for t in settings.ignore_commit_tso if t < 1 << 63], np.int64)
+        self.asks = bool(
+            settings.ignore_commit_tso or settings.event_rules or settings.binlog_rules or settings.expression_rules
+        )
 
     def chooses(self, schema: str, table: str) -> bool:
         """Tell whether anything of a table comes out."""
@@ -48,47 +81,66 @@ class OutputFilter:
 
     def asks_rows(self, schema: str, table: str) -> bool:
         """Tell whether rows of a table must be looked at: by their kind, their values or their transaction."""
-        ops: tuple[Op, ...] = ("insert", "update", "delete")
         return (
-            self._by_tso
+            bool(len(self._ignored_tsos))
             or self._filter.expressions.concerns(schema, table)
-            or any(self._filter.rows(schema, table, op).action != "Do" for op in ops)
+            or any(self._filter.rows(schema, table, op).action != "Do" for op in self.KINDS)
         )
 
-    def keep(self, plan: ReshapePlan, table: Table, type_code: int, body: bytes, key: OrderKey) -> bytes | None:
-        """Return the body of a rows event, in the logical shape, without what the filter leaves out; None: nothing."""
-        op = _OPS[type_code]
-        if self._filter.transaction(commit_tso=key.commit_tso).ignored:
+    def leaves_out(self, tsos: Any) -> Any:
+        """Return which of some commit TSOs are those of transactions that are left out whole."""
+        return np.isin(tsos, self._ignored_tsos)
+
+    def of_kind(self, shape: Shape, op: Op) -> Decision:
+        """Say whether rows of a kind pass, before their values are looked at."""
+        return self._filter.rows(shape.table.schema, shape.table.name, op)
+
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether any expression is about a table."""
+        return self._filter.expressions.concerns(shape.table.schema, shape.table.name)
+
+    def keep(self, shape: Shape, type_code: int, body: bytes, key: OrderKey) -> bytes | None:
+        """Return the body of one rows event, in the logical shape, without what is left out of it; None: nothing.
+
+        Raises ConfigError where the filter makes it an error, ConversionFailed for values that cannot be told.
+        """
+        op = next(op for op, kinds in self.KINDS.items() if type_code in kinds)
+        if self.leaves_out(np.array([key.commit_tso])).any():
             return None
-        decision = self._filter.rows(table.schema, table.name, op)
+        decision = self.of_kind(shape, op)
         if decision.action == "Error":
-            raise ConfigError(f"{op} of {table.schema}.{table.name} is an error by {decision.rule}", remedy=_REMEDY)
+            name = f"{shape.table.schema}.{shape.table.name}"
+            raise ConfigError(f"{op} of {name} is an error by {decision.rule}", remedy=_REMEDY)
         if decision.ignored:
             return None
-        if not self._filter.expressions.concerns(table.schema, table.name):
+        if not self.concerns(shape):
             return body
+        places = np.array([[0, len(body), type_code]], np.int64)
+        ignored, _ = self.ignored(shape, op, np.frombuffer(body, np.uint8), places)
+        if not ignored.any():
+            return body
+        return None if ignored.all() else self.without(shape, type_code, body, ~ignored)
+
+    def without(self, shape: Shape, type_code: int, body: bytes, kept: Any) -> bytes:
+        """Return the body of a rows event with the rows that are kept, a mask."""
         event = RowsEvent.parse(type_code, body)
-        told = TableMap.parse(plan.out_table_map_body)
-        rows = list(iter_rows(event, told))
-        ignored = self._filter.ignored_rows(table, op, *self._sides(rows, told, table)).to_pylist()
-        if not any(ignored):
-            return body
-        kept = [row for row, out in zip(rows, ignored, strict=True) if not out]
-        return join_rows(event, kept, told, row_padding(event)).pack() if kept else None
+        rows = [row for row, stays in zip(iter_rows(event, shape.told), kept.tolist(), strict=True) if stays]
+        return join_rows(event, rows, shape.told, row_padding(event)).pack()
 
-    def _sides(self, rows: Sequence[Row], told: TableMap, table: Table) -> list[Any]:
-        from binlog_merge.replay.changes import whole_row
+    def ignored(self, shape: Shape, op: Op, source: Any, places: Any) -> tuple[Any, CutRows]:
+        """Return which rows of events are left out by their values, as a mask, and the rows as they were cut.
 
-        if any(isinstance(cell, PartialJson) for cell in rows[0][1] or ()):
-            rows = [whole_row(row, told) for row in rows]
-        names = [column.name for column in table.columns]
-        charsets = [column.type.charset or "binary" for column in table.columns]
-        return [
-            None
-            if rows[0][side] is None
-            else rows_to_batch([row[side] or () for row in rows], told, names, charsets, temporal_text=True)
-            for side in (0, 1)
-        ]
+        `places` say where in `source` the events' bodies, in the logical shape, begin and end, and their types. Only
+        columns that expressions need are decoded. Raises BinlogFormatError for malformed events, else as `keep` does.
+        """
+        needed = self._filter.expressions.columns(shape.table, op, shape.facts)
+        if (places[:, 2] == _PARTIAL).any():
+            source, places = _with_whole_json(shape, source, places, needed[1])
+        rows = cut_rows(source, places, shape.told)
+        before = None if op == "insert" else _side(shape, rows, BEFORE, needed[0])
+        after = None if op == "delete" else _side(shape, rows, AFTER, needed[1])
+        mask = self._filter.ignored_rows(shape.table, op, before, after)
+        return mask.to_numpy(zero_copy_only=False), rows
 
     def statement(self, ddl: LogicalDdl) -> LogicalDdl:
         """Return a statement as it comes out; one that does not is a transaction of nothing in its place.
@@ -99,12 +151,13 @@ class OutputFilter:
         if not ddl.sql:
             return ddl
         try:
-            events = ddl_events(sql, ddl.schema, DdlSession(sql_mode=ddl.sql_mode))
+            session = DdlSession(sql_mode=ddl.sql_mode)
+            events = ddl_events(sql, ddl.schema, session)
         except DdlNotUnderstood as error:
             raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
         if not events:
             return ddl
-        kept = [event for event in events if self._applies(event, ddl.key)]
+        kept = [event for event in events if self._applies(event, ddl.key, session)]
         if len(kept) == len(events):
             return ddl
         if kept:
@@ -112,8 +165,10 @@ class OutputFilter:
             return replace(ddl, sql=text, text=None)
         return LogicalDdl(ddl.key, "", "", 0, 0, 255, None, text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
 
-    def _applies(self, event: DdlEvent, key: OrderKey) -> bool:
-        decision = self._filter.ddl(event, commit_tso=key.commit_tso)
+    def _applies(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> bool:
+        before = self._history.at(event.schema, event.table, key)
+        known = None if before is None else before.table
+        decision = self._filter.ddl(event, commit_tso=key.commit_tso, table=known, session=session)
         if decision.outcome == "error":
             raise ConfigError(f"{event.text}: {decision.rule}", remedy=_REMEDY)
         if decision.outcome == "apply":
@@ -139,6 +194,47 @@ class OutputFilter:
 
 
 _REMEDY = "correct the filter, and merge again"
+
+
+def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any:
+    """Return the needed columns of one side of some rows; one that a row does not hold is not among them."""
+    arrays, names = [pa.nulls(len(rows))], [""]  # a batch has as many rows as its columns
+    for name in sorted(needed):
+        column, facts = shape.facts[name]
+        starts, sizes = rows.starts[side, column], rows.sizes[side, column]
+        if (sizes == ABSENT).any():
+            continue
+        try:
+            arrays.append(decode_column(facts, rows.buffer, starts, sizes))
+        except CellValueError as error:
+            raise ConversionFailed(f"{shape.table.schema}.{shape.table.name}: {error}, for the filter") from None
+        names.append(name)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:
+    """Return events with the JSON values that their differences make, in the columns needed; NULL in others."""
+    from binlog_merge.replay.changes import whole_row
+
+    wanted = {shape.facts[name][0] for name in needed}
+
+    def whole(row: Row) -> Row:
+        before, after = row
+        assert after is not None
+        cells = (None if isinstance(c, PartialJson) and i not in wanted else c for i, c in enumerate(after))
+        return whole_row((before, tuple(cells)), shape.told)
+
+    bodies = []
+    for begin, end, kind in places.tolist():
+        body = source[begin:end].tobytes()
+        if kind == _PARTIAL:
+            event = RowsEvent.parse(kind, body)
+            rows = [whole(row) for row in iter_rows(event, shape.told)]
+            body = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, shape.told).pack()
+        bodies.append(body)
+    ends = np.cumsum([len(body) for body in bodies])
+    kinds = np.where(places[:, 2] == _PARTIAL, int(EventType.UPDATE_ROWS_EVENT), places[:, 2])
+    return np.frombuffer(b"".join(bodies), np.uint8), np.stack([ends - [len(b) for b in bodies], ends, kinds], axis=1)
 
 
 def _put_together(events: Sequence[DdlEvent], kept: Sequence[DdlEvent]) -> str:

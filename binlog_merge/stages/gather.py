@@ -22,6 +22,7 @@ from binlog_merge.merge.render import heartbeat, pack_ddl, pack_head, pack_rotat
 from binlog_merge.stages.block import view
 from binlog_merge.stages.gather_state import Gather, GatherResult, GatherTask, Output, serve
 from binlog_merge.stages.giant import write_giant
+from binlog_merge.stages.judging import judge_window
 from binlog_merge.stages.window import WINDOW_BYTES, Rows, window, window_end
 from snapshot_store.tso import OrderKey
 
@@ -138,6 +139,8 @@ def _write_epoch(state: Gather, rows: Rows, start: int, stop: int) -> None:
 
 def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
     read = window(state, rows, start, stop)
+    verdicts = judge_window(state, read, rows, start)
+    state.judged(verdicts)
     segments, keys = read.segments, read.keys
     reg, out = state.reg, state.out
     reg[k.SEGMENT], reg[k.IN], reg[k.LENGTH_WIDTH] = 0, -1, 0
@@ -157,6 +160,7 @@ def _write_window(state: Gather, rows: Rows, start: int, stop: int) -> None:
                     state.done(rows, written, row)
                     written = row
                     write_giant(state, rows, row, end)
+                    state.judged(verdicts)
                     written = end
                     reg[k.SEGMENT], reg[k.IN] = read.behind(end - start), -1
                 else:

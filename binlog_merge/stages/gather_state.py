@@ -26,6 +26,7 @@ from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.render import CTS_PLACES, FileHead, LogicalDdl
 from binlog_merge.merge.reshape import reshape_rows
 from binlog_merge.stages.block import view
+from binlog_merge.stages.judging import NO_VERDICTS, Verdicts
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.window import WINDOW_BYTES, Rows
 from snapshot_store.tso import OrderKey
@@ -150,6 +151,7 @@ class Gather:
         self.reg[k.RANK], self.reg[k.SEQUENCE] = task.rank, task.sequence
         self.sid = np.frombuffer(task.head.sid, np.uint8).copy()
         self.inject = np.zeros(1 << 16, np.uint8)
+        self.verdicts = NO_VERDICTS
         self.sources: dict[tuple[int, int], Source] = {}
         self.input = np.empty(WINDOW_BYTES * 2, np.uint8)
         self.last_key: OrderKey | None = None
@@ -189,21 +191,32 @@ class Gather:
         moved_to = rows.key(row) if rows.is_moved(row) else None
         self.plans.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
 
+    def judged(self, verdicts: Verdicts) -> None:
+        """Take verdicts on the rows events of the buffer that is rendered next."""
+        if verdicts is not self.verdicts:
+            self.verdicts = verdicts
+            self.plans.take(verdicts.of)
+
     def rewrite(self, kind: int, body: bytes, commit_us: int, key: OrderKey) -> None:
         """Rewrite a rows event in Python and hand it to the kernel."""
-        number = int(self.reg[k.PLAN])
+        number, at = int(self.reg[k.PLAN]), int(self.reg[k.IN])
         plan = self.plans.reshape[number]
         assert plan is not None
-        try:
-            new, rows = (body, 0) if plan.identity else reshape_rows(plan, kind, body, commit_us)
-        except ConversionError as error:
-            raise ConversionFailed(str(error)) from error
-        if self.plans.filter is not None and number in self.plans.asked:
-            kept = self.plans.filter.keep(plan, self.plans.asked[number], kind, new, key)
-            if kept is None:
-                self.reg[k.INJECT] = k.NOTHING
-                return
-            new = kept
+        if (ready := self.verdicts.ready.get(at)) is not None:
+            new, rows = ready
+        else:
+            try:
+                new, rows = (body, 0) if plan.identity else reshape_rows(plan, kind, body, commit_us)
+            except ConversionError as error:
+                raise ConversionFailed(str(error)) from error
+            shape = self.plans.shape_of(number)
+            if shape is not None and not self.verdicts.has(at):
+                assert self.plans.filter is not None
+                kept = self.plans.filter.keep(shape, kind, new, key)
+                if kept is None:
+                    self.reg[k.INJECT] = k.NOTHING
+                    return
+                new = kept
         if plan.identity:
             new = pack_uint(plan.table_id, 6) + new[6:]
         if len(new) > len(self.inject):

@@ -21,6 +21,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
 from binlog_merge.stages.gather_state import Gather, serve
+from binlog_merge.stages.judging import judge_piece
 from binlog_merge.stages.traces import Part, branch_parts
 from binlog_merge.stages.window import Rows
 
@@ -149,6 +150,7 @@ def _write_part(state: Gather, rows: Rows, part: Part) -> None:
     crc = 0 if compressed else _crc(state, rows, row)
     for buffer, end in pieces:
         state.reg[k.IN] = 0
+        state.judged(judge_piece(state, rows, row, buffer, end, crc))
         _render(state, rows, row, buffer, end, crc)
 
 
@@ -241,7 +243,7 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
         return False
     plan = state.plans.arrays.plans[int(maps[found[-1], 1])]
     ends = bool(head[25] & 1)
-    if plan[k.KIND] != k.IDENTITY or not ends:
+    if plan[k.KIND] != k.IDENTITY or plan[k.ASKED] or not ends:
         return False
     _spill_all(state)
     length = size - crc + 4

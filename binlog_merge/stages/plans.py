@@ -38,7 +38,7 @@ from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
-    from binlog_merge.stages.filtering import OutputFilter
+    from binlog_merge.stages.filtering import OutputFilter, Shape
 
 _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
@@ -88,7 +88,8 @@ class PlanTable:
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
         self.filter = _output_filter(schemas)
-        self.asked: dict[int, Table] = {}  # by plan: the logical table whose rows the filter must see
+        self.asked_shapes: list[Shape] = []  # whose rows the filter must see; plans name them by number, from 1
+        self._verdicts = np.zeros(1, np.uint8)
         self.believed: set[str] = set()  # what table maps said against the history
         self.reshape: list[ReshapePlan | None] = []
         self._index = np.zeros((256, 5), np.int64)
@@ -105,7 +106,19 @@ class PlanTable:
         self.arrays = self._arrays()
 
     def _arrays(self) -> k.Plans:
-        return k.Plans(self._index, self._keys, self._plans, self._bytes, self._shapes, self._maps, self._cells)
+        return k.Plans(
+            self._index, self._keys, self._plans, self._bytes, self._shapes, self._maps, self._cells, self._verdicts
+        )
+
+    def take(self, verdicts: npt.NDArray[np.uint8]) -> None:
+        """Give the kernel verdicts on the rows events of a buffer."""
+        self._verdicts = verdicts
+        self.arrays = self._arrays()
+
+    def shape_of(self, number: int) -> "Shape | None":
+        """Return the shape whose rows the filter must see where they are behind a plan."""
+        asked = int(self._plans[number, k.ASKED])
+        return self.asked_shapes[asked - 1] if asked else None
 
     def begin_epoch(self) -> None:
         """Forget which plan is in force for which table map: a schema changed."""
@@ -228,13 +241,23 @@ class PlanTable:
             body = plan.out_table_map_body
             row[k.KIND] = k.IDENTITY if plan.identity else (k.SLOWLY if plan.needs_slow_path else k.RESHAPE)
             if self.filter is not None and target is not None and self.filter.asks_rows(target.schema, target.name):
-                row[k.KIND], self.asked[number] = k.FILTER, target
+                row[k.ASKED] = self._asked(target, body)
             row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
             row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
             if not plan.identity and not plan.needs_slow_path:
                 self._shape(row, plan)
         self._known[known] = number
         return number
+
+    def _asked(self, table: Table, body: bytes) -> int:
+        from binlog_merge.stages.filtering import Shape
+
+        shape = Shape(table, TableMap.parse(body))
+        for number, known in enumerate(self.asked_shapes, 1):
+            if known.table == table and known.told.pack()[8:] == body[8:]:
+                return number
+        self.asked_shapes.append(shape)
+        return len(self.asked_shapes)
 
     def _shape(self, row: npt.NDArray[np.int64], plan: ReshapePlan) -> None:
         numbers: list[int] = []

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from binlog_merge.binlog.kernels import frame, render, render_layout, scan, scan_layout, sort, trace, xid
+from binlog_merge.binlog.kernels import asked, frame, render, render_layout, scan, scan_layout, sort, trace, xid
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.scan_walk import new_arrays
 from snapshot_store.history import SchemaHistory
@@ -23,6 +23,10 @@ def warm() -> None:
     keys = np.zeros((0, render_layout.K_COLUMNS), np.int64)
     render.render_window(registers, plans, nothing, segments, keys, nothing, out, nothing)
     render.render_events(registers, plans, nothing, 0, 4, 1, out, nothing)
+    found = np.zeros((0, render_layout.F_COLUMNS), np.int64)
+    asked.find_in_window(registers, plans, nothing, segments, found)
+    asked.find_in_events(registers, plans, nothing, 0, 4, 1, found)
+    asked.reshape_found(plans, nothing, found, out, np.zeros((0, 3), np.int64), np.zeros(0, np.int64))
     key = np.zeros(render_layout.K_COLUMNS, np.int64)
     frame.begin_transaction(out, registers, nothing, key, 4)
     frame.end_transaction(out, registers, key)

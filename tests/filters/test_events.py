@@ -89,6 +89,7 @@ def test_a_rule_ignores_by_kind_by_text_and_only_its_tables() -> None:
     assert rules.ignores("shop", "a", "rename table") and rules.ignores("shop", "a", "delete")
     assert not rules.ignores("shop", "a", "create table") and not rules.ignores("shop", "kept", "delete")
     assert rules.ignores("log", "a", "drop table", "DROP TABLE a") and rules.ignores("log", "a", "add column", "axxb")
+    assert not rules.ignores("shop", "a", "add foreign key")  # TiCDC does not count them
     assert not rules.ignores("log", "a", "insert", "drop") and not rules.ignores("log", "a", "", "drop")
     assert not rules.ignores("Shop", "a", "delete")  # matchers tell case apart
 
@@ -135,6 +136,18 @@ def test_dm_rules_that_stop_win_over_rules_that_let_through() -> None:
     assert rules.decide("shop_1", "t1", "delete") == ("Ignore", "filters[0]: events")
     assert rules.decide("shop_1", "t1", "truncate table", "TRUNCATE t1") == ("Error", "filters[1]: sql-pattern")
     assert rules.decide("live", "t1", "delete").action == "Do"
+
+
+def test_dm_rules_are_asked_as_its_selector_finds_them() -> None:
+    def first(*patterns: str) -> str:
+        rules = [BinlogEventRule(p, "", ["all"], action="Error") for p in patterns]
+        return BinlogEventFilter(rules).decide("shop", "t", "insert").rule
+
+    assert first("shop", "sho?", "sho[a-z]", "sho*", "*") == "filters[4]: events"
+    assert first("shop", "sho?", "sho[a-z]", "sho*") == "filters[3]: events"
+    assert first("shop", "sho[a-z]", "sho?") == "filters[2]: events"
+    assert first("shop*", "shop") == "filters[1]: events"
+    assert first("shop", "s?op", "*") == "filters[2]: events"
 
 
 @pytest.mark.parametrize(

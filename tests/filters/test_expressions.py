@@ -102,6 +102,24 @@ def test_null_and_any_value_but_one_keep_the_row() -> None:
     assert ignored(ExpressionRule(["*.*"], insert="a"), "insert", None, [1, 1])
 
 
+def test_null_has_a_type_in_arithmetic() -> None:
+    table = parse_table("CREATE TABLE t (p DECIMAL(9,2), b BLOB, d DATE)", schema="d")
+    for text in ("p * 2 > 5", "-p < 1", "round(p, 1) = 1", "coalesce(p, 0) = 1", "length(b) = 1", "concat(d, p) = ''"):
+        assert not ignored(ExpressionRule(["*.*"], insert=text), "insert", None, [None, None, None], table)
+    assert ignored(ExpressionRule(["*.*"], insert="concat(d, '!') = '2021-06-17!'"), "insert", None,
+                   {"d": "2021-06-17"}, table)  # fmt: skip
+
+
+def test_the_columns_that_expressions_need() -> None:
+    table = parse_table("CREATE TABLE t (a INT, b INT, v INT AS (b + 1) VIRTUAL, s INT)", schema="d")
+    made = ExpressionFilter(
+        [ExpressionRule(["d.t"], update_old="a = 1", update_new="v = 2 AND a = 1", delete="1"), ExpressionRule(["x.y"])]
+    )
+    assert made.columns(table, "update", ["a", "b", "s"]) == ({"a"}, {"a", "b"})
+    assert made.columns(table, "update", ["a", "b", "v", "s"]) == ({"a"}, {"a", "v"})
+    assert made.columns(table, "insert", ["a"]) == made.columns(table, "delete", ["a"]) == (set(), set())
+
+
 def test_a_batch_is_judged_at_once() -> None:
     batch = pa.record_batch(
         {"id": pa.array(range(10_000)), "a": pa.array([i % 7 or None for i in range(10_000)]), "s": ["é"] * 10_000}

@@ -174,6 +174,40 @@ def test_dm_files(tmp_path: Path) -> None:
     assert event_type("ALTER TABLE orders DROP price", orders) == "drop column"
 
 
+ORDERS = parse_table("CREATE TABLE orders (id INT, price DECIMAL(9,2), note VARCHAR(20))", schema="shop")
+
+
+@pytest.mark.parametrize(
+    ("events", "sql", "outcome"),
+    [
+        (["alter table"], "ALTER TABLE orders ADD x INT", "ignore"),
+        (["add column"], "ALTER TABLE orders ADD x INT", "apply"),  # TiCDC's word
+        (["alter table"], "ALTER TABLE orders DROP note", "apply"),
+        (["incompatible ddl changes"], "ALTER TABLE orders ADD x INT", "apply"),
+        (["incompatible ddl changes"], "ALTER TABLE orders DROP note", "ignore"),
+        (["modify constraint"], "ALTER TABLE orders ADD UNIQUE (id)", "ignore"),
+        (["create index"], "CREATE INDEX i ON orders (id)", "ignore"),
+        (["alter schema"], "ALTER DATABASE shop CHARACTER SET utf8mb4", "ignore"),
+        (["value range decrease"], "ALTER TABLE orders MODIFY note VARCHAR(10)", "ignore"),
+        (["value range decrease"], "ALTER TABLE orders MODIFY note VARCHAR(30)", "apply"),
+        (["drop column"], "ALTER TABLE orders DROP note, DROP price", "ignore"),
+        (["drop column"], "ALTER TABLE orders DROP note, ADD x INT", "error"),  # DM carries out the other part
+        (["rename table"], "RENAME TABLE other.orders TO shop.orders", "ignore"),  # any table named
+        (["all ddl"], "DROP TABLE other.orders", "apply"),
+    ],
+)
+def test_dm_judges_statements_in_its_own_words(events: list[str], sql: str, outcome: str) -> None:
+    made = Filter(FilterSettings(binlog_rules=[BinlogEventRule("shop", "", events, action="Ignore")]))
+    (event,) = ddl_events(sql, "shop")
+    assert made.ddl(event, table=ORDERS).outcome == outcome
+
+
+def test_dm_looks_at_a_statement_without_the_control_characters_around_it() -> None:
+    made = Filter(FilterSettings(binlog_rules=[BinlogEventRule("shop", "", [], ["^drop"], "Error")]))
+    (event,) = ddl_events("\n\tDROP TABLE orders\n", "shop")
+    assert made.ddl(event).outcome == "error"
+
+
 def test_old_lists_of_ticdc_count_where_there_are_no_rules(tmp_path: Path) -> None:
     lists = "[filter]\nignore-dbs = ['log']\ndo-tables = [{db-name = 'shop', tbl-name = '~^o'}]\n"
     made = Filter(load_filter(written(tmp_path, "a.toml", lists)))
@@ -198,7 +232,12 @@ WRONG = [
     ("a.yaml", "mysql-instances: [{block-allow-list: nope}]", "names 'nope', which is not there"),
     ("a.yaml", "mysql-instances: [{source-id: a}, {source-id: b, filter-rules: [x]}]", "a, b use different filters"),
     ("a.yaml", "timezone: Mars/North", "'Mars/North' is not known"),
+    ("a.yaml", "timezone: '+25:00'", "'\\+25:00' is not known"),
+    ("a.yaml", 'filters: {a: {schema-pattern: x, sql-pattern: ["\\ud800"], action: Do}}', "invalid UTF-8"),
     ("a.yaml", "a: [", "not valid YAML"),
+    ("a.toml", "[filter]\nignore-commit-tso = [" + "9" * 5000 + "]", "not valid TOML"),
+    ("a.toml", "x = " + "[" * 5000, "not valid TOML"),
+    ("a.toml", "[filter]\nrules = ['@\\u0000']".replace("'", '"'), "not the name of a file"),
 ]
 
 

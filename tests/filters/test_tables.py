@@ -1,5 +1,6 @@
 """Table rules, column rules, block-allow-lists: which names are chosen, and what bad rules say."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,21 @@ def test_files_of_rules_name_their_own_lines_and_no_other_files(tmp_path: Path) 
         TableFilter(["@bytes.txt"], folder=tmp_path)
 
 
+def test_files_of_rules_have_lines_of_their_own_and_an_end(tmp_path: Path) -> None:
+    (tmp_path / "rules.txt").write_text('"a\u2028b".x\n')
+    assert TableFilter(["@rules.txt"], folder=tmp_path).matches("a\u2028b", "x")
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("pipe", "not a regular file"), (".", "not a regular file"), ("\0", "not the name of a file")):
+        with pytest.raises(ConfigError, match=reason):
+            TableFilter([f"@{name}"], folder=tmp_path)
+
+
+def test_names_and_statements_may_hold_bytes_that_are_no_text() -> None:
+    broken = b"a\xff".decode("utf-8", "surrogateescape")
+    assert TableFilter(["a?.*"]).matches(broken, "x") and not TableFilter(["a.*"]).matches(broken, "x")
+    assert BlockAllowList(do_dbs=["~^a.$"]).matches(broken, "x")
+
+
 def test_block_allow_list_names_the_entry_that_decides() -> None:
     rules = BlockAllowList(do_dbs=["shop"], ignore_tables=[("shop", "log*")])
     assert rules.decide("shop", "orders") == (True, "do-dbs: shop")
@@ -198,7 +214,7 @@ def test_block_allow_list_names_the_entry_that_decides() -> None:
     assert BlockAllowList(do_tables=[("a", "b")]).decide("a", "c") == (False, "do-tables: none matches")
 
 
-@pytest.mark.parametrize("pattern", ["~(", "~(?!x)", "", "a[z-a]"])
+@pytest.mark.parametrize("pattern", ["~(", "~(?!x)", "", "a[z-a]", "a[b", "[]"])
 def test_bad_entries_of_block_allow_lists(pattern: str) -> None:
     with pytest.raises(ConfigError, match="do-dbs"):
         BlockAllowList(do_dbs=[pattern])

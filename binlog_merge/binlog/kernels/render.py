@@ -40,7 +40,7 @@ def _is_plan(p: k.Plans, slot: int, b: Any, at: int, length: int, node: int) -> 
 
 
 @njit(forceinline=True, _nrt=False)
-def _find_plan(reg: Any, p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
+def find_plan(reg: Any, p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
     """Return the plan of a table map, or -1. Tables come in runs, so the slot of the last one is tried first."""
     if _is_plan(p, reg[k.LAST_SLOT], b, at, length, node):
         return p.index[reg[k.LAST_SLOT], 3] - 1
@@ -62,7 +62,7 @@ def plan_hash(key: Any, node: int) -> int:
 
 
 @njit(forceinline=True, _nrt=False)
-def _find_map(reg: Any, p: k.Plans, table_id: int) -> int:
+def find_map(reg: Any, p: k.Plans, table_id: int) -> int:
     """Return where the open branch has mapped a table id, or -1; the last one mapped is the likeliest."""
     m = reg[k.N_MAPS] - 1
     while m >= 0 and p.maps[m, 0] != table_id:
@@ -97,7 +97,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
         if kind == 19:
             if body_end - at < 10:
                 return k.BAD_ROWS
-            plan_at = _find_plan(reg, p, b, at + 8, body_end - at - 8, node)
+            plan_at = find_plan(reg, p, b, at + 8, body_end - at - 8, node)
             if plan_at < 0:
                 return k.NEW_PLAN
             if reg[k.N_MAPS] >= len(p.maps):
@@ -117,7 +117,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                     reg[k.STATEMENT_OUT], reg[k.STATEMENT_MAPS] = o, 0
                 reg[k.STATEMENT_MAPS] += 1
             table_id = u48(b, at)
-            m = _find_map(reg, p, table_id)
+            m = find_map(reg, p, table_id)
             if m < 0:
                 m = reg[k.N_MAPS]
                 reg[k.N_MAPS] += 1
@@ -131,12 +131,16 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             if body_end - at < extra or extra < 8:
                 return k.BAD_ROWS
             table_id, flags = u48(b, at), u16(b, at + 6)
-            m = _find_map(reg, p, table_id)
+            m = find_map(reg, p, table_id)
             plan_at = p.maps[m, 1] if m >= 0 else np.int64(-1)
             if plan_at < 0 and table_id != 0xFFFFFF:
                 return k.NO_TABLE_MAP
-            if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP or reg[k.INJECT] == k.NOTHING:
-                if reg[k.INJECT] == k.NOTHING:
+            verdict = np.int64(k.KEPT)
+            if plan_at >= 0 and p.plans[plan_at, k.ASKED] and reg[k.INJECT] == 0:
+                verdict = np.int64(p.verdicts[i]) if i < len(p.verdicts) else np.int64(k.NOT_JUDGED)
+            left_out = verdict == k.LEFT_OUT or reg[k.INJECT] == k.NOTHING
+            if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP or left_out:
+                if left_out:
                     reg[k.INJECT], reg[k.FILTERED] = 0, 1
                 if flags & 1:
                     if reg[k.LAST_ROWS] >= 0:
@@ -149,7 +153,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             else:
                 plan = p.plans[plan_at]
                 reg[k.PLAN] = plan_at
-                if plan[k.KIND] == k.IDENTITY:
+                if verdict != k.KEPT:
+                    return k.SLOW
+                if plan[k.KIND] == k.IDENTITY and reg[k.INJECT] == 0:
                     size = length - crc + 4
                     if o + size + k.FRAME > len(out):
                         return k.FULL

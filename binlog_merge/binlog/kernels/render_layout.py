@@ -65,10 +65,29 @@ REGISTERS = 32
     LOGICAL,
     SHAPE,  # offset in `shapes`: physical (type, meta) pairs, then logical (source, pad offset, pad length) triples
     PADS_LENGTH,  # of all pads together
+    ASKED,  # 0, or the number of the logical shape, from 1, whose rows a filter is asked about
     PLAN_COLUMNS,
-) = range(9)
+) = range(10)
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
-FILTER = 4  # Python writes every rows event, and may leave it out
+
+# What becomes of a rows event whose plan is asked.
+(
+    NOT_JUDGED,  # Python is to be asked
+    KEPT,
+    LEFT_OUT,
+    READY,  # Python has its new body
+) = range(4)
+
+# Columns of the rows events that are found to be asked about.
+(
+    F_EVENT,  # where it begins
+    F_BODY,
+    F_END,  # of the body
+    F_KIND,
+    F_PLAN,
+    F_SEGMENT,
+    F_COLUMNS,
+) = range(7)
 
 MAX_COLUMNS = 4096
 MAX_MAPS = 65536
@@ -93,6 +112,7 @@ class Plans(NamedTuple):
     shapes: Any  # int64
     maps: Any  # int64[MAX_MAPS, 2]: (table id, plan) of the open branch
     cells: Any  # int64[MAX_COLUMNS + 2, 2]: (offset, length) of a row's cells; -1 NULL, -2 absent; two of scratch
+    verdicts: Any  # uint8: what becomes of the rows event that begins at a byte of the source buffer
 
 
 FRAME = 512  # more bytes than the events that frame a transaction take
