@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from binlog_merge.filters.expr_arithmetic import ALL_BITS, arithmetic, bits_of, cast
 from binlog_merge.filters.expr_collations import likeness
-from binlog_merge.filters.expr_functions import call, unified
+from binlog_merge.filters.expr_compare import common_collation, compare
+from binlog_merge.filters.expr_functions import call
 from binlog_merge.filters.expr_sql import (
     COLUMN,
     EXPLICIT,
@@ -20,8 +21,6 @@ from binlog_merge.filters.expr_sql import (
     Sql,
     boolean,
     clock,
-    common_collation,
-    compare,
     condition,
     constant_moment,
     moment,
@@ -30,6 +29,7 @@ from binlog_merge.filters.expr_sql import (
     quoted,
     string,
 )
+from binlog_merge.filters.expr_unify import unified
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import read_expression
 from snapshot_store.errors import DdlNotUnderstood

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expr_collations import UnknownCollation
 from binlog_merge.filters.expr_columns import column_sql
+from binlog_merge.filters.expr_compare import compare
 from binlog_merge.filters.expr_compile import compile_value, parse
-from binlog_merge.filters.expr_sql import SESSION, ExpressionError, Sql, compare
+from binlog_merge.filters.expr_sql import SESSION, ExpressionError, Sql
 from binlog_merge.replay.duckdb_alter import BY_HAND
 from binlog_merge.replay.duckdb_types import quoted
 from snapshot_store.ddl.expression_nodes import Node, column
