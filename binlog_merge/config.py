@@ -5,6 +5,7 @@ directory. What decides the output's bytes is kept apart (`settings`), since con
 must be refused.
 """
 
+import glob
 import hashlib
 import json
 import os
@@ -18,6 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 from binlog_merge.config_errors import explain
 from binlog_merge.config_sections import (
     Base,
+    Capture,
     CommitTso,
     Ddl,
     Markers,
@@ -60,6 +62,7 @@ class MergeConfig(Section):
     schemas: Schemas = Field(default_factory=Schemas)
     ddl: Ddl = Field(default_factory=Ddl)
     filter: str | None = None
+    capture: Capture = Field(default_factory=Capture)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
@@ -116,9 +119,14 @@ class MergeConfig(Section):
         def path(value: str | None) -> str | None:
             return None if value is None else resolve_path(value, folder)
 
-        nodes = tuple(
-            node.model_copy(update={"files": tuple(resolve_glob(f, folder) for f in node.files)}) for node in self.nodes
-        )
+        capture = self.capture.model_copy(update={"dir": resolve_path(self.capture.dir, folder)})
+
+        def files(node: Node) -> tuple[str, ...]:
+            if not node.files:
+                return (f"{glob.escape(capture.dir)}/{glob.escape(node.source_id)}/*",)
+            return tuple(resolve_glob(pattern, folder) for pattern in node.files)
+
+        nodes = tuple(node.model_copy(update={"files": files(node)}) for node in self.nodes)
         base = self.base.model_copy(
             update={
                 "logical": path(self.base.logical),
@@ -127,7 +135,8 @@ class MergeConfig(Section):
             }
         )
         output = self.output.model_copy(update={"dir": path(self.output.dir)})
-        return self.model_copy(update={"nodes": nodes, "base": base, "output": output, "filter": path(self.filter)})
+        changed = {"nodes": nodes, "base": base, "capture": capture, "output": output, "filter": path(self.filter)}
+        return self.model_copy(update=changed)
 
     def node(self, source_id: str) -> Node:
         """Return a node by its source-id; raises KeyError."""

@@ -7,7 +7,7 @@ import re
 import uuid
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from binlog_merge.config_values import (
     Duration,
@@ -20,6 +20,7 @@ from binlog_merge.config_values import (
 )
 from binlog_merge.polardbx.names import MarkerTables
 from binlog_merge.shard.routes import Extract, Extractor
+from snapshot_store.server import ServerAddress
 
 MAX_NODE_NUMBER = 999_999  # six digits of the order key's text
 MAX_SERVER_ID = 2**32 - 1
@@ -46,15 +47,42 @@ def _uuid_text(value: Any) -> str:
 Uuid = Annotated[str, BeforeValidator(_uuid_text)]
 
 
+def _local(value: str) -> str:
+    if is_uri(value):
+        raise ValueError("must be a local (or mounted) directory: files are published by rename and fsync")
+    return value
+
+
+LocalDirectory = Annotated[str, AfterValidator(_local)]
+
+
+def _server_url(value: str) -> str:
+    ServerAddress.parse(value)
+    return value
+
+
 class Node(Section):
-    """A storage node and where its binlog files are."""
+    """A storage node and where its binlog files are: without `files`, where a capture of its `server` puts them."""
 
     source_id: PlainName
     storage_inst_id: PlainName | None = None
-    files: Patterns = Field(min_length=1)
+    files: Patterns = Field(default=(), min_length=1)
+    server: Annotated[str, AfterValidator(_server_url)] | None = None
     node_number: NodeNumber | None = None
     server_id: ServerId | None = None
     server_uuid: Uuid | None = None
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if not self.files and self.server is None:
+            raise ValueError("key 'files' is missing; or give the `server` whose files `binlog-merge capture` fetches")
+        return self
+
+
+class Capture(Section):
+    """Where `binlog-merge capture` puts the nodes' files: `dir`/source-id/file."""
+
+    dir: LocalDirectory = "captured"
 
 
 ShardMode = Literal["marker", "pessimistic", "optimistic"]
@@ -217,7 +245,7 @@ def _interval(value: Any) -> Any:
 class Output(Section):
     """The merged binlog: where it goes and what it says of itself. `heartbeat` is in seconds of TSO time; 0: none."""
 
-    dir: str | None = None
+    dir: LocalDirectory | None = None
     basename: str = "binlog"
     max_size: Annotated[Size, Field(gt=0)] = 512 * 1024**2
     server_id: ServerId = 9001
@@ -232,13 +260,6 @@ class Output(Section):
         # The name goes into ROTATE events and the index file, and a replica makes a file of it.
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}", value) or ".." in value:
             raise ValueError("may contain letters, digits, _ - and . only, and does not begin with a dot")
-        return value
-
-    @field_validator("dir")
-    @classmethod
-    def _check_dir(cls, value: str | None) -> str | None:
-        if value is not None and is_uri(value):
-            raise ValueError("must be a local (or mounted) directory: the output is published by rename and fsync")
         return value
 
 

@@ -154,8 +154,8 @@ class EncryptedBinlog(MergeError):
 
     code, exit_code = "encrypted-binlog", 16
     default_remedy = (
-        "read the binlog through the server, which decrypts it: "
-        "mysqlbinlog --read-from-remote-server --raw; or set binlog_encryption=OFF on the node"
+        "read the binlog through the server, which decrypts it: `binlog-merge capture`, or mysqlbinlog "
+        "--read-from-remote-server --raw; or set binlog_encryption=OFF on the node"
     )
 
 
@@ -216,7 +216,7 @@ class LateTransaction(MergeError):
 
 
 class OutputBusy(MergeError):
-    """Another merge is writing to this output directory."""
+    """Another merge, or capture, is writing to this directory."""
 
     code, exit_code = "output-busy", 25
     default_remedy = "wait for it to end, or choose another --out"

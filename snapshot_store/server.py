@@ -34,10 +34,10 @@ class ServerAddress:
         user = unquote(parts.username) if parts.username else "root"
         return cls(parts.hostname or "localhost", parts.port or 3306, user, password, socket)
 
-    def connect(self, ssl_ca: str | None = None) -> Any:
+    def connect(self, ssl_ca: str | None = None, read_timeout: float | None = None) -> Any:
         """Return a session in autocommit mode; `ssl_ca`: encrypted, with a server that this CA vouches for.
 
-        Raises what PyMySQL raises.
+        `read_timeout`: how many seconds the server may be silent. Raises what PyMySQL raises.
         """
         import pymysql
 
@@ -50,6 +50,7 @@ class ServerAddress:
             charset="utf8mb4",
             autocommit=True,
             connect_timeout=10,
+            read_timeout=read_timeout,
             ssl_ca=ssl_ca,
             ssl_verify_cert=ssl_ca is not None,  # as VERIFY_CA: the client library's own default is not
             # As MySQL's own clients: a socket of this machine needs no encryption, unless it is asked for.

@@ -91,6 +91,20 @@ def test_every_key(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(config)) == config
 
 
+def test_a_node_with_a_server_has_the_files_that_are_captured_from_it(tmp_path: Path) -> None:
+    folder = tmp_path / "[live]"
+    folder.mkdir()
+    server = "server: 'mysql://u:secret@h:3307/'"
+    nodes = f"nodes: [{{source-id: dn-1, {server}}}, {{source-id: dn-2, {server}, files: 'x.*'}}]\n"
+    config = MergeConfig.load(write(folder, "version: 1\nname: live\n" + nodes))
+    assert config.capture.dir == f"{folder}/captured"
+    assert config.nodes[0].files == (f"{tmp_path}/[[]live]/captured/dn-1/*",)
+    assert config.nodes[1].files == (f"{tmp_path}/[[]live]/x.*",)
+    assert "secret" not in str(config.settings())
+    config = MergeConfig.load(write(folder, "version: 1\nname: live\ncapture: {dir: ../c}\n" + nodes))
+    assert config.nodes[0].files == (f"{tmp_path}/c/dn-1/*",)
+
+
 @pytest.mark.parametrize(
     ("word", "means"), [("on", "on"), ("'on'", "on"), ("anonymous", "anonymous"), ("off", "anonymous")]
 )
@@ -190,6 +204,10 @@ def test_refused(tmp_path: Path, text: str, says: str) -> None:
         ("version: 2\nname: x\nnodes: [{source-id: a, files: b}]\n", "version: Input should be 1"),
         ("version: 1\nname: x\nnodes: []\n", "nodes: should not be empty"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: []}]\n", "nodes[0].files"),
+        ("version: 1\nname: x\nnodes: [{source-id: a}]\n", "nodes[0]: key 'files' is missing; or give the `server`"),
+        ("version: 1\nname: x\nnodes: [{source-id: a, server: 'http://b'}]\n", "is no server: write mysql://user@host"),
+        ("version: 1\nname: x\nnodes: [{source-id: a, server: 'mysql://b:x'}]\n", "nodes[0].server: Port could not"),
+        ("version: 1\nname: x\nnodes: [{source-id: a, files: b}]\ncapture: {dir: s3://b}\n", "must be a local"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: b}, {source-id: a, files: c}]\n", "a is given twice"),
         ("version: 1\nname: x\nnodes: [{source-id: 7, files: b}]\n", "nodes[0].source-id: Input should be a valid"),
         ("version: 1\nname: x\nnodes: [{source-id: a, files: b}]\nroutes: hello\n", "routes: should be a list"),

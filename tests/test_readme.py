@@ -55,6 +55,26 @@ def test_the_commands_for_servers_run(mysql_server: MySqlServer, tmp_path: Path)
     assert "id=1: customer is SMITH, should be Smith" in readme.run(run, command_line)
 
 
+@pytest.mark.mysql
+def test_the_commands_for_live_capture_run(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """As they stand there, on nodes that are one server."""
+    chapter = TEXT[TEXT.index("## Live capture") :]
+    shown, command = (
+        re.search(r"```yaml\n(.*?)```", chapter, re.S),
+        re.search(r"^binlog-merge capture.*pw(?= )", chapter, re.M),
+    )
+    assert shown is not None and command is not None
+    url = f"mysql://root@localhost/?socket={mysql_server.socket}"
+    (tmp_path / "cluster.yaml").write_text(re.sub(r"mysql://capture@10\.0\.0\.\d:3306", url, shown[1]))
+    (tmp_path / "pw").write_text("\n")
+    mysql_server.execute("CREATE DATABASE shop; FLUSH BINARY LOGS")
+    run = command[0].replace("cluster.yaml", str(tmp_path / "cluster.yaml")).replace(" pw", f" {tmp_path / 'pw'}")
+    printed = readme.run(run)
+    assert printed.startswith("2 nodes captured into ") and "  dn-2  up to binlog.000002:" in printed
+    for file in mysql_server.binlog_files():
+        assert (tmp_path / "captured" / "dn-1" / file.name).read_bytes() == file.read_bytes()
+
+
 def test_every_verb_has_an_example() -> None:
     shown = {example.command.split()[1] for example in readme.examples(TEXT)}
     assert shown == {"merge", "inspect", "demo", "schema", "filter", "position-of", "tso-of", "replay", "verify", "ddl"}

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import ddl, demo, filter, inspect, merge, position, replay, schema, serve, verify
+from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, position, replay, schema, serve, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import (
     EXIT_CODES,
@@ -30,6 +30,7 @@ HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one 
 Start here:
   binlog-merge demo                                         merge a small cluster and look at the result
   binlog-merge merge --config cluster.yaml --out merged/    merge your own
+  binlog-merge capture --config cluster.yaml                fetch the nodes' binlogs from their servers
   binlog-merge inspect merged/binlog.000001                 look into any binlog file
   binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
   binlog-merge filter test --filter F --table shop.orders   what a filter would let through
@@ -53,6 +54,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
+app.command("capture", help=capture.HELP)(capture.capture)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
 app.command("serve", help=serve.HELP)(serve.serve)
@@ -144,19 +146,22 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 class _Interrupted(MergeError):  # noqa: N818
     code, exit_code = "interrupted", EXIT_INTERRUPTED
+    default_remedy = "what was published stays valid; run it again to go on"
 
 
-class _Terminated(MergeError):  # noqa: N818
+class _Terminated(_Interrupted):
     code, exit_code = "terminated", EXIT_TERMINATED
 
 
 def _merge_error(error: BaseException) -> MergeError:
     if isinstance(error, MergeError):
         return error
-    if isinstance(error, KeyboardInterrupt | typer.Abort):
-        return _Interrupted("stopped by Ctrl-C", remedy="what was published stays valid; run it again to go on")
-    if isinstance(error, Terminated):
-        return _Terminated("stopped by SIGTERM", remedy="what was published stays valid; run it again to go on")
+    if isinstance(error, KeyboardInterrupt | typer.Abort | Terminated):
+        stopped = (
+            _Terminated("stopped by SIGTERM") if isinstance(error, Terminated) else _Interrupted("stopped by Ctrl-C")
+        )
+        stopped.result = getattr(error, "result", None)
+        return stopped
     if isinstance(error, OSError):  # of stdout, where no verb has named a file
         return IoError(error.strerror or str(error), file=None if error.filename is None else str(error.filename))
     # typer's own errors (a wrong option, a missing argument) know how to say what is wrong.

@@ -97,7 +97,8 @@ def discover(config: MergeConfig) -> Discovery:
     by_node = {node: _without_unborn(files, ignored) for node, files in by_node.items()}
     for node in config.nodes:
         if not by_node[node.source_id]:
-            raise NoFiles(f"no binlog file matches {', '.join(node.files)}", node=node.source_id)
+            remedy = None if node.server is None else "`binlog-merge capture` fetches the files from the node's server"
+            raise NoFiles(f"no binlog file matches {', '.join(node.files)}", node=node.source_id, remedy=remedy)
     _check_copies([file for files in by_node.values() for file in files])
     _check_server_ids(config, by_node)
     _check_server_uuids(config, by_node)

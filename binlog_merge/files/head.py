@@ -67,7 +67,7 @@ def read_head(source: Source, node: str, path: str) -> Head | None:
         return None
     in_use = int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
     event = replace(header, flags=header.flags & ~in_use).pack() + data[4 + EVENT_HEADER_LEN : 4 + header.event_size]
-    fde = _format_description(event, node, path)
+    fde = format_description(event, node, path)
     previous, end = _previous_gtids(source, 4 + header.event_size, fde)
     first_events = _read(source, end, COMPARED_LEN)
     return Head(
@@ -120,7 +120,7 @@ def _check_first_event(header: EventHeader, node: str, path: str) -> None:
         )
 
 
-def _format_description(event: bytes, node: str, path: str) -> FormatDescription:
+def format_description(event: bytes, node: str, path: str) -> FormatDescription:
     """Parse and verify the event, whose in-use flag is cleared: so the server does for the sum, too.
 
     (mysql-server, `event_checksum_test`.) The sum ends every format description since 5.6.1, whatever the algorithm

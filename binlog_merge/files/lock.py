@@ -1,4 +1,4 @@
-"""One merge per output directory at a time.
+"""One writer per output directory at a time.
 
 A lock of the operating system (flock), so it ends with the process, however that ends. The lock file itself stays.
 """
@@ -16,10 +16,14 @@ LOCK_NAME = ".lock"
 
 
 class OutputLock:
-    """Hold an output directory, which is made if need be: `with OutputLock(out): …`. Raises OutputBusy."""
+    """Hold an output directory, which is made if need be: `with OutputLock(out): …`. Raises OutputBusy.
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    `what` is the word for what holds it.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], what: str = "merge") -> None:
         self._directory = Path(directory)
+        self._what = what
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -35,7 +39,9 @@ class OutputLock:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             os.close(fd)
             who = f" (process {holder})" if holder else ""
-            raise OutputBusy(f"another merge{who} is writing to this directory", file=str(self._directory)) from None
+            raise OutputBusy(
+                f"another {self._what}{who} is writing to this directory", file=str(self._directory)
+            ) from None
         except OSError as error:
             os.close(fd)
             raise io_error(error, str(path)) from error

@@ -36,7 +36,7 @@ def test_help_is_printed_without_arguments(capsys: Captured) -> None:
         assert re.search(rf"^ +{row.exit_code}  {row.code} ", text, re.MULTILINE), row
 
 
-@pytest.mark.parametrize("verb", ["merge", "demo", "inspect"])
+@pytest.mark.parametrize("verb", ["merge", "capture", "demo", "inspect"])
 def test_every_verb_has_help(verb: str, capsys: Captured) -> None:
     assert main.run([verb, "--help"]) == 0
     assert len(capsys.readouterr().out.splitlines()) > 8

@@ -1,0 +1,110 @@
+"""`binlog-merge capture`: the nodes' binlog files, fetched from their servers."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.live.capture import CaptureResult
+
+HELP = """Fetch the nodes' binlogs from their servers, byte for byte, under the names that they have there.
+
+Each node with a `server: mysql://user@host:port` in the configuration gets a directory of its own, and a node without
+`files` is merged from there. Run it again, or leave it running with --stop-never: it goes on behind the last whole
+event, killed anywhere or not. Checksums and positions are verified as events come; a server that is not the one from
+which the files are, or that lacks what comes next, is refused. Merge at any time.
+
+\b
+  GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO capture@'%';      on each node
+  binlog-merge capture --config cluster.yaml --password-file pw           to the end of what the servers have
+  binlog-merge capture --config cluster.yaml --password-file pw --stop-never
+  binlog-merge merge --config cluster.yaml --out merged/
+
+A node whose connection is lost is tried again; one that fails for good ends, is told at once, and gives the exit code
+when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (143), behind whole events."""
+
+
+def capture(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="The cluster: its nodes and their servers.", metavar="CLUSTER.YAML")
+    ],
+    node: Annotated[
+        list[str] | None, typer.Option("--node", help="Only this node; may be given again.", metavar="SOURCE_ID")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where to; default: capture.dir of the configuration.", metavar="DIR")
+    ] = None,
+    stop_never: Annotated[bool, typer.Option("--stop-never", help="Go on as the servers write.")] = False,
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="Stop where the servers are when it begins; the default.")
+    ] = False,
+    start_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--start-file",
+            help="Where a node without captured files begins; default: its server's first file.",
+            metavar="[SOURCE_ID=]FILE",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Holds the servers' password; else the URL's, or MYSQL_PWD.")
+    ] = None,
+    ssl_ca: Annotated[
+        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+    ] = None,
+    retry_seconds: Annotated[
+        float, typer.Option("--retry-seconds", min=0, help="How long to try again when a server cannot be reached.")
+    ] = 60.0,
+    output: Annotated[
+        OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
+    ] = OutputFormat.text,
+) -> None:
+    """Fetch the nodes' binlogs from their servers."""
+    from binlog_merge.cli.replay import password_of
+    from binlog_merge.config import MergeConfig
+    from binlog_merge.live.capture import capture as run
+    from binlog_merge.live.capture_node import CaptureOptions
+
+    if stop_never and until_now:
+        raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
+    cluster = MergeConfig.load(config)
+    directory = Path(cluster.capture.dir) if out is None else out
+    options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca))
+    starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
+    password = None if password_file is None else password_of(password_file)
+    try:
+        result = run(cluster, directory, options, node or (), password, starts, _report)
+    except BaseException as error:  # Ctrl-C and SIGTERM, too
+        told = getattr(error, "result", None)
+        if told is not None and output is OutputFormat.text:
+            _print(told, directory, output)
+        raise
+    _print(result, directory, output)
+
+
+def _report(node: str, text: str) -> None:
+    print(printable(f"{node}: {text}"), file=sys.stderr, flush=True)
+
+
+def _print(result: "CaptureResult", directory: Path, output: OutputFormat) -> None:
+    if output is OutputFormat.json:
+        print_json(document_of(out=str(directory), result=result))
+        return
+    nodes = result.to_dict()["nodes"]
+    width = max(map(len, nodes))
+    count = f"{len(nodes)} node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    lines = [f"{count} captured into {directory}", *(f"  {name:<{width}}  {_line(nodes[name])}" for name in nodes)]
+    print("\n".join(printable(line) for line in lines), flush=True)
+
+
+def _line(node: Mapping[str, Any]) -> str:
+    up_to = "nothing yet" if node["file"] is None else f"up to {node['file']}:{node['position']}"
+    new = f"{node['new_bytes']:,} bytes, {node['new_events']} events, {node['new_files']} files are new"
+    error = f"; stopped: {node['error']['message']}" if node["error"] else ""
+    return f"{up_to}; {new}{error}"
