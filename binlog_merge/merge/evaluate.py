@@ -16,7 +16,7 @@ from typing import Any, Final
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.merge.convert import coerce
 from binlog_merge.merge.convert_time import moment_of, shifted
-from binlog_merge.merge.convert_values import TEXT_TYPES, ConversionError, Json, Lost, Value
+from binlog_merge.merge.convert_values import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
 from binlog_merge.merge.evaluate_functions import CALLS
 from binlog_merge.merge.evaluate_kinds import (
     BIGINT,
@@ -94,11 +94,18 @@ def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
         kind = ColumnType("decimal", length=65, decimals=max(0, -int(value.as_tuple().exponent)))
     elif expression.kind == "datetime" and column.type.name in TEXT_TYPES:
         raise ConversionError(f"({expression.source}) is a moment, whose digits in a text are not known")
+    if column.type.name in INTEGER_BYTES:
+        value = _even(value)
     lost: Lost = []
     found = coerce(kind, column.type, value, lost, row.offset)
     if lost:
         raise ConversionError(f"({expression.source}): {lost[0]}")
     return found
+
+
+def _even(value: Value) -> Value:
+    """Return a DOUBLE in a document as a whole number: to the even one where it lies between two, as nowhere else."""
+    return Json(round(value.document)) if isinstance(value, Json) and isinstance(value.document, float) else value
 
 
 def _value(node: Node, row: Row) -> Value | None:
@@ -227,6 +234,8 @@ def _cast(word: str, value: Value) -> Value:
     if word.startswith("char charset"):
         return value.date_text() if isinstance(value, Civil) else str(value)
     target = CASTS[word][1]
+    if target.name in INTEGER_BYTES:
+        value = _even(value)
     source = BIGINT if isinstance(value, int) else TYPES[_kind_of_value(value)]
     found = coerce(source, target, value, lost)
     if lost:

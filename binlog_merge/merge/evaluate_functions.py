@@ -5,11 +5,17 @@ Reference".
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.json_binary import json_text
+from binlog_merge.binlog.json_diff import path_legs
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.merge.convert_json import read_json
 from binlog_merge.merge.convert_values import ConversionError, Json, Value
 
 CHANGING: Final = frozenset(
@@ -106,6 +112,52 @@ def _object(*pairs: Value | None) -> Json:
     return Json({_text(name): _document(value) for name, value in named if name is not None})
 
 
+def _extract(value: Value, path: str) -> Json | None:
+    """Return what a path leads to; a place 0 of what is no array is the value itself."""
+    try:
+        found = value.document if isinstance(value, Json) else read_json(str(value)).document
+        for leg in path_legs(path):
+            members = dict(enumerate(found)) if isinstance(found, list) else found
+            if isinstance(members, dict) and leg in members:
+                found = members[leg]
+            elif leg != 0 or isinstance(found, list):
+                return None
+    except BinlogFormatError as error:
+        raise ConversionError(str(error)) from None
+    return Json(found)
+
+
+def _unquoted(value: Json) -> str:
+    return value.document if isinstance(value.document, str) else json_text(value.document)
+
+
+def _date_format(value: Civil, form: str) -> str:
+    def part(found: re.Match[str]) -> str:
+        if found[1] not in _DATE_PARTS:
+            raise ConversionError(f"DATE_FORMAT() with %{found[1]}, whose text depends on the session or the week")
+        return _DATE_PARTS[found[1]](value)
+
+    return re.sub("%(.)", part, form, flags=re.DOTALL)
+
+
+_DATE_PARTS: Final[dict[str, Callable[[Civil], str]]] = {
+    "Y": lambda at: f"{at.year:04d}",
+    "y": lambda at: f"{at.year % 100:02d}",
+    "m": lambda at: f"{at.month:02d}",
+    "c": lambda at: str(at.month),
+    "d": lambda at: f"{at.day:02d}",
+    "e": lambda at: str(at.day),
+    "H": lambda at: f"{at.hour:02d}",
+    "k": lambda at: str(at.hour),
+    "i": lambda at: f"{at.minute:02d}",
+    "s": lambda at: f"{at.second:02d}",
+    "S": lambda at: f"{at.second:02d}",
+    "T": lambda at: f"{at.hour:02d}:{at.minute:02d}:{at.second:02d}",
+    "f": lambda at: f"{at.micro:06d}",
+    "%": lambda at: "%",
+}
+
+
 CALLS: Final[dict[str, Function]] = {
     "concat": Function(lambda *parts: "".join(map(_text, parts)), _TEXTS, "text", 1, 99),
     "concat_ws": Function(_concat_ws, _TEXTS, "text", 2, 99, nulls=True),
@@ -136,6 +188,9 @@ CALLS: Final[dict[str, Function]] = {
     "hour": Function(lambda value: value.hour, ("datetime",), "int"),
     "minute": Function(lambda value: value.minute, ("datetime",), "int"),
     "second": Function(lambda value: value.second, ("datetime",), "int"),
+    "date_format": Function(_date_format, (*_DATES, "text"), "text", 2, 2),
+    "json_extract": Function(_extract, ("json", "text"), "json", 2, 2),
+    "json_unquote": Function(_unquoted, ("json",), "text"),
     "json_array": Function(
         lambda *items: Json([_document(item) for item in items]), ("text", "int", "double", "json"), "json", 0, 99, True
     ),

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.replay.duckdb_count import numbered
-from binlog_merge.replay.duckdb_types import definitions, duckdb_type, place, quoted
+from binlog_merge.replay.duckdb_types import BY_HAND, definitions, duckdb_type, place, quoted
 from binlog_merge.replay.duckdb_values import carries, compute_values, constant_of, convert_values, needed_columns
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, Table
 
-BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
 NEW: Final = "binlog_merge new"
 """What a table is called while it is made anew."""
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
-from binlog_merge.replay.duckdb_alter import BY_HAND, Alteration
+from binlog_merge.replay.duckdb_alter import Alteration
 from binlog_merge.replay.duckdb_partitions import PartitionRows
-from binlog_merge.replay.duckdb_types import definitions, place, quoted
+from binlog_merge.replay.duckdb_types import BY_HAND, definitions, place, quoted
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.ddl import actions as act
@@ -56,7 +56,7 @@ class DdlTarget:
             case st.CreateSchema(name=name):
                 self._run(f"CREATE SCHEMA IF NOT EXISTS {place(name)}")
             case st.DropSchema(name=name):
-                self._run(f"DROP SCHEMA IF EXISTS {place(name)} CASCADE")
+                self._drop_schema(catalog, name)
             case st.AlterTable(actions=()) if _MOVES_FILES.search(sql):
                 raise _moves_files()
             case st.AlterTable(table=table, actions=actions):
@@ -65,6 +65,15 @@ class DdlTarget:
                 for key in sorted({*catalog.tables, *after.tables}):
                     self._changed(catalog.tables.get(key), after.tables.get(key))
         return after
+
+    def _drop_schema(self, catalog: Catalog, name: str) -> None:
+        if name.lower() != "main":
+            self._run(f"DROP SCHEMA IF EXISTS {place(name)} CASCADE")
+            return
+        # DuckDB does not part with its own schema of this name.
+        for schema, table in sorted(catalog.tables):
+            if schema == name:
+                self._run(f"DROP TABLE IF EXISTS {place(schema, table)}")
 
     def create(self, table: Table) -> None:
         """Make a table that is not there."""
@@ -84,11 +93,13 @@ class DdlTarget:
         after: Table,
         renamed: Mapping[str, str],
         session: StatementSession,
+        added: frozenset[str] = frozenset(),
         start: int = 1,
     ) -> None:
         """Give a table other columns; `renamed` are new names by old ones, in lower case.
 
-        `start` is where a column counts from that is added with AUTO_INCREMENT.
+        `added` are columns that nothing is carried over to, whatever was called so; `start` is where one of them counts
+        from that has AUTO_INCREMENT.
         """
         there = {name.lower() for name in self.present(before.schema, before.name)}
         old = {column.name.lower(): column for column in self.columns(before) if column.name.lower() in there}
@@ -96,7 +107,7 @@ class DdlTarget:
             renamed.get(name, name).lower() for name in old
         }
         origin = {new.lower(): name for name, new in renamed.items() if name in old}
-        plain = {name: name for name in old if name not in renamed}
+        plain = {name: name for name in old if name not in renamed and name not in added}
         source = {**plain, **origin}
         columns = [column for column in self.columns(after) if column.name.lower() not in left_out]
         pairs = tuple((column, old.get(source.get(column.name.lower(), ""))) for column in columns)
@@ -116,6 +127,7 @@ class DdlTarget:
     ) -> None:
         target = name
         renamed: dict[str, str] = {}
+        added: set[str] = set()
         start = 1
         for action in actions:
             match action:
@@ -124,6 +136,8 @@ class DdlTarget:
                 case act.RenameColumn(old=old, new=new) | act.ChangeColumn(old=old, column=ColumnSpec(name=new)):
                     if old.lower() != new.lower():
                         renamed[old.lower()] = new
+                case act.AddColumn(column=ColumnSpec(name=new)):
+                    added.add(new.lower())
                 case act.SetOptions(options=Options(auto_increment=int(number))):
                     start = number
         before, table = catalog.tables.get(name), after.tables.get(target)
@@ -134,7 +148,7 @@ class DdlTarget:
                 other = None if action.table is None else catalog.tables.get(_full(action.table, schema))
                 self._partition_work(before, action, other)
         try:
-            self.alter(before, table.renamed(*name), renamed, session, start)
+            self.alter(before, table.renamed(*name), renamed, session, frozenset(added), start)
         except UnsupportedInput as error:
             raise ReplayStopped(f"the rows that are there cannot be altered: {error.message}", remedy=BY_HAND) from None
         if target != name:

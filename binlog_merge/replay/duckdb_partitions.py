@@ -20,8 +20,7 @@ from binlog_merge.filters.expr_columns import column_sql
 from binlog_merge.filters.expr_compare import compare
 from binlog_merge.filters.expr_compile import compile_value, parse
 from binlog_merge.filters.expr_sql import SESSION, ExpressionError, Sql
-from binlog_merge.replay.duckdb_alter import BY_HAND
-from binlog_merge.replay.duckdb_types import quoted
+from binlog_merge.replay.duckdb_types import BY_HAND, quoted
 from snapshot_store.ddl.expression_nodes import Node, column
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Table

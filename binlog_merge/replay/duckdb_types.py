@@ -24,6 +24,7 @@ from binlog_merge.merge.binlog_types import GEOMETRY_TYPES, NUMERIC, binlog_colu
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from snapshot_store.model import Column, ColumnType, Table
 
+BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
 CATALOG: Final = "replay target"
 """What the file is called in the session."""
 _INTEGERS: Final = {

@@ -26,7 +26,8 @@ from binlog_merge.merge.convert_values import ConversionError, decode_cell
 from binlog_merge.merge.convert_values import encode_cell as cell_of
 from binlog_merge.merge.evaluate import Computed, Row
 from binlog_merge.merge.reshape_pads import compute_pad, encode_now, pad_cell
-from binlog_merge.replay.duckdb_types import column_facts_of, duckdb_type, for_duckdb
+from binlog_merge.replay.duckdb_generated import cells_by_engine, columns_of
+from binlog_merge.replay.duckdb_types import BY_HAND, column_facts_of, duckdb_type, for_duckdb
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, ColumnType
 
@@ -172,7 +173,9 @@ def constant_of(
         return array_of(column, [encode_now(column, session.now_us, offset)], temporal_text)
     if column.type.name == "timestamp" and column.default is not None and column.default.kind == "literal":
         session.known_zone()  # by which the literal has become UTC's
-    cell = pad_cell(column, columns)
+    cell = _expression(column, columns)
+    if isinstance(cell, UnsupportedInput):
+        return None
     if isinstance(cell, Computed):
         return None if cell.columns else compute_values(column, columns, [None], session, temporal_text)
     return array_of(column, [cell], temporal_text)
@@ -184,30 +187,63 @@ def _gets_now(column: Column) -> bool:
 
 def needed_columns(column: Column, columns: Sequence[Column]) -> tuple[Column, ...]:
     """Return the columns that a column's expression is computed from."""
-    cell = None if _gets_now(column) else pad_cell(column, columns)
-    if not isinstance(cell, Computed):
+    if _gets_now(column):
         return ()
-    return tuple(other for other in columns if other.name.lower() in cell.columns)
+    expression = _expression(column, columns)
+    if isinstance(expression, UnsupportedInput):
+        names = columns_of(column)
+    else:
+        names = expression.columns if isinstance(expression, Computed) else frozenset()
+    return tuple(other for other in columns if other.name.lower() in names)
+
+
+def _expression(column: Column, columns: Sequence[Column]) -> bytes | Computed | UnsupportedInput | None:
+    """Return a column's pad; why there is none, where DuckDB may know one."""
+    try:
+        return pad_cell(column, columns)
+    except UnsupportedInput as error:
+        if not columns_of(column):
+            raise
+        return error
 
 
 def compute_values(
     column: Column, columns: Sequence[Column], rows: Any, session: StatementSession, temporal_text: bool
 ) -> Any:
-    """Return what a column's expression gives for each row; `rows` has the columns that it needs, as Arrow."""
-    expression = pad_cell(column, columns)
-    assert isinstance(expression, Computed)
-    needed = needed_columns(column, columns)
+    """Return what a column's expression gives for each row; `rows` has the columns that it needs, as Arrow.
+
+    Raises ReplayStopped where neither this program nor DuckDB can compute it as a server does.
+    """
+    expression = _expression(column, columns)
     try:
-        values = [
-            [None if cell is None else decode_cell(other.type, cell) for cell in cells_of(other, rows[other.name])]
-            for other in needed
-        ]
-        names = [other.name.lower() for other in needed]
-        now = (session.now_us, session.offset if expression.at_commit else 0)
-        cells = [
+        if isinstance(expression, Computed):
+            cells = _evaluated(column, columns, expression, rows, session)
+        else:
+            cells = cells_by_engine(column, columns, rows)
+        return array_of(column, cells, temporal_text)
+    except (ConversionError, CellValueError, BinlogFormatError) as error:
+        reason = expression.message if isinstance(expression, UnsupportedInput) else str(error)
+        raise ReplayStopped(
+            f"column {column.name} cannot be computed for the rows that are there: {reason}", remedy=BY_HAND
+        ) from None
+
+
+def _evaluated(
+    column: Column, columns: Sequence[Column], expression: Computed, rows: Any, session: StatementSession
+) -> list[bytes | None]:
+    needed = needed_columns(column, columns)
+    values = [
+        [None if cell is None else decode_cell(other.type, cell) for cell in cells_of(other, rows[other.name])]
+        for other in needed
+    ]
+    names = [other.name.lower() for other in needed]
+    now = (session.now_us, session.offset if expression.at_commit else 0)
+    try:
+        return [
             compute_pad(column, expression, Row(dict(zip(names, row, strict=True)), *now))
             for row in (zip(*values, strict=True) if values else [()] * len(rows))
         ]
-        return array_of(column, cells, temporal_text)
-    except (ConversionError, CellValueError, BinlogFormatError) as error:
-        raise ReplayStopped(f"column {column.name} cannot be computed for the rows that are there: {error}") from None
+    except ConversionError:
+        if not needed:
+            raise
+        return cells_by_engine(column, columns, rows)

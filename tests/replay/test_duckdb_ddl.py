@@ -242,6 +242,41 @@ def test_rows_of_partitions_that_only_the_server_knows_stop_it(
     assert "by hand" in (caught.value.remedy or "") and caught.value.position
 
 
+COMPUTED = """
+CREATE TABLE n (id INT PRIMARY KEY, a INT, s VARCHAR(20), dt DATETIME, j JSON, e ENUM('x','y'), t TEXT, d DECIMAL(9,2));
+INSERT INTO n VALUES (1, NULL, 'Abc', '2024-01-01', '{"x": {"y": "v"}, "n": 3.5, "z": null}', 'x', '{"x": "q"}', 1.5),
+  (2, 5, 'déf', '2023-12-31 10:00:05', '{"n": 2.5, "x": {"y": {"k": [1, "b"]}}}', 'y', '{"x": [1,2]}', -2.25),
+  (3, 3, NULL, NULL, '[1,2]', NULL, NULL, NULL), (4, 4, 'zz', NULL, NULL, 'x', '5', 0);
+ALTER TABLE n ADD c1 VARCHAR(64) AS (LOWER(s)), ADD c2 VARCHAR(64) AS (j->>'$.x.y'), ADD c3 INT AS (j->'$.n') STORED;
+ALTER TABLE n ADD c4 JSON AS (j->'$.x') STORED, ADD c5 VARCHAR(20) AS (DATE_FORMAT(dt, '%Y-%m %T')),
+  ADD c6 TINYINT AS (s = 'ABC'), ADD c7 DATE AS (DATE(dt)) STORED, ADD c8 VARCHAR(9) AS (IF(s = 'abc', e, NULL)) STORED;
+ALTER TABLE n ADD c9 INT AS (TO_DAYS(dt)) STORED, ADD c10 VARCHAR(9) AS (j->'$[1]'), ADD c11 VARCHAR(20) AS (t->>'$.x'),
+  ADD c12 BIGINT AS (CAST(j->'$.n' AS SIGNED)), ADD c13 CHAR(2) DEFAULT (LEFT(s, 2)), ADD c14 VARCHAR(9) AS (j->>'$.z');
+ALTER TABLE n ADD c15 VARCHAR(20) AS (CASE e WHEN 'x' THEN 'one' WHEN 'y' THEN s ELSE 'none' END),
+  ADD c16 INT AS (s LIKE 'D%' OR a BETWEEN 3 AND 4), ADD c17 DATETIME(3) AS (dt + INTERVAL 1 DAY),
+  ADD c18 DECIMAL(12,3) AS (IF(s > 'b', d, -d));
+ALTER TABLE n MODIFY s VARCHAR(30), MODIFY c1 VARCHAR(64) AS (UPPER(s));
+UPDATE n SET s = 'New' WHERE id = 3;
+ALTER TABLE n DROP COLUMN a, ADD COLUMN A VARCHAR(5) DEFAULT 'new', DROP c16;
+CREATE DATABASE main;
+CREATE TABLE main.t (id INT PRIMARY KEY);
+INSERT INTO main.t VALUES (1);
+DROP DATABASE main;
+"""
+
+
+@pytest.mark.mysql
+def test_expressions_are_computed_for_rows_that_are_there(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    replayed(mysql_server, tmp_path, COMPUTED)
+
+
+@pytest.mark.mysql
+def test_an_expression_with_other_digits_here_stops_it(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    statements = "CREATE TABLE t (a INT);\nINSERT INTO t VALUES (5);\nALTER TABLE t ADD b DOUBLE AS (a / 3)"
+    with pytest.raises(ReplayStopped, match=r"column b cannot be computed .* / of a value of kind int"):
+        replayed(mysql_server, tmp_path, statements)
+
+
 NAMES = """
 CREATE TABLE t (s INT, n INT, k INT, t INT, r INT, i INT);
 INSERT INTO t VALUES (1, 1, 1, 1, 1, 1), (2, 2, 2, 2, 2, 2);
