@@ -8,6 +8,7 @@ DROP COLUMN a; ADD COLUMN a INT                 leaves a column a, but another o
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from binlog_merge.shard.shapes import by_identity
 from binlog_merge.shard.values import ShardDdl, Step
 from snapshot_store.model import Table
 
@@ -32,6 +33,11 @@ class Composed:
 
 def compose(ddls: Sequence[ShardDdl]) -> Composed:
     """Return what consecutive statements of one shard come to."""
+    return _compose(*ddls)
+
+
+@by_identity
+def _compose(*ddls: ShardDdl) -> Composed:
     return composed(ddls[0].before, (step for ddl in ddls for step in ddl.steps))
 
 

@@ -8,8 +8,9 @@ resolve it).
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import reduce
 
+from binlog_merge.shard.shapes import by_identity, distinct, one
 from snapshot_store.lattice import Incomparable, compare, join
 from snapshot_store.lattice_columns import filled, join_columns
 from snapshot_store.model import Column, Table
@@ -23,20 +24,13 @@ class Change:
     after: Table
 
 
-@lru_cache(maxsize=4096)
-def one(table: Table) -> Table:
-    """Return the same object for equal tables: a thousand shards have few different tables, and hashing one is slow."""
-    return table
-
-
-def distinct(tables: Iterable[Table]) -> list[Table]:
-    """Return each table once; those that went through `one` are not even looked at."""
-    return list({id(table): table for table in tables}.values())
-
-
-@lru_cache(maxsize=4096)
 def order(a: Table, b: Table, fill: bool = False) -> int | None:
     """Return how `a` compares with `b`, None where neither accepts all rows of the other."""
+    return _order(one(a), one(b), fill)
+
+
+@by_identity
+def _order(a: Table, b: Table, fill: bool) -> int | None:
     try:
         return compare(_filled_beside(a, b), _filled_beside(b, a)) if fill else compare(a, b)
     except Incomparable:
@@ -55,11 +49,11 @@ def _filled_beside(table: Table, other: Table) -> Table:
 
 def join_all(tables: Iterable[Table]) -> Table | None:
     """Return the least table that accepts the rows of all, or None; the order of the tables makes no difference."""
-    return _join_distinct(frozenset(distinct(tables)))
+    return _join(*sorted(distinct(map(one, tables)), key=id))
 
 
-@lru_cache(maxsize=1024)
-def _join_distinct(tables: frozenset[Table]) -> Table | None:
+@by_identity
+def _join(*tables: Table) -> Table | None:
     ordered = sorted(tables, key=repr)
     try:
         return one(reduce(join, _completed(ordered))) if ordered else None

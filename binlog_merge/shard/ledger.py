@@ -7,6 +7,7 @@ from dataclasses import replace
 from binlog_merge.shard.clauses import applied, steps_of
 from binlog_merge.shard.composed import Composed, compose, composed
 from binlog_merge.shard.joined import order
+from binlog_merge.shard.shapes import one
 from binlog_merge.shard.values import (
     Effect,
     Event,
@@ -41,7 +42,7 @@ class Ledger:
     def __init__(
         self, table: Table | None, session: DdlSession, inert: Mapping[str, Mapping[Shard, int]] | None = None
     ) -> None:
-        self.table = table
+        self.table = None if table is None else one(table)
         self.session = session
         self.logical: list[Logical] = []
         self.effects: list[Effect] = []
@@ -70,7 +71,7 @@ class Ledger:
         """Write statements that make the logical table what it is now; return their place."""
         place = self.here(event)
         self._rank += 1
-        self.table = table
+        self.table = None if table is None else one(table)
         self.logical.append(Logical(place, statements, table, event, own))
         return place
 

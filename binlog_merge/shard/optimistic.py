@@ -7,7 +7,7 @@
     t1: RENAME COLUMN a TO b    neither: t1 waits, its rows from here on with it; t2's go on
     t2: RENAME COLUMN a TO b    all shards have it: written, t1 and t2 go on
 
-What a waiting shard runs meanwhile queues up behind. The queue is looked at statement by statement, and as one change
+What a waiting shard runs meanwhile queues up behind. Its line is looked at statement by statement, and as one change
 (`composed`): a rename that is taken back comes to nothing, and shards that reach one table by different ways meet.
 Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
 """
@@ -20,6 +20,7 @@ from binlog_merge.shard.clauses import applied, steps_of
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.ledger import Stopped
 from binlog_merge.shard.same import same_ddl
+from binlog_merge.shard.shapes import one
 from binlog_merge.shard.values import (
     LAST,
     Decided,
@@ -55,13 +56,15 @@ def coordinate(
     the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
     event that nothing can be made of.
     """
-    return carry_out(_Run(start or Start(members, logical), session), events)
+    return carry_out(OptimisticRun(start or Start(members, logical), session), events)
 
 
-class _Run(Queues):
+class OptimisticRun(Queues):
     """Takes events one by one."""
 
     def take(self, event: Event) -> None:
+        if isinstance(event, ShardDdl):
+            event = _with_shapes(event)
         self.ledger.begin(event)
         if isinstance(event, Decided):
             self._decide(event)
@@ -90,17 +93,14 @@ class _Run(Queues):
         debt = self.owed.paid(ddl)
         if debt is not None:
             if debt.place is None:
-                queue = self.queues[ddl.shard]
-                queue[next(i for i, queued in enumerate(queue) if queued is debt.ddl)] = ddl
+                self.lines.exchange(debt.ddl, ddl, self.lock.waiting)
             self.ledger.effects += debt.effects(ddl)
-        elif ddl.shard in self.queues:
-            self.queues[ddl.shard].append(ddl)
-        elif not self._attempt(ddl, ddl):
-            self.queues[ddl.shard] = [ddl]
+        elif ddl.shard in self.lines or not self._attempt(ddl, ddl):
+            self.lines.add(ddl, self.lock.waiting)
 
     def _decide(self, event: Decided) -> None:
-        """Do what was decided about the first DDL of a queue; about any other it is too late, or too soon."""
-        head = next((queue[0] for queue in self.queues.values() if open_id(queue[0]) == event.id), None)
+        """Do what was decided about the first DDL of a line; about any other it is too late, or too soon."""
+        head = next((line[0] for _, line in self.lines if open_id(line[0]) == event.id), None)
         if head is None:
             self.ledger.swallowed.append(event)
         elif event.action == "as-if-done":
@@ -113,7 +113,7 @@ class _Run(Queues):
         shard = event.shard
         if shard is None or shard not in self.lock.normal or shard == head.shard:
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {head.sql!r}")
-        before = self.queues[shard][-1].after if shard in self.queues else self.lock.normal[shard]
+        before = self.lines[shard][-1].after if shard in self.lines else self.lock.normal[shard]
         try:
             steps = steps_of(head.sql, before, self.ledger.session)
         except SnapshotStoreError as error:
@@ -121,10 +121,8 @@ class _Run(Queues):
         pretended = ShardDdl(event.key, shard, head.sql, before, steps)
         self.pretended.append(pretended)
         self.owed.owe(shard, pretended)
-        if shard in self.queues:
-            self.queues[shard].append(pretended)
-        elif not self._attempt(pretended, event):
-            self.queues[shard] = [pretended]
+        if shard in self.lines or not self._attempt(pretended, event):
+            self.lines.add(pretended, self.lock.waiting)
 
     def _let_through(self, event: Decided, head: ShardDdl) -> None:
         """Let a DDL take effect, with other statements in its place or with none, for all that wait with it.
@@ -139,18 +137,23 @@ class _Run(Queues):
             except SnapshotStoreError as error:
                 raise Stopped(Fault.DECISION, event, str(error)) from None
             place = self.ledger.append(event, (event.sql,), table)
-        heads = [queue[0] for _, queue in sorted(self.queues.items()) if same_ddl(queue[0], head)]
+        heads = [line[0] for _, line in sorted(self.lines) if same_ddl(line[0], head)]
         others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
+        stands = {ddl.shard: ddl.before if skips else ddl.after for ddl in heads}
+        if not skips:
+            stands |= {shard: self._as_if(head, shard) for shard in others if shard not in self.lines}
+        self._take_tables(stands, {ddl.shard: ddl.before for ddl in heads})
         for ddl in heads:
-            self._take_table(ddl.shard, ddl.before if skips else ddl.after, ddl.before)
-            self._drop_heads([ddl.shard])
+            self.lines.drop_heads([ddl.shard], self.lock.waiting)
+            if ddl.shard in self.lines:
+                # What stands behind it starts from where the shard is.
+                lock = self.lock.with_table(ddl.shard, self.lines[ddl.shard][0].before)
+                self.round = replace(self.round, lock=lock)
             if skips and ddl.renames:
                 # The logical table keeps the old names.
                 self.ledger.effects.append(Effect(ddl.shard, LAST, place, inverse(ddl.renames)))
         for shard in others:
             self.owed.owe(shard, head)
-            if not skips and shard not in self.queues:
-                self._take_table(shard, self._as_if(head, shard), self.lock.normal[shard])
         self.owed.settle(head, place, not skips)
         self._took_effect(heads, place)
 
@@ -161,12 +164,18 @@ class _Run(Queues):
         except SnapshotStoreError:
             return self.lock.normal[shard]
 
-    def _take_table(self, shard: Shard, table: Table, otherwise: Table) -> None:
-        """Let a shard stand at a table, if all can be joined then."""
-        lock = self.lock.with_table(shard, table)
-        self.round = replace(
-            self.round, lock=lock if lock.joined is not None else self.lock.with_table(shard, otherwise)
-        )
+    def _take_tables(self, stands: Mapping[Shard, Table], before: Mapping[Shard, Table]) -> None:
+        """Let shards stand at these tables, if all can be joined then; else as many of them as can."""
+        together = self.lock
+        for shard, table in stands.items():
+            together = together.with_table(shard, table)
+        if together.joined is None:
+            together = self.lock
+            for shard, table in stands.items():
+                lock = together.with_table(shard, table)
+                otherwise = before.get(shard, together.normal[shard])
+                together = lock if lock.joined is not None else together.with_table(shard, otherwise)
+        self.round = replace(self.round, lock=together)
 
     def _take_joins(self, event: Joins) -> None:
         if event.shard in self.lock.normal:
@@ -182,7 +191,7 @@ class _Run(Queues):
             self._write(event, (), (), event.table)
 
     def _take_leaves(self, event: Leaves) -> None:
-        queue = self.queues.pop(event.shard, [])
+        line = self.lines.pop(event.shard)
         self.owed.forget(event.shard)
         self.round, _ = self.round.without(event.shard)
         self.left = bool(self.lock.normal)
@@ -190,13 +199,13 @@ class _Run(Queues):
             place = self._write(event, (), (), next(iter(self.lock.normal.values())))
         else:
             place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
-        self._took_effect(queue, place)
-        if queue:
+        self._took_effect(line, place)
+        if line:
             # What it was waiting for never happened: its rows go where the columns still have their old names.
-            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(queue).renames)))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(line).renames)))
 
     def _take_moves(self, event: Moves) -> None:
-        if event.shard in self.queues:
+        if event.shard in self.lines:
             detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
             raise Stopped(Fault.STRANGE_TABLE, event, detail)
         self.owed.move(event.shard, event.to)
@@ -210,3 +219,9 @@ class _Run(Queues):
             self.ledger.append(event, (event.sql,), self.ledger.table)
         else:
             self.ledger.swallowed.append(event)
+
+
+def _with_shapes(ddl: ShardDdl) -> ShardDdl:
+    """Return the same DDL, its tables as they are known by now: from here on they are told apart by identity."""
+    steps = tuple(replace(step, after=one(step.after)) for step in ddl.steps)
+    return replace(ddl, before=one(ddl.before), steps=steps)

@@ -61,10 +61,10 @@ def coordinate(
     the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
     event that nothing can be made of.
     """
-    return carry_out(_Run(start or Start(members, logical), session), events)
+    return carry_out(PessimisticRun(start or Start(members, logical), session), events)
 
 
-class _Run:
+class PessimisticRun:
     """Takes events one by one and writes down what they come to."""
 
     def __init__(self, start: Start, session: DdlSession) -> None:

@@ -88,7 +88,7 @@ class Round:
     @property
     def resolved(self) -> bool:
         """Tell whether all shards have come to one table, and all have carried it out."""
-        return all(self.lock.ready().values()) and self.done >= set(self.lock.normal)
+        return self.lock.all_ready and self.done >= set(self.lock.normal)
 
     def mark_done(self, shard: Shard) -> "Round":
         """Note that a shard has carried out what it was told."""
@@ -108,7 +108,7 @@ class Round:
         table = before
         undone = replace(self, lock=self.lock.with_table(shard, before), done=self.done - {shard})
         for step in steps:
-            joined = now.lock.with_table(shard, table).joined
+            earlier = now.lock
             lock, verdict = now.lock.step(shard, table, step.after)
             if verdict.stage is Stage.CONFLICT:
                 return undone, Answer(Stage.CONFLICT)
@@ -116,7 +116,7 @@ class Round:
             if verdict.stage is Stage.WAITS:
                 now = replace(now, done=now.done - {shard})
                 return now, Answer(Stage.WAITS, tuple(written), tuple(dropped), tuple(released))
-            refused = now._refusal(shard, step, dropped, joined)
+            refused = now._refusal(shard, step, dropped, earlier.with_table(shard, table))
             if refused:
                 return undone, Answer(Stage.CONFLICT, refused=refused)
             for column in step.drops:
@@ -130,13 +130,13 @@ class Round:
             now = replace(now, done=now.done - {shard})
         return now, Answer(Stage.ACCEPTED, tuple(written), tuple(dropped), tuple(released))
 
-    def _refusal(self, shard: Shard, step: Step, dropped: Sequence[str], joined: Table | None) -> str:
+    def _refusal(self, shard: Shard, step: Step, dropped: Sequence[str], earlier: Lock) -> str:
         if self.lock.rules.settle:
             return ""
         for column in step.adds:
             if self.dropping.has(shard, column) or column in dropped:
                 return f"add column {column} that wasn't fully dropped in downstream"
-            if any(_longer(step.after, other, column) for other in (joined, self.lock.joined)):
+            if any(_longer(step.after, other, column) for other in (earlier.joined, self.lock.joined)):
                 return f"add columns with different field lengths: {column}"
         return ""
 

@@ -1,20 +1,23 @@
 """What waits in optimistic coordination, and how it is let go.
 
-A shard that waits has a queue: the DDL it waits with, and what it has run since. After every event the queues are
-looked at until nothing changes: their first statements together, each by itself, a whole queue as one change, and all
-of them to their ends.
+A shard that waits has a line: the DDL it waits with, and what it has run since. After every event the lines are looked
+at until nothing changes: their first statements together, each by itself, a whole line as one change, and all of them
+to their ends. Shards that have run the same are looked at once.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.doubts import doubts_of
-from binlog_merge.shard.joined import Change, alike, join_all, one, order, settled
+from binlog_merge.shard.joined import Change, alike, join_all, order, settled
 from binlog_merge.shard.ledger import Ledger
+from binlog_merge.shard.lines import Lines
 from binlog_merge.shard.lock import Lock, Stage
 from binlog_merge.shard.owed import Owed
 from binlog_merge.shard.rounds import Answer, Round
+from binlog_merge.shard.shapes import distinct, one
 from binlog_merge.shard.values import (
     Effect,
     Event,
@@ -39,7 +42,7 @@ class Queues:
         self.round = Round(Lock({shard: one(table) for shard, table in members.items()}))
         table = logical if logical is not None else join_all(members.values())
         self.ledger = Ledger(table, start.session or session, start.inert)
-        self.queues: dict[Shard, list[ShardDdl]] = {}
+        self.lines = Lines()
         self.left = start.left  # rows of shards that are gone may still be in the logical table
         self.uneven: list[ShardDdl] = []  # what has taken effect since all shards were alike
         self.owed = Owed()
@@ -51,7 +54,7 @@ class Queues:
 
     @property
     def quiet(self) -> bool:
-        return not (self.queues or self.uneven or self.lock.waiting or self.round.dropping.columns or self.owed)
+        return not (self.lines or self.uneven or self.lock.waiting or self.round.dropping.columns or self.owed)
 
     def start(self) -> Start:
         return self.ledger.start(self.lock.normal, self.left)
@@ -60,7 +63,7 @@ class Queues:
 
     def _settle(self, event: Event) -> None:
         """Let go of whatever no longer needs to wait, until nothing changes."""
-        while self.queues and (
+        while self.lines and (
             self._release_heads(event) or self._retry_heads(event) or self._release_one(event) or self._meet(event)
         ):
             pass
@@ -70,64 +73,66 @@ class Queues:
             return False
         released = tuple(self.lock.waiting)
         self.round = replace(self.round, lock=self.lock.released())
-        self._effect(event, [[self.queues[shard][0]] for shard in released])
-        self._drop_heads(released)
+        self._effect(event, [[self.lines[shard][0]] for shard in released])
+        self.lines.drop_heads(released, self.lock.waiting)
         return True
 
     def _retry_heads(self, event: Event) -> bool:
-        """Try the first of each queue that is not among those that wait, in the order they were run."""
-        heads = [queue[0] for shard, queue in self.queues.items() if shard not in self.lock.waiting]
-        for head in sorted(heads, key=lambda ddl: (ddl.key, ddl.shard)):
+        """Try the first of each line that is in conflict."""
+        for head in self.lines.conflicts():
             if self._attempt(head, event):
-                self._drop_heads([head.shard])
+                self.lines.drop_heads([head.shard], self.lock.waiting)
                 return True
             if head.shard in self.lock.waiting:
+                self.lines.agree(head.shard)
                 return True
         return False
 
     def _release_one(self, event: Event) -> bool:
-        """Let go of a shard whose whole queue comes to a change that need not wait."""
-        for shard, queue in sorted(self.queues.items()):
-            if len(queue) == 1:
-                continue  # `_retry_heads` has seen to it
-            change = compose(queue)
-            lock = self.lock.with_table(shard, change.after)
-            if not _waits(change) and lock.joined is not None:
+        """Let go of a shard whose whole line comes to a change that need not wait."""
+        if not self.lines.longer:
+            return False  # `_retry_heads` has seen to it
+        free = (shard for change, shards in self.lines.changes if not _waits(change) for shard in shards)
+        for shard in sorted(self.lines.longer.intersection(free)):
+            lock = self.lock.with_table(shard, self.lines.change(shard).after)
+            if lock.joined is not None:
                 self.round = replace(self.round, lock=lock)
-                del self.queues[shard]
-                self._effect(event, [queue])
+                self._effect(event, [self.lines.pop(shard)])
                 return True
         return False
 
     def _meet(self, event: Event) -> bool:
-        """Let go of all, where all queues to their ends come to one change of all shards."""
-        if all(len(queue) == 1 and shard in self.lock.waiting for shard, queue in self.queues.items()):
+        """Let go of all, where all lines to their ends come to one change of all shards."""
+        if not self.lines.longer and not self.lines.in_conflict:
             return False  # `_release_heads` has seen to them
-        changes = {shard: compose(queue) for shard, queue in self.queues.items()}
-        if not self._together(changes):
+        if not self._together():
             return False
-        queues = [self.queues[shard] for shard in sorted(self.queues)]
-        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
+        lines = [line for _, line in sorted(self.lines)]
+        final = {**self.lock.normal, **{shard: one(self.lines.change(shard).after) for shard, _ in self.lines}}
         self.round = replace(self.round, lock=replace(self.lock, normal=final, waiting={}))
-        self.queues.clear()
-        self._effect(event, queues)
+        self.lines.clear()
+        self._effect(event, lines)
         return True
 
-    def _together(self, changes: Mapping[Shard, Composed]) -> bool:
-        """Tell whether these changes, of all that wait, are one that all shards have made."""
-        final = {**self.lock.normal, **{shard: one(change.after) for shard, change in changes.items()}}
-        if any(_moves_values(change) for change in changes.values()):
+    def _together(self) -> bool:
+        """Tell whether what the lines come to is one change that all shards have made."""
+        changes = [change for change, _ in self.lines.changes]
+        final = distinct([*self._free(), *(one(change.after) for change in changes)])
+        if any(_moves_values(change) for change in changes):
             # What a swap of columns comes to does not show in the tables: all must have made the same.
-            moved = {tuple(sorted(change.renames)) for change in changes.values()}
-            return len(moved) == 1 and changes.keys() == final.keys() and join_all(final.values()) is not None
-        waiting = [Change(c.before, c.after) for c in changes.values() if _waits(c)]
-        return settled(waiting, final.values(), True) if waiting else join_all(final.values()) is not None
+            moved = {tuple(sorted(change.renames)) for change in changes}
+            return len(moved) == 1 and len(self.lines) == len(self.lock.normal) and join_all(final) is not None
+        waiting = [Change(change.before, change.after) for change in changes if _waits(change)]
+        return settled(waiting, final, True) if waiting else join_all(final) is not None
 
-    def _drop_heads(self, shards: Iterable[Shard]) -> None:
-        for shard in shards:
-            self.queues[shard].pop(0)
-            if not self.queues[shard]:
-                del self.queues[shard]
+    def _free(self) -> list[Table]:
+        """Return the tables of the shards that do not wait."""
+        conflicts = Counter(id(self.lock.normal[shard]) for shard in self.lines.in_conflict)
+        return [
+            standing.normal
+            for standing, count in self.lock.census
+            if standing.waiting is None and count > conflicts[id(standing.normal)]
+        ]
 
     # What takes effect.
 
@@ -142,18 +147,18 @@ class Queues:
         self.round = round
         if answer.stage is not Stage.ACCEPTED:
             return False
-        released = [shard for shard in answer.released if shard in self.queues]
-        self._effect(event, [*([self.queues[shard][0]] for shard in released), [ddl]], answer)
-        self._drop_heads(released)
+        released = [shard for shard in answer.released if shard in self.lines]
+        self._effect(event, [*([self.lines[shard][0]] for shard in released), [ddl]], answer)
+        self.lines.drop_heads(released, self.lock.waiting)
         return True
 
-    def _effect(self, event: Event, queues: Sequence[Sequence[ShardDdl]], answer: Answer | None = None) -> None:
+    def _effect(self, event: Event, lines: Sequence[Sequence[ShardDdl]], answer: Answer | None = None) -> None:
         """Write what these statements, a run of them for each shard, come to together, and note that they took effect.
 
         Those of the last shard are the likeliest to say it.
         """
-        ddls = [ddl for queue in queues for ddl in queue]
-        changes = [compose(queue) for queue in queues]
+        ddls = [ddl for line in lines for ddl in line]
+        changes = [compose(line) for line in lines]
         before, count, dropping = self.ledger.table, len(self.ledger.logical), self.round.dropping
         own: list[tuple[str, ...]] = [(ddl.sql,) for ddl in reversed(ddls)]
         if answer is not None:
@@ -163,10 +168,13 @@ class Queues:
         place = self._write(event, own, renames, ddls[-1].after)
         if before is not None:
             logical = self.ledger.since(count, before)
-            for queue in queues:
-                self.ledger.findings += doubts_of(queue, logical, dropping, queue is queues[-1])
+            for line in lines:
+                self.ledger.findings += doubts_of(line, logical, dropping, line is lines[-1])
         self._took_effect(ddls, place)
-        self.uneven = [] if all(self.lock.ready().values()) else [*self.uneven, *ddls]
+        if self.lock.all_ready:
+            self.uneven.clear()
+        else:
+            self.uneven += ddls
 
     def _write(
         self, event: Event, own: Sequence[tuple[str, ...]], renames: Sequence[tuple[str, str]], origin: Table
@@ -183,7 +191,7 @@ class Queues:
     # What is left.
 
     def outcome(self) -> Outcome:
-        waiting = [d for queue in self.queues.values() for d in queue if not self._is_pretended(d)]
+        waiting = [d for _, line in self.lines for d in line if not self._is_pretended(d)]
         held = [Effect(d.shard, d.key, None, d.renames) for d in waiting]
         return Outcome(
             tuple(self.ledger.logical),
@@ -198,9 +206,9 @@ class Queues:
     def _open(self) -> Iterator[Open]:
         """Yield what is under way, once for all shards that have made the same change."""
         ready = self.lock.ready()
-        behind = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.queues))
-        stages = {id(d): self._stage(s, number) for s, queue in self.queues.items() for number, d in enumerate(queue)}
-        for same in _by_change(ddl for _, queue in sorted(self.queues.items()) for ddl in queue):
+        behind = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.lines))
+        stages = {id(d): self._stage(s, number) for s, line in self.lines for number, d in enumerate(line)}
+        for same in _by_change(ddl for _, line in sorted(self.lines) for ddl in line):
             done = {ddl.shard for ddl in same}
             yield self._one_open(same, stages, tuple(sorted(set(self.lock.normal) - done)))
         for same in _by_change(self.uneven):

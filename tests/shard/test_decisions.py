@@ -65,6 +65,16 @@ def test_other_statements_are_written_in_its_place(way: str) -> None:
     assert not waits(made.outcome(way))
 
 
+def test_behind_what_was_written_all_stand_where_it_leads() -> None:
+    made = ran(TABLE, "t1 t2", "t1 MODIFY a FLOAT", "t1 row")
+    made.decide("optimistic", "emit", "ALTER TABLE shop.t MODIFY a FLOAT")
+    for sql in ("ALTER TABLE t1 ADD COLUMN c INT", "INSERT INTO t1 VALUES ()"):
+        made.run("n1", sql)
+    added = "ALTER TABLE `shop`.`t` ADD COLUMN c INT"
+    assert order_of(made, "optimistic") == ["ALTER TABLE shop.t MODIFY a FLOAT", "t1@2", added, "t1@5"]
+    assert not waits(made.outcome("optimistic"))
+
+
 @WAYS
 def test_a_skipped_ddl_leaves_the_logical_table_and_its_names(way: str) -> None:
     made = ran(TABLE, "t1 t2", f"t1 {RENAME}", "t1 row", "t2 row")
