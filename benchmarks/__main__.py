@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import filtered, held, load, replay, schema_store
+from benchmarks import filtered, held, load, replay, schema_store, storm
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -98,6 +98,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--replay", choices=("yes", "no"), default="yes", help="replays into a real MySQL server, and into DuckDB"
     )
+    parser.add_argument("--storm", default="200,1000", help="how many DDL a storm has, with commas")
     parser.add_argument(
         "--held", type=int, default=10_000_000, help="transactions held back by a shard's DDL; 0: not measured"
     )
@@ -146,6 +147,8 @@ def main() -> None:
         result["duckdb"] = load.run(Path(arguments.out) / "load", arguments.rounds)
         note("replays into a server")
         result["replay"] = replay.run(Path(arguments.out), arguments.rounds)
+        note("a storm of DDL")
+        result["storm"] = storm.run(Path(arguments.out), 200, [int(size) for size in arguments.storm.split(",")])
     text = json.dumps(result, indent=1)
     (Path(arguments.out) / "result.json").write_text(text + "\n")
     print(text)

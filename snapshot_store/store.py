@@ -133,6 +133,22 @@ class Store:
                 raise folded_away("all tables", key, OrderKey.parse(floor), node or None)
         return store_select.history_at(self._connection, key)
 
+    def logical_at(self, key: OrderKey) -> SchemaHistory:
+        """Return the logical versions in force at a key: a part of the history, not to be added to.
+
+        Tables that were dropped by then are left out. Below `floor`, so are those that have changed since.
+        """
+        return store_select.history_at(self._connection, key, logical=True)
+
+    def logical_changes(self, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
+        """Return the first logical versions behind a key, in order, `most` of them or more: one key's come together."""
+        return store_select.logical_changes(self._connection, after, most)
+
+    def floor(self) -> OrderKey:
+        """Return the key up to which the logical history is folded, the origin if it is not."""
+        floor = self._floors().get("")
+        return ORIGIN if floor is None else OrderKey.parse(floor)
+
     def lookup(self, names: Sequence[tuple[str, str, OrderKey, str | None]]) -> list[TableVersion | None]:
         """Return, for each (schema, name, key, node), what `SchemaHistory.at` returns, without loading the history."""
         if not names:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from snapshot_store.history import SchemaHistory
+from snapshot_store.history import OPAQUE, SchemaHistory, TableVersion
 from snapshot_store.questions_names import NamePattern, unknown_table
 from snapshot_store.store_rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.topology import Topology
@@ -108,23 +108,37 @@ def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = 
     return _part(rows, databases)
 
 
-def history_at(connection: Any, key: OrderKey) -> SchemaHistory:
-    """Return only the versions in force at a key, of all tables; what was dropped by then is left out."""
+def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaHistory:
+    """Return only the versions in force at a key, of all tables or the logical ones; what was dropped is left out."""
     parts = []
+    line = "AND node = ''" if logical else ""
     for table, columns, names in (
         ("table_versions", TABLE_COLUMNS, "node, schema_name, table_name"),
         ("schema_versions", SCHEMA_COLUMNS, "node, schema_name"),
     ):
+        opaque = f"OR v.origin = '{OPAQUE}'" if logical and table == "table_versions" else ""
         parts.append(
             connection.execute(
                 f"""SELECT {_of("v", columns)} FROM {table} AS v
-                    JOIN (SELECT {names}, max(order_key) AS order_key FROM {table} WHERE order_key < $1
+                    JOIN (SELECT {names}, max(order_key) AS order_key FROM {table} WHERE order_key < $1 {line}
                           GROUP BY {names}) USING ({names}, order_key)
-                    WHERE definition IS NOT NULL""",
+                    WHERE definition IS NOT NULL {opaque}""",
                 [key.text()],
             ).fetchall()
         )
     return _part(*parts)
+
+
+def logical_changes(connection: Any, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
+    """Return the first logical versions behind a key, in order; those of one key are never parted."""
+    rows = connection.execute(
+        f"""SELECT {TABLE_COLUMNS} FROM table_versions WHERE node = '' AND order_key > $1 AND order_key <= coalesce(
+                (SELECT order_key FROM table_versions WHERE node = '' AND order_key > $1
+                 ORDER BY order_key LIMIT 1 OFFSET $2), repeat('9', 54))
+            ORDER BY order_key, schema_name, table_name""",
+        [after.text(), most - 1],
+    ).fetchall()
+    return tuple(map(table_version, rows))
 
 
 def _of(alias: str, columns: str) -> str:

@@ -24,19 +24,18 @@ from binlog_merge.replay.duckdb_rows import RowRefused, TableWriter
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.duckdb_types import facts_of
 from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.rows import RowSelector
+from binlog_merge.replay.rows import RowSelector, TableShapes
 from binlog_merge.replay.segments import Segment, StatementAt, segments
 from binlog_merge.replay.statement_session import StatementSession
 from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.whole_json import with_whole_json
-from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
 
 
 def load(
-    binlog: MergedBinlog, target: DuckdbTarget, history: SchemaHistory | None, options: ReplayOptions
+    binlog: MergedBinlog, target: DuckdbTarget, history: TableShapes | None, options: ReplayOptions
 ) -> ReplayResult:
     """Bring a range into a DuckDB file, from where it stands. Raises with what was committed as `result`."""
     first = options.first_rank
@@ -62,7 +61,7 @@ def load(
     return result
 
 
-def _catalog_at(binlog: MergedBinlog, history: SchemaHistory | None, rank: int, system_zone: str | None) -> Catalog:
+def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
     """Return what the tables are behind so many transactions: what they began as, and what statements made of them."""
     if history is None or not binlog.state.files:
         return Catalog()
@@ -78,7 +77,7 @@ def _catalog_at(binlog: MergedBinlog, history: SchemaHistory | None, rank: int, 
 class _Loader:
     binlog: MergedBinlog
     target: DuckdbTarget
-    history: SchemaHistory | None
+    history: TableShapes | None
     options: ReplayOptions
     result: ReplayResult
     open: bool = False

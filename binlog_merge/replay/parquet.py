@@ -27,7 +27,7 @@ from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.source import io_error
 from binlog_merge.replay.changes import ChangeBuffer
 from binlog_merge.replay.reader import Begin, Rows, Statement
-from snapshot_store.history import SchemaHistory
+from binlog_merge.replay.rows import TableShapes
 from snapshot_store.tso import OrderKey
 
 _STATEMENTS = "_statements"
@@ -52,7 +52,7 @@ class ParquetTarget:
 
     folder: Path
     cluster: str
-    history: SchemaHistory | None = None
+    history: TableShapes | None = None
     temporal_text: bool = False
     columns: Callable[[str, str], Any] = lambda schema, table: None
     part_bytes: int = _PART_BYTES

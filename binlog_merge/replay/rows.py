@@ -24,7 +24,7 @@ from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.replay.reader import Rows
 from snapshot_store.history import TableVersion
-from snapshot_store.model import Table
+from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
 
 
@@ -38,6 +38,9 @@ class TableShapes(Protocol):
 
     def at(self, schema: str, name: str, key: OrderKey) -> TableVersion | None:
         """Return the latest version with a key less than `key`, None if the table was never heard of."""
+
+    def catalog(self, key: OrderKey) -> Catalog:
+        """Return everything that a transaction with this key sees."""
 
 
 _LONGEST_TEXT = 60

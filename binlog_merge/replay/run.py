@@ -19,10 +19,9 @@ from binlog_merge.replay.pace import Pace
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
-from binlog_merge.replay.shapes import Shapes
 from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.transactions import Transaction, transactions
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
+from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
 from binlog_merge.replay.workers import DDL_SESSIONS, Workers
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
@@ -70,8 +69,7 @@ def replay(
 
 def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
     wanted = options.filter is not None and bool(options.filter.settings.expression_rules)
-    store = binlog.directory / "schema.duckdb"
-    return RowSelector(options.filter, Shapes(store) if wanted and store.exists() else None)
+    return RowSelector(options.filter, history_of(binlog.directory) if wanted else None)
 
 
 class _Run:

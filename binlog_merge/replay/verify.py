@@ -25,9 +25,8 @@ from binlog_merge.errors import ChecksumMismatch, ManifestError, SchemaMismatch,
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.merge.witness import check_witness
 from binlog_merge.replay.reader import DAMAGED, MergedBinlog, events_of, order_key
-from binlog_merge.replay.rows import op_of
+from binlog_merge.replay.rows import TableShapes, op_of
 from binlog_merge.stages.holds import is_moved, place_of
-from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
 
 
@@ -53,7 +52,7 @@ class Verified:
 
 
 def verify(
-    binlog: MergedBinlog, history: SchemaHistory | None, progress: Callable[[str], None] = lambda name: None
+    binlog: MergedBinlog, history: TableShapes | None, progress: Callable[[str], None] = lambda name: None
 ) -> Verified:
     """Look through everything; raises at the first thing that is not as it should be, with its place.
 
@@ -98,7 +97,7 @@ class _FileChecker:
         binlog: MergedBinlog,
         file: OutputFile,
         following: str | None,
-        history: SchemaHistory | None,
+        history: TableShapes | None,
         found: Verified,
         key: OrderKey | None,
     ) -> None:

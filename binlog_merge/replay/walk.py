@@ -9,10 +9,9 @@ from typing import Any
 
 from binlog_merge.errors import MergeError, ReplayStopped
 from binlog_merge.filters.filter import Filter
-from binlog_merge.job.store_errors import told
 from binlog_merge.replay.reader import Begin, OrderedBy
 from binlog_merge.replay.rows import RowSelector
-from snapshot_store.history import SchemaHistory
+from binlog_merge.replay.shapes import Shapes
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 
@@ -76,15 +75,10 @@ def _by_table(counts: Counter[Any]) -> dict[str, dict[str, int]]:
     return tables
 
 
-def history_of(directory: Path) -> SchemaHistory | None:
-    """Return the schema history that a merge left beside its output, None where there is none."""
+def history_of(directory: Path) -> Shapes | None:
+    """Return what tells the tables' shapes from the store that a merge left beside its output, None without one."""
     path = directory / "schema.duckdb"
-    if not path.exists():
-        return None
-    from snapshot_store.store import Store
-
-    with told(path), Store.open(path, True) as store:
-        return store.load_history()
+    return Shapes(path) if path.exists() else None
 
 
 class Walk:
