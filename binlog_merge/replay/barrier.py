@@ -213,6 +213,10 @@ class DdlManager:
         firsts = [self._of_table[table][0] for table in tables if table in self._of_table] + self._global[:1]
         return not any(ddl.position < position for ddl in firsts)
 
+    def holds_all(self, position: Position) -> bool:
+        """Tell whether a global DDL stands before a position: nothing behind it moves until that is done."""
+        return bool(self._global) and self._global[0].position < position
+
     def holding(self, tables: Collection[TableId], position: Position) -> tuple[PendingDdl, ...]:
         """Return the DDL that such rows must wait for, in order."""
         return tuple(

@@ -8,8 +8,8 @@ transactions ──┬── a DDL: waits until what stands before it on its tab
 import queue
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
@@ -114,8 +114,10 @@ class Flow:
         """Put rows into a group, or where they wait for a DDL."""
         if self._must_wait(transaction):
             self._held.append(transaction)
-            self._held_claims.take(transaction, self._claims_of(transaction))
             self._held_bytes += transaction.size
+            # Behind a global DDL nothing moves, and what it leaves of the tables is not known: no claims yet.
+            if not self._manager.holds_all(Position(transaction.rank)):
+                self._held_claims.take(transaction, self._claims_of(transaction))
         else:
             self._join(transaction)
 
@@ -181,13 +183,8 @@ class Flow:
         plans = [plan for _, plan in transaction.plans]
         named = transaction.statement_tables
         tables = {table_name(*table): None for table in named}
-        is_global = (
-            self._options.global_barrier
-            or len(plans) != 1
-            or plans[0].is_global
-            or bool(transaction.tables)
-            or not self._keys.exists(*named[0])
-        )
+        is_global = self._options.global_barrier or len(plans) != 1 or plans[0].is_global
+        is_global = is_global or bool(transaction.tables) or not self._keys.exists(*named[0])
         if not is_global:
             for name in tuple(tables):
                 tables |= dict.fromkeys(self._keys.family(name))
@@ -196,22 +193,27 @@ class Flow:
 
     def _start(self) -> None:
         """Start every DDL that nothing stands before any more."""
-        for ddl in self._manager.startable():
-            if self._is_clear(ddl) and len(self._manager.executing) < DDL_SESSIONS:
+        startable = self._manager.startable()
+        first_held: dict[TableName, int] = {}
+        for transaction in self._held if startable else ():
+            for table in transaction.tables:
+                first_held.setdefault(table, transaction.rank)
+        for ddl in startable:
+            if len(self._manager.executing) >= DDL_SESSIONS:
+                return
+            if self._is_clear(ddl, first_held):
                 self._manager.start(ddl)
                 self._workers.carry_out(ddl, self._begun.pop(ddl.position.commit_ts, BegunDdl()))
 
-    def _is_clear(self, ddl: PendingDdl) -> bool:
-        concerned = (lambda names: True) if ddl.is_global else frozenset(ddl.tables).intersection
-        self._seal([group for group in self._open if concerned(group.tables)])
-        if self._in_flight if ddl.is_global else any(self._busy[table] for table in ddl.tables):  # type: ignore[index]
-            return False
-        for transaction in self._held:
-            if transaction.rank > ddl.position.commit_ts:
-                break
-            if concerned(transaction.tables):
-                return False
-        return True
+    def _is_clear(self, ddl: PendingDdl, first_held: Mapping[TableName, int]) -> bool:
+        """Tell whether nothing is under way, or held before a DDL, that it must wait for."""
+        rank = ddl.position.commit_ts
+        if ddl.is_global:
+            self._seal(self._open)
+            return not self._in_flight and not (self._held and self._held[0].rank < rank)
+        self._seal([group for group in self._open if not group.tables.isdisjoint(ddl.tables)])
+        tables: Iterable[Any] = ddl.tables
+        return not any(self._busy[table] or first_held.get(table, rank) < rank for table in tables)
 
     def _release(self, ddl: PendingDdl) -> None:
         """Place what a DDL has held up."""
