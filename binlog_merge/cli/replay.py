@@ -1,5 +1,7 @@
 """`binlog-merge replay`: a merged binlog into a server, a DuckDB file, or a change log, exactly once."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,14 +10,13 @@ from urllib.parse import unquote, urlsplit
 import typer
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, MergeError
+from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
+from binlog_merge.errors import ConfigError, MergeError
 
 if TYPE_CHECKING:
-    from binlog_merge.filters.filter import Filter
     from binlog_merge.replay.mysql import MysqlTarget
     from binlog_merge.replay.reader import MergedBinlog
     from binlog_merge.replay.walk import ReplayOptions, ReplayResult
-    from snapshot_store.server import ServerAddress
 
 HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
 
@@ -125,7 +126,7 @@ def replay(
         raise ConfigError("give --to URL, or --dry-run")
     binlog = MergedBinlog(source)
     first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
-    skipped = frozenset(_rank(binlog, "--skip", text) for text in skip or ())
+    skipped = skipped_of(binlog, skip or ())
     rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
     of_servers = workers > 1 or commit_order is CommitOrder.relaxed or rate is not None or until_lag is not None
     if of_servers and to is not None and not rows_only:
@@ -141,7 +142,7 @@ def replay(
         commit_order is CommitOrder.keep,
         rate,
         until_lag,
-        system_zone=_zone(time_zone),
+        system_zone=time_zone_of(time_zone),
     )
     if dry:
         _print(dry_run(binlog, options), f"{source} would be applied", output)
@@ -150,13 +151,10 @@ def replay(
         (_capture if (to or "").startswith("parquet:") else _load)(binlog, to or "", options, temporal, output)
         return
     target = _target(binlog, to or "", password_file, ssl_ca)
-    try:
+    title = f"{source} applied to {target.address}"
+    with _done_so_far(title, output):
         result = run(binlog, target, options)
-    except MergeError as error:
-        if error.result is not None and output is OutputFormat.text:
-            _print(error.result, f"{source} applied to {target.address}", output)
-        raise
-    _print(result, f"{source} applied to {target.address}", output)
+    _print(result, title, output)
 
 
 def _capture(
@@ -170,13 +168,9 @@ def _capture(
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{binlog.directory} written to {folder}"
     text = temporal is Temporal.text
-    try:
-        with ParquetTarget(folder, binlog.cluster_uuid, history_of(binlog.directory), text, columns) as target:
-            result = capture(binlog, target, options)
-    except MergeError as error:
-        if error.result is not None and output is OutputFormat.text:
-            _print(error.result, title, output)
-        raise
+    history = history_of(binlog.directory)
+    with _done_so_far(title, output), ParquetTarget(folder, binlog.cluster_uuid, history, text, columns) as target:
+        result = capture(binlog, target, options)
     _print(result, title, output)
 
 
@@ -188,25 +182,21 @@ def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: 
     path, chosen = _path_of(url, "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{binlog.directory} loaded into {path}"
+    text = temporal is Temporal.text
+    with _done_so_far(title, output), DuckdbTarget(path, binlog.cluster_uuid, text, columns) as target:
+        result = load(binlog, target, history_of(binlog.directory), options)
+    _print(result, title, output)
+
+
+@contextmanager
+def _done_so_far(title: str, output: OutputFormat) -> Iterator[None]:
+    """Print, where a replay fails, what it has done before."""
     try:
-        with DuckdbTarget(path, binlog.cluster_uuid, temporal is Temporal.text, columns) as target:
-            result = load(binlog, target, history_of(binlog.directory), options)
+        yield
     except MergeError as error:
         if error.result is not None and output is OutputFormat.text:
             _print(error.result, title, output)
         raise
-    _print(result, title, output)
-
-
-def _zone(name: str | None) -> str | None:
-    from snapshot_store.ddl.time_zones import zone_of
-
-    try:
-        if name is not None:
-            zone_of(name)
-    except ValueError as error:
-        raise ConfigError(f"--time-zone: {error}", remedy="write +08:00, or a name like Asia/Shanghai") from None
-    return name
 
 
 def _path_of(url: str, otherwise: str) -> Path:
@@ -216,81 +206,11 @@ def _path_of(url: str, otherwise: str) -> Path:
     return Path(unquote(parts.path))
 
 
-def filter_of(path: Path | None, rows_only: bool) -> "Filter | None":
-    """Return a filter file's filter; `rows_only`: columns cannot be chosen. Raises ConfigError."""
-    from binlog_merge.filters.config import load_filter
-    from binlog_merge.filters.filter import verify
-
-    if path is None:
-        return None
-    settings = load_filter(path)
-    if settings.ignore_start_ts:
-        raise ConfigError(
-            "ignore-txn-start-ts: a merged binlog does not say when a transaction began",
-            file=str(path),
-            remedy="name commit TSOs in ignore-commit-tso",
-        )
-    if settings.column_selectors and rows_only:
-        raise ConfigError(
-            "column-selectors: a MySQL server gets whole rows",
-            file=str(path),
-            remedy="leave the selectors out; `filter test` shows what the others do",
-        )
-    return verify(settings)
-
-
-def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
-    from binlog_merge.replay.ranges import rank_of
-
-    return rank_of(binlog, option, text)
-
-
-def range_of(
-    binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
-) -> tuple[int | None, int | None]:
-    """Return the first and the last rank; None where none is given."""
-    from binlog_merge.replay.ranges import first_rank_at
-
-    first: int | None = None
-    last: int | None = None
-    for option, (gtid, tso) in (("start", start), ("stop", stop)):
-        if gtid is not None and tso is not None:
-            raise ConfigError(f"--{option}-gtid and --{option}-tso say the same", remedy="give one of them")
-    if start[0] is not None or start[1] is not None:
-        first = (
-            _rank(binlog, "--start-gtid", start[0]) if start[0] is not None else first_rank_at(binlog, start[1] or 0)
-        )
-    if stop[0] is not None or stop[1] is not None:
-        last = _rank(binlog, "--stop-gtid", stop[0]) if stop[0] is not None else first_rank_at(binlog, stop[1] or 0) - 1
-    if first is not None and last is not None and first > last:
-        raise ConfigError(f"the range ends with transaction {last}, before it begins with {first}")
-    return first, last
-
-
 def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
     from binlog_merge.replay.mysql import MysqlTarget
 
     address = address_of("--to", url, password_file)
     return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))
-
-
-def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddress":
-    """Return where a server is, as an option says it, with the password of a file. Raises ConfigError and IoError."""
-    from snapshot_store.server import ServerAddress
-
-    password = None if password_file is None else password_of(password_file)
-    try:
-        return ServerAddress.parse(url, password)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-
-
-def password_of(file: Path) -> str:
-    """Return the password that a file holds. Raises IoError."""
-    try:
-        return file.read_text("utf-8").rstrip("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise IoError(f"cannot be read: {error}", file=str(file), remedy=CHECK_PATH) from None
 
 
 def _print(result: "ReplayResult", title: str, output: OutputFormat) -> None:

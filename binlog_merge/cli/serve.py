@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_merge.cli.output import printable
-from binlog_merge.cli.replay import password_of
+from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
 
 HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog; nothing is written.

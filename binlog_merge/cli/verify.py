@@ -73,7 +73,7 @@ def verify(
             raise ConfigError("--nodes and --node go with --against")
         _look_through(merged, output)
         return
-    from binlog_merge.cli.replay import address_of, filter_of, range_of
+    from binlog_merge.cli.replay_options import address_of, filter_of, range_of
     from binlog_merge.replay.against import compare_with_nodes, compare_with_server
     from binlog_merge.replay.reader import MergedBinlog
 

@@ -31,7 +31,7 @@ def check_witness(table: Table, table_map: TableMap) -> str | None:
     Compared are column count, types with their metadata, and, where the table map has them, names, signedness,
     character sets and ENUM and SET members. Not compared: nullability, collations, keys, visibility.
     """
-    found = _difference(table, table_map)
+    found = table_difference(table, table_map)
     if found is None:
         return None
     return (
@@ -40,7 +40,8 @@ def check_witness(table: Table, table_map: TableMap) -> str | None:
     )
 
 
-def _difference(table: Table, table_map: TableMap) -> str | None:
+def table_difference(table: Table, table_map: TableMap, types: bool = True) -> str | None:
+    """Return what differs first, in words, None if nothing does; `types`: types and their metadata count."""
     if len(table.columns) != len(table_map.types):
         return f"{len(table_map.types)} columns against {len(table.columns)}"
     names = table_map.optional.column_names if table_map.optional else None
@@ -50,7 +51,7 @@ def _difference(table: Table, table_map: TableMap) -> str | None:
         what = f"column {i + 1}, {column.name}:"
         expected = binlog_column(column)
         actual = (table_map.types[i], table_map.metas[i])
-        if actual != expected and actual not in _ALSO.get(expected, ()):
+        if types and actual != expected and actual not in _ALSO.get(expected, ()):
             return f"{what} {_type_words(*actual)} against {_type_words(*expected)}"
         if names is not None and not column.same_name(names[i]):
             return f"{what} is named {names[i]}"

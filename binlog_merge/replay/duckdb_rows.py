@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -135,7 +136,10 @@ class TableWriter:
         # What was there is to be seen again once the transaction is undone; so are the keys, which went with it.
         self.connection.execute("ROLLBACK")
         self._keys_table(changes, keys, there, key)
-        number = self._first(f"FROM replay_keys k ANTI JOIN {self._name} t ON {self._match(key)}")
+        try:
+            number = self._first(f"FROM replay_keys k ANTI JOIN {self._name} t ON {self._match(key)}")
+        except duckdb.CatalogException:  # the table was made in the same transaction
+            number = int(there[0])
         if number is None:
             raise RowRefused(int(keys[there[0], rk.K_ROW]), "the table has several rows with this key")
         raise RowRefused(int(keys[number, rk.K_ROW]), "there is no such row")

@@ -19,6 +19,10 @@ from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.replay.mysql import META_SCHEMA, MysqlTarget, Session, lock_name
 from binlog_merge.replay.progress import RankSet
 
+RECORD_GONE: Final = (
+    f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "
+    "restore the target with it, or empty the target, this schema too"
+)
 _NOTICE_SECONDS: Final = 1.0
 """How long a server may take to notice that a session is gone."""
 
@@ -34,10 +38,14 @@ class BegunDdl:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a target has. `applied` holds everything from rank 1 on that needs no applying."""
+    """What a target has. `applied` holds everything from rank 1 on that needs no applying.
+
+    `key` is the order key of the last of it before the first gap, where that is known.
+    """
 
     applied: RankSet
     begun: dict[int, BegunDdl]
+    key: str | None = None
 
 
 class Ledger(Session):
@@ -65,9 +73,6 @@ class Ledger(Session):
 
     def start_at(self, rank: int, sessions: int) -> Found:
         """Record a first position: `rank` transactions are taken as applied."""
-        self.run(
-            f"INSERT INTO {META_SCHEMA}.replay_position (cluster, `rank`) VALUES (%s, %s)", (self.target.cluster, rank)
-        )
         found = Found(RankSet.upto(rank), {})
         self._take_over(found.applied, sessions)
         return found
@@ -124,23 +129,37 @@ class Ledger(Session):
 
     def _found(self) -> Found | None:
         cluster = (self.target.cluster,)
-        position = self.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_position WHERE cluster = %s", cluster)
+        position = self.ask(f"SELECT `rank`, order_key FROM {META_SCHEMA}.replay_position WHERE cluster = %s", cluster)
+        sessions = self.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", cluster)
+        if bool(position) != bool(sessions):
+            # They come in one transaction.
+            raise ReplayStopped(
+                f"someone has emptied {META_SCHEMA}.{'replay_worker' if position else 'replay_position'}, which says "
+                "with other tables what is applied",
+                remedy=RECORD_GONE,
+            )
         if not position:
             return None
-        applied = RankSet.upto(int(position[0][0]))
-        for (ranks,) in self.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", cluster):
+        rank, key = position[0]
+        applied = RankSet.upto(int(rank))
+        for (ranks,) in sessions:
             applied |= RankSet.parse(ranks)
         begun = self.ask(
             f"SELECT `rank`, step, intent, before_intent FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s", cluster
         )
-        return Found(applied, {int(rank): BegunDdl(int(step), *told) for rank, step, *told in begun})
+        steps = {int(rank): BegunDdl(int(step), *told) for rank, step, *told in begun}
+        return Found(applied, steps, key if applied.low == rank else None)
 
     def _take_over(self, applied: RankSet, sessions: int) -> None:
         """Put all that is applied into the position, and give the sessions new rows."""
         cluster, low = self.target.cluster, applied.low
         above = applied - RankSet.upto(low)
         self.run("BEGIN")
-        self.run(f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s WHERE cluster = %s", (low, cluster))
+        self.run(
+            f"INSERT INTO {META_SCHEMA}.replay_position (cluster, `rank`) VALUES (%s, %s) "
+            "ON DUPLICATE KEY UPDATE `rank` = %s",
+            (cluster, low, low),
+        )
         self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
         # A DDL that was refused, and then left out.
         self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, low))

@@ -24,6 +24,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
 from binlog_merge.replay.rows import row_text
+from binlog_merge.replay.target_shape import TargetShapes
 from snapshot_store.server import ServerAddress
 
 LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
@@ -137,6 +138,10 @@ class RowSession(Session):
             raise ServerRefused(f"session {self.number} of an earlier replay is still there")
         self.done, self._commits, self._begun, self._implicit = RankSet(), 0, False, False
         self._rows, self._bytes = [], 0
+        self._shapes = TargetShapes(self.ask)
+        # The log has every column of a table, one that the source itself made up too.
+        if any(value == "ON" for _, value in self.ask("SHOW VARIABLES LIKE 'sql_generate_invisible_primary_key'")):
+            self.run("SET SESSION sql_generate_invisible_primary_key = OFF")
         self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
         self._limit = min(_STATEMENT_BYTES, self._packet // 2)
         if self._description is not None:
@@ -157,6 +162,7 @@ class RowSession(Session):
 
     def add(self, rows: Rows, event: RowsEvent) -> None:
         """Take rows into the open transaction; they reach the server when there are enough of them, or at a commit."""
+        self._shapes.check(rows.table)
         if self._row_by_row:
             for row in iter_rows(event, rows.table):
                 self._at = rows, row
@@ -242,7 +248,8 @@ class RowSession(Session):
             if passes(error):
                 raise
             # The applier tells its reasons as warnings; the error may be no more than "Unknown error".
-            reasons = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
+            said = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
+            reasons = [text for text in said if text != "Unknown error"]
             raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or told(error)) from error
 
 

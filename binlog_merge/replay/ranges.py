@@ -1,8 +1,9 @@
 """Which transactions a replay begins and ends with: by GTID, or by commit TSO."""
 
 import re
+from typing import Final
 
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, OutsideLog
 from binlog_merge.replay.reader import Begin, End, MergedBinlog, OrderedBy, Statement
 from snapshot_store.tso import LOGICAL_BITS, carries_time, tso_millis
 
@@ -17,6 +18,32 @@ def rank_of(binlog: MergedBinlog, option: str, text: str) -> int:
     if found[1] is not None and found[1].lower() != binlog.cluster_uuid:
         raise ConfigError(f"{option}: {found[1]} is another cluster; this one's GTIDs begin with {binlog.cluster_uuid}")
     return int(found[2])
+
+
+def check_first(binlog: MergedBinlog, first: int, said: str) -> int:
+    """Return the rank that a replay begins with, as `said`. Raises OutsideLog where the log does not reach it."""
+    if first > binlog.last_rank + 1:
+        raise OutsideLog(f"{said} is behind the log, which ends with transaction {binlog.last_rank}", remedy=_MERGE_ON)
+    return first
+
+
+def start_rank_at(binlog: MergedBinlog, option: str, tso: int) -> int:
+    """Return the rank of the first transaction that committed at this TSO or later, one behind the last if none did.
+
+    Raises OutsideLog where one that is still to be merged may have committed before, and what `first_rank_at` raises.
+    """
+    rank, last = first_rank_at(binlog, tso), binlog.state.last
+    if rank > binlog.last_rank and last is not None:
+        whole = max([int(file.last_key[:19]) for file in binlog.state.files], default=0)
+        whole = max(whole, int(last.watermark[:19]) if last.watermark else 0)
+        if tso > whole + 1:
+            raise OutsideLog(
+                f"{option} {tso} is behind the log, which is known to be whole up to TSO {whole}", remedy=_MERGE_ON
+            )
+    return rank
+
+
+_MERGE_ON: Final = "merge on, then begin"
 
 
 def first_rank_at(binlog: MergedBinlog, tso: int) -> int:

@@ -13,10 +13,11 @@ from dataclasses import replace
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.replay.failed import Failed
 from binlog_merge.replay.flow import Flow
-from binlog_merge.replay.ledger import Found, Ledger
-from binlog_merge.replay.mysql import MysqlTarget, RowSession, passes, told
+from binlog_merge.replay.ledger import RECORD_GONE, Found, Ledger
+from binlog_merge.replay.mysql import RETRY, MysqlTarget, RowSession, passes, told
 from binlog_merge.replay.pace import Pace
 from binlog_merge.replay.progress import RankSet
+from binlog_merge.replay.ranges import check_first
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.statements import plan_statement
@@ -116,7 +117,8 @@ class _Run:
                 lost_since = lost_since or time.monotonic()
                 if time.monotonic() - lost_since > self.options.retry_seconds:
                     where = error.transaction.gtid if isinstance(error, Failed) and error.transaction else "the target"
-                    raise ReplayStopped(f"{where}: {told(cause)}", remedy=_LOST) from error
+                    locked = bool(cause.args) and cause.args[0] in RETRY
+                    raise ReplayStopped(f"{where}: {told(cause)}", remedy=_LOCKED if locked else _LOST) from error
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -172,7 +174,8 @@ class _Run:
         return True
 
     def _source(self, found: Found, options: ReplayOptions) -> Iterator[Transaction]:
-        for transaction in transactions(self.binlog, options, _selector(self.binlog, options), found.applied):
+        selector = _selector(self.binlog, options)
+        for transaction in transactions(self.binlog, options, selector, found.applied, found.key):
             self._read = transaction.rank
             yield transaction
 
@@ -180,8 +183,11 @@ class _Run:
         """Return what the target has; a first replay begins where the options say."""
         first = self.options.first_rank
         found = ledger.begin(sessions, self.options.retry_seconds)
+        if found is None and self.result.first_rank:
+            raise ReplayStopped("the target no longer says what it has", remedy=RECORD_GONE)
         if found is None:
-            found = ledger.start_at((first or 1) - 1, sessions)
+            first = check_first(self.binlog, first or 1, f"transaction {first}")
+            found = ledger.start_at(first - 1, sessions)
         elif first is not None and first != found.applied.low + 1 and self.result.first_rank == 0:
             raise ConfigError(
                 f"the target has transactions up to {found.applied.low}; a replay goes on at {found.applied.low + 1}, "
@@ -221,12 +227,14 @@ class _Run:
         if not isinstance(error, Failed):
             if isinstance(error, MergeError):
                 return error
-            return ReplayStopped(f"the target refuses what a replay needs: {told(error)}", remedy=_NEEDED)
+            return _refused(error)
         found = error.transaction
         if found is None:
-            return ReplayStopped(f"the target refuses what a replay needs: {told(error.error)}", remedy=_NEEDED)
+            return _refused(error.error)
         begin = found.begin
         if isinstance(error.error, MergeError):
+            if found.gtid not in error.error.message:
+                error.error.message = f"{found.gtid}: {error.error.message}"
             return error.error.located(file=begin.file, position=begin.position, order_key=found.key)
         return ReplayStopped(
             f"{found.gtid}: the target refuses it: {error.text}",
@@ -235,8 +243,20 @@ class _Run:
         ).located(file=begin.file, position=begin.position, order_key=found.key)
 
 
+def _refused(error: Exception) -> ReplayStopped:
+    """Return what a server's refusal of something of the replay's own comes to."""
+    number = error.args[0] if error.args else 0
+    remedy = RECORD_GONE if number in (1049, 1146) else _READ_ONLY if number == 1290 else _NEEDED
+    return ReplayStopped(f"the target refuses what a replay needs: {told(error)}", remedy=remedy)
+
+
+_READ_ONLY = "let the target take writes (read_only, super_read_only), or name the server that does"
 _NEEDED = (
     "the user needs REPLICATION_APPLIER (or BINLOG_ADMIN and SESSION_VARIABLES_ADMIN, or SUPER), the rights to make "
     "the schema binlog_merge, and those on the tables"
+)
+_LOCKED = (
+    "another session of the target keeps its locks: look for it in SHOW PROCESSLIST and sys.innodb_lock_waits, end it, "
+    "and run the replay again; it goes on behind what is applied"
 )
 _LOST = "run the replay again when the target is there; it goes on behind what is applied"
