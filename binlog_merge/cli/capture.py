@@ -66,7 +66,7 @@ def capture(
     ] = OutputFormat.text,
 ) -> None:
     """Fetch the nodes' binlogs from their servers."""
-    from binlog_merge.cli.replay import password_of
+    from binlog_merge.cli.replay_options import password_of
     from binlog_merge.config import MergeConfig
     from binlog_merge.live.capture import capture as run
     from binlog_merge.live.capture_node import CaptureOptions
