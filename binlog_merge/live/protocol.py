@@ -10,6 +10,7 @@ text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so tha
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from struct import Struct
 from typing import Final, Self
 
 from binlog_merge.binlog.constants import ColumnType
@@ -20,6 +21,7 @@ MAX_PAYLOAD: Final = (1 << 24) - 1
 UTF8MB4: Final = 45
 """utf8mb4_general_ci: the one collation of utf8mb4 that every client knows."""
 BINARY: Final = 63
+_EVENT_HEADER: Final = Struct("<IB")
 
 
 class Capability(IntFlag):
@@ -108,6 +110,20 @@ def packets(payload: Buffer, sequence: int) -> Iterator[tuple[bytes, memoryview]
         part = view[start : start + MAX_PAYLOAD]
         yield PacketHeader(len(part), sequence & 0xFF).pack(), part
         sequence += 1
+
+
+def event_packets(data: memoryview, sizes: Sequence[int], sequence: int) -> bytearray:
+    """Return the packets of events, each smaller than a packet, that stand one behind the other.
+
+    An event's payload is a zero byte and its bytes.
+    """
+    out, at = bytearray(), 0
+    for size in sizes:
+        out += _EVENT_HEADER.pack(size + 1 | (sequence & 0xFF) << 24, 0)
+        out += data[at : at + size]
+        at += size
+        sequence += 1
+    return out
 
 
 @dataclass(frozen=True, slots=True)

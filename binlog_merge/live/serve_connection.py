@@ -1,7 +1,7 @@
 """One client at a server of binlogs: a thread of its own that reads packets, answers, and sends binlogs.
 
-What is sent waits in a buffer of 64 KiB, or is one event; a client that takes nothing for `net_write_timeout` seconds
-is left, and so is one that is gone. The protocol itself is in `serve_session`, without a socket.
+What is sent is a run of events of 256 KiB, or one larger event. A client that takes nothing for `net_write_timeout`
+seconds is left, and so is one that is gone. The protocol itself is in `serve_session`, without a socket.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ from typing import Any, Final
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError
 from binlog_merge.live.commands import Dump
-from binlog_merge.live.protocol import PACKET_HEADER_LEN, Eof, Err, ErrorCode, PacketHeader, packets
+from binlog_merge.live.protocol import PACKET_HEADER_LEN, Eof, Err, ErrorCode, PacketHeader, event_packets, packets
 from binlog_merge.live.serve_dump import DumpOptions, Sending
 from binlog_merge.live.serve_log import PublishedLog
 from binlog_merge.live.serve_session import Session, Step, Then
-from binlog_merge.live.serve_stream import AtEnd, NotServed, Skipped, stream
+from binlog_merge.live.serve_stream import AtEnd, Events, NotServed, Skipped, stream
 
 _BUFFER: Final = 1 << 16
 _MOST_UNTRUSTED: Final = 1 << 16
@@ -156,6 +156,15 @@ class Connection:
             if len(self._buffer) >= _BUFFER:
                 self._flush()
 
+    def _put_events(self, events: Events) -> None:
+        if len(events.sizes) == 1 and events.sizes[0] >= _BUFFER:
+            self._put(b"\0" + bytes(events.data))
+            return
+        self._buffer += event_packets(events.data, events.sizes, self._sequence)
+        self._sequence += len(events.sizes)
+        if len(self._buffer) >= _BUFFER:
+            self._flush()
+
     def _flush(self) -> None:
         if self._buffer:
             data, self._buffer = self._buffer, bytearray()
@@ -188,9 +197,11 @@ class Connection:
         sending = Sending(options, self._log.view().server_id)
         with self._log.bell() as bell:
             for item in stream(self._log, options.start):
-                for payload in sending.payloads(item):
+                for payload in sending.before(item):
                     self._put(payload)
-                if isinstance(item, AtEnd):
+                if isinstance(item, Events):
+                    self._put_events(item)
+                elif isinstance(item, AtEnd):
                     self._flush()
                     if not options.wait:
                         return

@@ -17,10 +17,9 @@ from zlib import crc32
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, EventFlag, EventType
 from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.wire import Buffer
 from binlog_merge.live.commands import BinlogDumpGtid, Dump, DumpFlag
 from binlog_merge.live.serve_answers import Settings
-from binlog_merge.live.serve_stream import AtEnd, Event, Item, Opened, Skipped, Start
+from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped, Start
 
 _NANOSECONDS: Final = 1_000_000_000
 _LONGEST_PERIOD: Final = 4_294_967.0
@@ -58,30 +57,29 @@ def _seconds(period: object) -> float | None:
 
 
 class Sending:
-    """Turns what the log brings into payloads, one item after the other."""
+    """What a source makes up while it sends what the log brings, one item after the other."""
 
     def __init__(self, options: DumpOptions, server_id: int) -> None:
         self._options = options
         self._server_id = server_id
         self._checksum = options.checksum
-        self._place: Opened | Event | Skipped | AtEnd | None = None
+        self._place: Opened | Events | Skipped | AtEnd | None = None
 
-    def payloads(self, item: Item) -> Iterator[Buffer]:
-        """Yield what an item makes to be sent."""
-        before, self._place = self._place, item
-        if isinstance(before, Skipped) and not isinstance(item, Skipped):
-            yield self._beat(before.file, before.end)
+    def before(self, item: Item) -> Iterator[bytes]:
+        """Yield the payloads that are made up to be sent before what an item brings itself."""
+        last, self._place = self._place, item
+        if isinstance(last, Skipped) and not isinstance(item, Skipped):
+            yield self._beat(last.file, last.end)
         if isinstance(item, Opened):
             rotate = Rotate(item.position, item.file.encode()).pack()
             yield self._made_up(EventType.ROTATE_EVENT, rotate, 0, EventFlag.LOG_EVENT_ARTIFICIAL_F)
-        elif isinstance(item, Event):
+        elif isinstance(item, Events):
             self._checksum = True
-            yield item.payload
 
     def heartbeat(self) -> bytes:
         """Return a heartbeat for where the reader is."""
         place = self._place
-        if isinstance(place, Event | Skipped):
+        if isinstance(place, Events | Skipped):
             return self._beat(place.file, place.end)
         if isinstance(place, Opened | AtEnd):
             return self._beat(place.file, place.position)

@@ -127,6 +127,8 @@ class Session:
         self.settings.user, self.attributes = response.user, dict(response.attributes)
         self.settings.schema = response.database or None
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
+        if not response.proof and response.attributes.get("_client_name") == "libmariadb":
+            self._plugin = NATIVE  # it has the other one only where a plugin is installed
         # A client whose own plugin is not the one of the greeting names its own, and waits to be asked.
         if response.plugin != self._plugin or (self._account.password and not response.proof):
             self._phase = _Phase.SWITCHED

@@ -21,7 +21,7 @@ from binlog_merge.binlog.header import frame
 from binlog_merge.live.protocol import Value
 from binlog_merge.live.serve_log import PublishedLog
 from binlog_merge.live.serve_statements import ShowEvents
-from binlog_merge.live.serve_stream import Event, Opened, Start, stream
+from binlog_merge.live.serve_stream import Events, Opened, Start, stream
 from snapshot_store.render_sql import quote_name
 
 _NAMES: Final[dict[int, str]] = {
@@ -56,17 +56,19 @@ def _rows(log: PublishedLog, start: Start) -> Iterator[Sequence[Value]]:
     for item in stream(log, start):
         if isinstance(item, Opened) and not opened:
             opened = True
-        elif not isinstance(item, Event):
+        elif not isinstance(item, Events):
             return
         elif start.position == len(BINLOG_MAGIC) or item.end > start.position:
-            yield _row(item)
+            at = item.end - len(item.data)
+            for data in item.each():
+                yield _row(item.file, at, data)
+                at += len(data)
 
 
-def _row(item: Event) -> Sequence[Value]:
-    at = item.end - (len(item.payload) - 1)
-    event = frame(memoryview(item.payload)[1:], 0, file=item.file, offset=at, verify=False)
+def _row(file: str, at: int, data: memoryview) -> Sequence[Value]:
+    event = frame(data, 0, file=file, offset=at, verify=False)
     name = _NAMES.get(event.type_code, f"Event {event.type_code}")
-    return item.file, at, name, event.header.server_id, item.end, _info(parse_event(event))
+    return file, at, name, event.header.server_id, event.end, _info(parse_event(event))
 
 
 def _info(value: Any) -> str:

@@ -40,6 +40,7 @@ from binlog_merge.live.protocol import (
     Err,
     Ok,
     PacketHeader,
+    event_packets,
     pack_row,
     packets,
     parse_row,
@@ -139,6 +140,14 @@ def test_a_payload_goes_on_in_the_next_packet(size: int, lengths: list[int]) -> 
     assert [header.length for header in headers] == [len(part) for _, part in found] == lengths
     assert [header.sequence for header in headers] == [255, 0, 1][: len(lengths)]
     assert [header.more for header in headers] == [True] * (len(lengths) - 1) + [False]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=20), u8)
+def test_events_go_into_packets_of_their_own(events: list[bytes], sequence: int) -> None:
+    data = memoryview(b"".join(events))
+    one_by_one = [part for i, event in enumerate(events) for part in packets(b"\0" + event, sequence + i)]
+    expected = b"".join(header + bytes(part) for header, part in one_by_one)
+    assert event_packets(data, [len(event) for event in events], sequence) == expected
 
 
 def test_proofs_are_those_that_pymysql_computes() -> None:

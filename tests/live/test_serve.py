@@ -350,21 +350,6 @@ def test_another_output_in_the_directory_ends_the_server(tmp_path: Path) -> None
     assert isinstance(running.ended_by, ManifestError)
 
 
-def test_a_replica_is_not_given_what_it_crashes_on() -> None:
-    """Order keys behind XID: a MySQL replica, which names its channel, is refused; others read them."""
-    with serving(merged(CASE, cts="end")) as running:
-        assert running.events(from_position())
-        with contextlib.closing(running.connect(defer_connect=True)) as connection:
-            connection._connect_attrs["_client_replication_channel_name"] = ""  # type: ignore[attr-defined]
-            connection.connect()
-            with connection.cursor() as cursor:
-                cursor.execute("SET @source_binlog_checksum = 'CRC32'")
-            payload = from_position().pack()
-            connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
-            code, words = _refused(connection._read_packet)  # type: ignore[attr-defined]
-        assert (code, "output.cts" in words) == (1236, True)
-
-
 # Clients that behave badly
 
 
