@@ -62,10 +62,11 @@ class NodeCapture:
             self._run()
         except MergeError as error:
             self.error = error.located(node=self.node.source_id)
-            self._report(self.node.source_id, f"stopped: {error.message}")
         except Exception as error:  # a thread's exception would be printed and forgotten
             self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
             self.error.__cause__ = error
+        if self.error is not None:
+            self._report(self.node.source_id, f"stopped: {self.error.message}")
 
     def stop(self) -> None:
         """Let the capture end, behind the last whole event."""

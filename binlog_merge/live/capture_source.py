@@ -24,8 +24,8 @@ SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = LOST | {1040, 1203}  # too many connections, too many of this user
 _PARSE_ERROR, _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1064, 1381, 1227, 1236
-_OK, _ERROR = 0x00, 0xFF
-"""The first byte of a payload in a dump: an event follows, or an error; 0xFE ends the dump."""
+_OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+"""The first byte of a payload in a dump: an event follows, the dump ends, or an error says why."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
 _ADDRESS: Final = "check address, user and password"
 
@@ -106,9 +106,10 @@ class Source:
             self._connection._sock.settimeout(SILENCE_SECONDS)
             stream = self._connection._rfile
             for payload in payloads(stream.read1, stream.read):
-                if payload[0] == _OK:
+                kind = payload[0] if payload else _END
+                if kind == _OK:
                     yield payload[1:]
-                elif payload[0] == _ERROR:
+                elif kind == _ERROR:
                     pymysql.err.raise_mysql_exception(bytes(payload))
                 else:
                     return
