@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.replay.duckdb_count import numbered
+from binlog_merge.replay.duckdb_count import numbered, refuse_rowid
 from binlog_merge.replay.duckdb_types import BY_HAND, definitions, duckdb_type, place, quoted
 from binlog_merge.replay.duckdb_values import carries, compute_values, constant_of, convert_values, needed_columns
 from binlog_merge.replay.statement_session import StatementSession
@@ -128,7 +128,7 @@ class Alteration:
         if column.auto_increment or (was is not None and column.generated is None):
             return False
         needed = {other.name.lower() for other in needed_columns(column, self.after.columns)}
-        return bool(needed) and (was is None or was.generated != column.generated or bool(needed & changed))
+        return bool(needed) and (was is None or not self._carries(was, column) or bool(needed & changed))
 
     def _converted(self, column: Column, was: Column) -> dict[str, Any]:
         values = self._ask(f"SELECT DISTINCT {quoted(was.name)} AS v FROM {self._name}")
@@ -141,15 +141,16 @@ class Alteration:
             raise ReplayStopped(f"zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND)
 
     def _compute(self, name: str, column: Column) -> None:
+        refuse_rowid(self.after)
         needed = [other.name for other in needed_columns(column, self.after.columns)]
         here = {other.name.lower() for other, _ in self.pairs}
         if missing := [other for other in needed if other.lower() not in here]:
             raise ReplayStopped(
                 f"column {column.name} is computed from {missing[0]}, which the file does not have", remedy=BY_HAND
             )
-        rows = self._ask(f"SELECT rowid AS k{''.join(', ' + quoted(n) for n in needed)} FROM {name}")
+        rows = self._ask(f'SELECT rowid AS "replay n"{"".join(", " + quoted(n) for n in needed)} FROM {name}')
         values = compute_values(column, self.after.columns, rows, self.session, self.temporal_text)
-        self.connection.register("computed", pa.table({"k": rows.column("k"), "v": values}))
+        self.connection.register("computed", pa.table({"k": rows.column("replay n"), "v": values}))
         kind = duckdb_type(column.type, self.temporal_text)
         self._run(
             f"UPDATE {name} SET {quoted(column.name)} = CAST(c.v AS {kind}) FROM computed c WHERE {name}.rowid = c.k"

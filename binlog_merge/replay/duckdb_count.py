@@ -10,7 +10,7 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expr_collations import UnknownCollation, sort_key
 from binlog_merge.merge.binlog_types import NUMERIC
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
-from binlog_merge.replay.duckdb_types import quoted
+from binlog_merge.replay.duckdb_types import BY_HAND, quoted
 from binlog_merge.replay.statement_session import StatementSession
 from snapshot_store.model import Column, Index, Table
 
@@ -27,10 +27,18 @@ def numbered(
 
     Raises ReplayStopped where the order of the rows is not known.
     """
+    refuse_rowid(table)
     ((count,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
     order = "rowid" if count <= 1 else _order(table, temporal_text)
     number = f"{_first(session, start)} + {session.step} * (row_number() OVER (ORDER BY {order}) - 1)"
     return connection.sql(f"SELECT rowid AS k, {number} AS v FROM {name}").to_arrow_table()
+
+
+def refuse_rowid(table: Table) -> None:
+    """Raise ReplayStopped where a column hides the row ids of DuckDB, by which rows are told apart."""
+    if table.index_of("rowid") is not None:
+        name = f"{table.schema}.{table.name}"
+        raise ReplayStopped(f"rows of {name} cannot be told apart here: a column of it is called rowid", remedy=BY_HAND)
 
 
 def _first(session: StatementSession, start: int) -> int:

@@ -45,12 +45,15 @@ def columns_of(column: Column) -> frozenset[str]:
         return frozenset()
 
 
-def cells_by_engine(column: Column, columns: Sequence[Column], rows: Any) -> list[bytes | None]:
-    """Return the cells of a column for rows that have what its expression is of. Raises ConversionError."""
+def cells_by_engine(column: Column, columns: Sequence[Column], rows: Any, zone: str) -> list[bytes | None]:
+    """Return the cells of a column for rows that have what its expression is of; TIMESTAMP is shown in `zone`.
+
+    Raises ConversionError.
+    """
     places = {c.name.lower(): (c, f"c{i}") for i, c in enumerate(columns) if c.name.lower() in columns_of(column)}
     try:
         found = _compiled(source_of(column), places)
-        arrays = {place: engine_array(c, _plain(c, rows[c.name]), "UTC") for c, place in places.values()}
+        arrays = {place: engine_array(c, _plain(c, rows[c.name]), zone) for c, place in places.values()}
         with duckdb.connect(config={"threads": 1}) as engine:
             values = engine.from_arrow(pa.table(arrays)).project(f"{found.text} AS v").to_arrow_table()
     except (ExpressionError, UnknownCollation, duckdb.Error) as error:

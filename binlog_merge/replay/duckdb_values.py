@@ -22,7 +22,7 @@ from binlog_merge.binlog.temporal import Civil
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.merge.binlog_types import LENGTH_BYTES, binlog_column
 from binlog_merge.merge.convert import ReshapeOptions, make_converter
-from binlog_merge.merge.convert_values import ConversionError, decode_cell
+from binlog_merge.merge.convert_values import ConversionError, Value, decode_cell
 from binlog_merge.merge.convert_values import encode_cell as cell_of
 from binlog_merge.merge.evaluate import Computed, Row
 from binlog_merge.merge.reshape_pads import compute_pad, encode_now, pad_cell
@@ -219,7 +219,7 @@ def compute_values(
         if isinstance(expression, Computed):
             cells = _evaluated(column, columns, expression, rows, session)
         else:
-            cells = cells_by_engine(column, columns, rows)
+            cells = cells_by_engine(column, columns, rows, _zone_for(needed_columns(column, columns), session))
         return array_of(column, cells, temporal_text)
     except (ConversionError, CellValueError, BinlogFormatError) as error:
         reason = expression.message if isinstance(expression, UnsupportedInput) else str(error)
@@ -232,10 +232,7 @@ def _evaluated(
     column: Column, columns: Sequence[Column], expression: Computed, rows: Any, session: StatementSession
 ) -> list[bytes | None]:
     needed = needed_columns(column, columns)
-    values = [
-        [None if cell is None else decode_cell(other.type, cell) for cell in cells_of(other, rows[other.name])]
-        for other in needed
-    ]
+    values = [[_shown(other, cell, session) for cell in cells_of(other, rows[other.name])] for other in needed]
     names = [other.name.lower() for other in needed]
     now = (session.now_us, session.offset if expression.at_commit else 0)
     try:
@@ -246,4 +243,16 @@ def _evaluated(
     except ConversionError:
         if not needed:
             raise
-        return cells_by_engine(column, columns, rows)
+        return cells_by_engine(column, columns, rows, _zone_for(needed, session))
+
+
+def _shown(column: Column, cell: bytes | None, session: StatementSession) -> Value | None:
+    """Return the value of a cell as a session sees it."""
+    value = None if cell is None else decode_cell(column.type, cell)
+    return session.local(value) if column.type.name == "timestamp" and isinstance(value, Civil) else value
+
+
+def _zone_for(needed: Sequence[Column], session: StatementSession) -> str:
+    if any(column.type.name == "timestamp" for column in needed):
+        session.known_zone()
+    return session.zone

@@ -8,7 +8,7 @@ Time Zone Support".
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from typing import Final
 
 from binlog_merge.binlog.query import StatusVar
@@ -21,26 +21,27 @@ from snapshot_store.ddl.session import DEFAULT_SQL_MODE
 from snapshot_store.ddl.time_zones import local_of, utc_of, zone_of
 
 _SYSTEM: Final = "SYSTEM"
+_ZONES: Final = "install the zones of the operating system, or Python's package tzdata"
 _STRICT: Final = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 
 
 @dataclass(frozen=True, slots=True)
 class StatementSession:
-    """What a session says; `zone` is None where that is its server's own, which a log does not tell.
+    """What a session says; `zone` is its time zone's name. SYSTEM is its server's own, which a log does not tell.
 
     `now_us` is when the statement began, in microseconds since 1970. `step` and `first` are auto_increment_increment
     and auto_increment_offset.
     """
 
     now_us: int
-    zone: tzinfo | None = UTC
+    zone: str = "+00:00"
     ddl: DdlSession = _STRICT
     step: int = 1
     first: int = 1
 
     @classmethod
     def of(cls, statement: Statement, system_zone: str | None = None) -> "StatementSession":
-        """Return a statement's session; `system_zone` is what SYSTEM is. Raises ReplayStopped for an unknown zone."""
+        """Return a statement's session; `system_zone` is what SYSTEM is."""
         found = statement.query.status_vars
         name = bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1") or "+00:00"
         if name == _SYSTEM:
@@ -48,13 +49,12 @@ class StatementSession:
         ddl = session_of(statement.query)
         now = statement.timestamp * 1_000_000 + int(found.get(StatusVar.Q_MICROSECONDS, 0))
         step, first = found.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
-        if name == _SYSTEM:
-            return cls(now, None, ddl, step, first)
+        session = cls(now, name, ddl, step, first)
         try:
-            zone = zone_of(name)
-        except ValueError as error:
-            raise ReplayStopped(f"the statement ran in a session whose {error}", remedy="install tzdata") from None
-        return cls(now, zone, replace(ddl, time_zone=name), step, first)
+            session.known_zone()
+        except ReplayStopped:
+            return session  # most statements do not ask
+        return replace(session, ddl=replace(ddl, time_zone=name))
 
     @property
     def offset(self) -> int:
@@ -72,12 +72,17 @@ class StatementSession:
 
     def known_zone(self) -> tzinfo:
         """Return the zone. Raises ReplayStopped where it is not known."""
-        if self.zone is None:
+        if self.zone == _SYSTEM:
             raise ReplayStopped(
                 "the time zone of the statement's session is SYSTEM, and rows that are there depend on it",
                 remedy="say with --time-zone what the server's own time zone is: +08:00, Asia/Shanghai",
             )
-        return self.zone
+        try:
+            return zone_of(self.zone)
+        except ValueError as error:
+            raise ReplayStopped(
+                f"rows that are there depend on the session's time zone: {error}", remedy=_ZONES
+            ) from None
 
 
 def _moved(moment: Civil, move: Callable[[datetime], datetime]) -> Civil:
