@@ -173,7 +173,9 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(options.host, options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ServerRefused(f"{where} is no address to listen on: {error.strerror or error}") from None
+        raise ServerRefused(
+            f"{where} is no address to listen on: {error.strerror or error}", remedy="choose another --host"
+        ) from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
     if not options.password and not all(_is_loopback(str(address[0])) for _, address in addresses):
         raise ConfigError(
@@ -210,7 +212,11 @@ def _tls_context(options: ServeOptions) -> ssl.SSLContext | None:
     try:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     except (OSError, ValueError) as error:
-        raise IoError(f"cannot be used as certificate and key: {error}", file=str(options.tls_cert)) from None
+        raise IoError(
+            f"cannot be used as certificate and key: {error}",
+            file=str(options.tls_cert),
+            remedy="give both in PEM, the key without a passphrase",
+        ) from None
     return context
 
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError
@@ -27,6 +27,7 @@ _MOST: Final = 1 << 24
 _CONNECT_TIMEOUT: Final = 10.0
 _WAIT_TIMEOUT: Final = 28800.0
 _WRITE_TIMEOUT: Final = 60.0
+_LONGEST_TIMEOUT: Final = 1_000_000.0
 _LONGEST_MESSAGE: Final = 500
 
 
@@ -172,7 +173,8 @@ class Connection:
 
     def _send(self, data: memoryview) -> None:
         timeout = self.session.settings.either("net_write_timeout")
-        self._sock.settimeout(float(timeout) if isinstance(timeout, int) and timeout > 0 else _WRITE_TIMEOUT)
+        given = isinstance(timeout, int) and timeout > 0
+        self._sock.settimeout(min(float(timeout), _LONGEST_TIMEOUT) if given else _WRITE_TIMEOUT)
         while len(data):  # not sendall: its timeout is for everything, and a slow client is not one that is gone
             data = data[self._sock.send(data) :]
         self._sent_at = time.monotonic()
@@ -186,12 +188,10 @@ class Connection:
         self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
         try:
             self._stream(options)
-            last: Any = Eof()
-        except NotServed as error:
+            last = Eof().pack()
+        except (NotServed, MergeError) as error:
             last = self._failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error)
-        except MergeError as error:
-            last = self._failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error)
-        self._send_all([last if isinstance(last, bytes) else last.pack()])
+        self._send_all([last])
 
     def _stream(self, options: DumpOptions) -> None:
         sending = Sending(options, self._log.view().server_id)
@@ -215,8 +215,8 @@ class Connection:
         poll.register(self._sock, select.POLLIN)
         poll.register(bell, select.POLLIN)
         while True:
-            left = None if period is None else max(0.0, self._sent_at + period - time.monotonic()) * 1000
-            ready = [fd for fd, _ in poll.poll(left)]
+            left = _LONGEST_TIMEOUT if period is None else max(0.0, self._sent_at + period - time.monotonic())
+            ready = [fd for fd, _ in poll.poll(min(left, _LONGEST_TIMEOUT) * 1000)]
             if self._sock.fileno() in ready:
                 self._ignore_input()
             if bell.fileno() in ready:
@@ -249,14 +249,14 @@ class Connection:
             text = f"{error.code}: {error.message} ({error.where()})"
         else:
             text = str(error)
-            self._report(f"{self.peer}: not served: {text}")
+            self._report(f"{self.peer}: not served: {text[:_LONGEST_MESSAGE]}")
         return Err.of(code, text[:_LONGEST_MESSAGE]).pack()
 
 
 def _begin_of(options: DumpOptions) -> str:
     start = options.start
     if start.has is not None and not start.file:
-        return f"behind {str(start.has) or 'nothing'}"
+        return f"behind {str(start.has)[:_LONGEST_MESSAGE] or 'nothing'}"
     return f"{start.file or 'the first file'}:{start.position}"
 
 

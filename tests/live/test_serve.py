@@ -291,6 +291,14 @@ def test_heartbeats_come_in_the_period_asked_for_and_in_the_form_asked_for(runni
     assert beat[4] == 41
 
 
+def test_no_period_is_too_long(running: Running) -> None:
+    name, data = list(written(merged(CASE)).items())[-1]
+    periods = "SET @source_heartbeat_period = 4294967000000000", "SET net_write_timeout = 9223372036854775807"
+    with running.reading(from_position(name, len(data), flags=0), *periods) as events:
+        assert [next(events)[4], next(events)[4]] == [4, 15]
+        assert running.query("SELECT 1") == [(1,)]
+
+
 def test_a_reader_that_pings_during_a_dump_is_not_left(running: Running) -> None:
     """mysql-binlog-connector-java does, to notice a dead connection."""
     name, data = list(written(merged(CASE)).items())[-1]
