@@ -18,8 +18,9 @@ from binlog_merge.live.commands import Dump
 from binlog_merge.live.protocol import PACKET_HEADER_LEN, Eof, Err, ErrorCode, PacketHeader, event_packets, packets
 from binlog_merge.live.serve_dump import DumpOptions, Sending
 from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.live.serve_place import NotServed
 from binlog_merge.live.serve_session import Session, Step, Then
-from binlog_merge.live.serve_stream import AtEnd, Events, NotServed, Skipped, stream
+from binlog_merge.live.serve_stream import AtEnd, Events, Skipped, stream
 
 _BUFFER: Final = 1 << 16
 _MOST_UNTRUSTED: Final = 1 << 16
@@ -173,8 +174,8 @@ class Connection:
 
     def _send(self, data: memoryview) -> None:
         timeout = self.session.settings.either("net_write_timeout")
-        given = isinstance(timeout, int) and timeout > 0
-        self._sock.settimeout(min(float(timeout), _LONGEST_TIMEOUT) if given else _WRITE_TIMEOUT)
+        given = timeout if isinstance(timeout, int) and timeout > 0 else _WRITE_TIMEOUT
+        self._sock.settimeout(min(given, _LONGEST_TIMEOUT))
         while len(data):  # not sendall: its timeout is for everything, and a slow client is not one that is gone
             data = data[self._sock.send(data) :]
         self._sent_at = time.monotonic()

@@ -19,7 +19,8 @@ from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.live.commands import BinlogDumpGtid, Dump, DumpFlag
 from binlog_merge.live.serve_answers import Settings
-from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped, Start
+from binlog_merge.live.serve_place import Start
+from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped
 
 _NANOSECONDS: Final = 1_000_000_000
 _LONGEST_PERIOD: Final = 4_294_967.0

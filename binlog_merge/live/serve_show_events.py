@@ -20,8 +20,9 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.header import frame
 from binlog_merge.live.protocol import Value
 from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.live.serve_place import Start
 from binlog_merge.live.serve_statements import ShowEvents
-from binlog_merge.live.serve_stream import Events, Opened, Start, stream
+from binlog_merge.live.serve_stream import Events, Opened, stream
 from snapshot_store.render_sql import quote_name
 
 _NAMES: Final[dict[int, str]] = {

@@ -3,8 +3,7 @@
     Opened   Events* | Skipped*   AtEnd …   Opened …       AtEnd: ask again, more may be published by then
 
 An event leaves here whole and sound, or not at all. They leave in runs, since one at a time would cost more than all
-that is done with them. What a source says when it cannot send is MySQL's, of mysql-server
-`sql/rpl_binlog_sender.cc` and `share/messages_to_clients.txt`.
+that is done with them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,31 +15,18 @@ from zlib import crc32
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid
-from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import io_error
 from binlog_merge.live.serve_log import LogView, PublishedLog
+from binlog_merge.live.serve_place import NotServed, Start, place_of
 from binlog_merge.replay.progress import RankSet
 
 _CHUNK: Final = 1 << 18
 _TYPE_AND_SIZE: Final = Struct("<4xB4xI")
 _LEAST_SIZE: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
-_SERVED_GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
+_GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
 _DAMAGED: Final = "restore the file, or merge again into an empty directory; what stands before it is served"
-
-
-class NotServed(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
-    """A request that cannot be met; the text is for the replica, as error 1236."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where to begin: a file (the first one, if "") and position, and, with auto-position, what the reader has."""
-
-    file: str
-    position: int
-    has: GtidSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,57 +71,6 @@ class AtEnd:
 
 
 Item = Opened | Events | Skipped | AtEnd
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where to begin, as a file's place in the log; `resumes`: the file's beginning is not for the reader."""
-
-    number: int
-    position: int
-    has: RankSet
-    resumes: bool
-
-
-def place_of(view: LogView, start: Start) -> _Place:
-    """Return where a request begins. Raises NotServed."""
-    has = RankSet() if start.has is None else view.ranks_of(start.has)
-    if start.has is not None:
-        _check_gtids(view, start.has, by_file=bool(start.file))
-    if start.position < len(BINLOG_MAGIC):
-        raise NotServed("Client requested source to start replication from position < 4")
-    if start.has is not None and not start.file:
-        number = view.file_of(has)
-        resumes = number < len(view.files) and view.files[number].first_rank in has
-        return _Place(number, len(BINLOG_MAGIC), has, resumes)
-    found = view.number(start.file) if start.file else view.first
-    if found is None:
-        raise NotServed("Could not find first log file name in binary log index file")
-    if start.position > view.size(found):
-        raise NotServed("Client requested source to start replication from position > file size")
-    return _Place(found, start.position, has, start.position > len(BINLOG_MAGIC))
-
-
-def _check_gtids(view: LogView, has: GtidSet, by_file: bool) -> None:
-    if not view.with_gtids:
-        raise NotServed(
-            "The replication sender thread cannot start in AUTO_POSITION mode: this server has GTID_MODE = OFF instead "
-            "of ON: the merged binlog was made with output.gtid: anonymous."
-        )
-    ours = GtidSet.of(item for item in has.items() if item[0] == view.sid)
-    if not view.executed.contains_set(ours):
-        raise NotServed(
-            "Replica has more GTIDs than the source has, using the source's SERVER_UUID. This may indicate that the "
-            f"merged binlog was made anew, or that another one is served. The replica has '{ours}', the source "
-            f"'{view.executed}'."
-        )
-    if not by_file and not has.contains_set(view.purged):
-        missing = RankSet.upto(view.purged_rank) - view.ranks_of(has)
-        raise NotServed(
-            "Cannot replicate because the source purged required binary logs. Replicate the missing transactions from "
-            "elsewhere, or provision a new replica from backup. The GTID set sent by the replica is "
-            f"'{has}', and the missing transactions are '{view.gtids_of(missing)}'."
-        )
 
 
 def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
@@ -204,7 +139,7 @@ class _Reader:
             kind, size = _TYPE_AND_SIZE.unpack_from(data, pos)
             if not _sound(view, pos, size):
                 break  # the next piece begins with it
-            length = self._length_of_known(view[pos : pos + size], at + pos) if kind in _SERVED_GTIDS else 0
+            length = self._length_of_known(view[pos : pos + size], at + pos) if kind in _GTIDS else 0
             if length:
                 if sizes:
                     yield Events(view[begin:pos], sizes, self._name, at + pos)
