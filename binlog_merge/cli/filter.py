@@ -165,7 +165,6 @@ app = typer.Typer(
     name="filter",
     help=HELP,
     rich_markup_mode=None,
-    no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 app.command("test", help=_TEST)(test)

@@ -168,6 +168,8 @@ class DuckdbTarget:
         return "text" if self.temporal_text else "typed"
 
     def _load(self) -> None:
+        if self.columns_of("main", "table_versions") and self.columns_of("main", "schema_versions"):
+            raise ConfigError("the file is a schema store", file=str(self.path), remedy="name a file of its own")
         if not self.columns_of(META_SCHEMA, "replay_position"):
             return
         rows = self.connection.execute(

@@ -24,6 +24,7 @@ from binlog_merge.errors import ConfigError, IoError, OutputBusy, ReplayStopped,
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.manifest import MANIFEST_NAME
 from binlog_merge.files.source import io_error
 from binlog_merge.replay.changes import ChangeBuffer
 from binlog_merge.replay.reader import Begin, Rows, Statement
@@ -65,6 +66,10 @@ class ParquetTarget:
     _number: int = 0
 
     def __enter__(self) -> "ParquetTarget":
+        if (self.folder / MANIFEST_NAME).exists():
+            raise ConfigError(
+                "the directory is a merge's output", file=str(self.folder), remedy="name a directory of its own"
+            )
         self._lock = OutputLock(self.folder)
         try:
             self._lock.__enter__()

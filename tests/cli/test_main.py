@@ -36,6 +36,12 @@ def test_help_is_printed_without_arguments(capsys: Captured) -> None:
         assert re.search(rf"^ +{row.exit_code}  {row.code} ", text, re.MULTILINE), row
 
 
+@pytest.mark.parametrize("group", ["schema", "ddl", "filter"])
+def test_a_group_alone_is_its_help(group: str, capsys: Captured) -> None:
+    assert main.run([group]) == 0
+    assert capsys.readouterr().out.startswith("Usage: binlog-merge " + group)
+
+
 @pytest.mark.parametrize("verb", ["merge", "capture", "demo", "inspect"])
 def test_every_verb_has_help(verb: str, capsys: Captured) -> None:
     assert main.run([verb, "--help"]) == 0

@@ -197,6 +197,8 @@ def test_two_at_once_are_refused(binlog: MergedBinlog, tmp_path: Path) -> None:
 
 
 def test_a_directory_of_something_else_is_left_alone(binlog: MergedBinlog, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a merge's output"):
+        written(binlog, binlog.directory)
     (tmp_path / "position.json").write_text(json.dumps({"rank": 3, "cluster_uuid": "other", "temporal": "typed"}))
     with pytest.raises(ConfigError, match="a change log of cluster other"):
         written(binlog, tmp_path)

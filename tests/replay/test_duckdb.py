@@ -27,6 +27,7 @@ from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.segments import segments
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
+from snapshot_store.store import Store
 from tests.mysql_server import ROOT, MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.test_replay import merged, prepare, target_of
@@ -250,6 +251,14 @@ def test_one_at_a_time_and_only_its_own_file(binlog: MergedBinlog, tmp_path: Pat
         with pytest.raises(TargetBusy, match="another process has it open"):
             loaded(binlog, path)
         process.kill()
+
+
+def test_a_schema_store_is_no_target(binlog: MergedBinlog, tmp_path: Path) -> None:
+    path = tmp_path / "store.duckdb"
+    with Store.open(path):
+        pass
+    with pytest.raises(ConfigError, match="is a schema store"):
+        loaded(binlog, path)
 
 
 def test_a_row_that_is_not_there_is_named(binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
