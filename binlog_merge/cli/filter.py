@@ -170,6 +170,7 @@ app = typer.Typer(
 app.command("test", help=_TEST)(test)
 
 
-@app.callback()
-def _verbs() -> None:
-    """Keep `test` a verb of its own although it is the only one."""
+@app.callback(invoke_without_command=True)
+def _help_if_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())

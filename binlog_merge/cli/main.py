@@ -156,6 +156,7 @@ class _Terminated(_Interrupted):
 def _merge_error(error: BaseException) -> MergeError:
     if isinstance(error, MergeError):
         return error
+    error = _stopped_by(error) or error
     if isinstance(error, KeyboardInterrupt | typer.Abort | Terminated):
         stopped = (
             _Terminated("stopped by SIGTERM") if isinstance(error, Terminated) else _Interrupted("stopped by Ctrl-C")
@@ -169,6 +170,14 @@ def _merge_error(error: BaseException) -> MergeError:
     if callable(format_message):
         return ConfigError(str(format_message()), remedy="see binlog-merge --help")
     return InternalError(f"{type(error).__name__}: {_gist(str(error))}")
+
+
+def _stopped_by(error: BaseException) -> BaseException | None:
+    """Return the signal that an error follows from: what is closed in the middle of a word may fail by it."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, KeyboardInterrupt | Terminated):
+        found = found.__context__
+    return found
 
 
 def _gist(text: str) -> str:

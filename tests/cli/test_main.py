@@ -244,6 +244,18 @@ def test_no_output_directory(job: FakeJob, cluster: str, capsys: Captured) -> No
     assert "give --out DIR" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("signal_", "code"), [(KeyboardInterrupt, 130), (main.Terminated, 143)])
+def test_what_fails_because_of_a_signal_is_the_signal(
+    signal_: type[BaseException], code: int, job: FakeJob, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop() -> None:
+        raise KeyError("p")  # as py4j does when an answer was cut off
+
+    job.raises = signal_()
+    monkeypatch.setattr(job, "stop", stop)
+    assert main.run(["merge", "--config", cluster]) == code
+
+
 FULL = Path("/dev/full")
 
 
