@@ -15,7 +15,8 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.binlog.kernels.scan import name_hash, scan_events
+from binlog_merge.binlog.kernels.scan import scan_events
+from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput

@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from binlog_merge.binlog.kernels import asked, frame, render, render_layout, scan, scan_layout, sort, trace, xid
+from binlog_merge.binlog.kernels import (
+    asked,
+    frame,
+    render,
+    render_layout,
+    scan,
+    scan_layout,
+    scan_tables,
+    sort,
+    trace,
+    xid,
+)
 from binlog_merge.stages.plans import PlanTable, Schemas
 from binlog_merge.stages.scan_walk import new_arrays
 from snapshot_store.history import SchemaHistory
@@ -14,7 +25,7 @@ def warm() -> None:
     nothing = np.zeros(64, np.uint8)
     scan.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
     scan.find_group(nothing, 0, 0, 0, 4, 0)
-    scan.name_hash(nothing)
+    scan_tables.name_hash(nothing)
     arrays = new_arrays(16)
     xid.rehash(arrays.xids, arrays.tsos, scan_layout.C_STATE, True)
     plans = PlanTable(Schemas(SchemaHistory(), Topology()), {}).arrays

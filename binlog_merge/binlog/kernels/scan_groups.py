@@ -1,0 +1,241 @@
+"""Groups in the scan kernel: how one opens, what its GTID event says, and the row that it leaves when it ends."""
+
+# Inlined into `scan_events`: see `kernels.scan`.
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.memory import hash_bytes, i64, load_64
+from binlog_merge.binlog.kernels.xid import find
+
+
+@njit(inline="always")
+def advance(reg: Any, tso: int, transaction: int) -> None:
+    """Note a key that the node has committed: its greatest so far follows."""
+    if tso > reg[k.MAX_TSO] or (tso == reg[k.MAX_TSO] and transaction > reg[k.MAX_TRANSACTION]):
+        reg[k.MAX_TSO], reg[k.MAX_TRANSACTION] = tso, transaction
+
+
+@njit(forceinline=True, _nrt=False)
+def note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int) -> None:
+    """Keep what a GTID event says: gno, commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
+    reg[k.GNO] = i64(b, at + 17)
+    reg[k.GTID_HASH] = hash_bytes(b, at + 1, 24, 7)
+    reg[k.COMMIT_US] = timestamp * 1000000
+    reg[k.ORIGINAL_US] = -1
+    if end - at >= 49:
+        low = np.int64(load_64(b, at + 41) >> np.uint64(8))  # 7 bytes at 42
+        reg[k.COMMIT_US] = low & ((np.int64(1) << 55) - 1)
+        if low >> 55 and end - at >= 56:
+            reg[k.ORIGINAL_US] = np.int64(load_64(b, at + 48) >> np.uint64(8)) & ((np.int64(1) << 55) - 1)
+
+
+@njit(inline="always")
+def time_tso(us: int) -> int:
+    """Return the TSO of a time in microseconds since 1970: its milliseconds << 22 | the microseconds beyond."""
+    return ((us // 1000) << 22) | (us % 1000)
+
+
+@njit(inline="always")
+def tick(reg: Any) -> None:
+    """Let the node's clock, its greatest TSO, follow the open group's time: when it was committed where it ran first,
+    by the GTID event. A replica keeps that time; 0 is a source that wrote none, and what is no time counts for nothing.
+
+    A clock that stepped back leaves the greatest TSO, so order in the log stays the order of keys.
+    """
+    if 0 < reg[k.ORIGINAL_US] < k.END_OF_TIME:
+        reg[k.COMMIT_US] = reg[k.ORIGINAL_US]
+    elif reg[k.COMMIT_US] >= k.END_OF_TIME:
+        reg[k.COMMIT_US] = reg[k.FIRST_TIMESTAMP] * 1000000
+    advance(reg, time_tso(reg[k.COMMIT_US]), 0)
+
+
+@njit(inline="always")
+def follow(a: k.Arrays, start: int, end: int, set_number: int, flags: int) -> None:
+    """Write the row of what sorts right behind the greatest key of its node so far."""
+    reg = a.reg
+    row = a.local[reg[k.N_LOCAL]]
+    row[k.L_START], row[k.L_END], row[k.L_COMMIT_US] = start, end, reg[k.COMMIT_US]
+    row[k.L_SET], row[k.L_FLAGS] = set_number, flags
+    row[k.L_MAX_TSO], row[k.L_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
+    reg[k.N_LOCAL] += 1
+
+
+@njit(inline="always")
+def own_tso(reg: Any, carrier: int) -> int:
+    """Return the commit TSO that the open group itself carries, or -1."""
+    if carrier == k.BY_ORIGINAL_TIMESTAMP and reg[k.ORIGINAL_US] >= 0:
+        return reg[k.ORIGINAL_US] << 9
+    if carrier == k.BY_ORIGINAL_MICROSECONDS and reg[k.ORIGINAL_US] >= 0:
+        return time_tso(reg[k.ORIGINAL_US])
+    if carrier == k.BY_GTID and reg[k.GNO] > 0:
+        return reg[k.GNO]
+    if carrier == k.BY_SEQUENCE:
+        return reg[k.SEQUENCE_TSO]
+    return -1
+
+
+@njit(inline="always")
+def close_group(reg: Any, end: int) -> None:
+    """Note that the open group ends here."""
+    reg[k.PHASE] = k.IDLE
+    reg[k.LAST_END] = end
+    reg[k.GROUPS] += 1
+    reg[k.SEQUENCE_TSO] = -1
+
+
+@njit(inline="always")
+def open_group(reg: Any, start: int, timestamp: int, phase: int) -> None:
+    """Begin a group of which nothing is known yet but where it starts, and when."""
+    reg[k.PHASE] = phase
+    reg[k.GROUP_START] = start
+    reg[k.SET] = 0
+    reg[k.FLAGS] = 0
+    reg[k.SEEN_IDS] = 0
+    reg[k.COMMIT_TABLE_ID] = -1
+    reg[k.LOG_TSO] = -1
+    reg[k.FIRST_TIMESTAMP] = timestamp
+    reg[k.COMMIT_US] = timestamp * 1000000
+    reg[k.ORIGINAL_US] = -1
+    reg[k.GNO] = 0
+    reg[k.GTID_HASH] = 0
+
+
+@njit(forceinline=True, _nrt=False)
+def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool) -> None:
+    """Write the row of a transaction without a distributed commit TSO; one that only feeds the commit table has
+    none.
+    """
+    reg = a.reg
+    flags |= reg[k.FLAGS]
+    logged = reg[k.LOG_TSO] >= 0
+    if logged:
+        # The row that it wrote into the transaction log tells whose branch it is, and the commit TSO.
+        advance(reg, reg[k.LOG_TSO], reg[k.LOG_TRANSACTION])
+    if logged and reg[k.SET] != 0 and not flags & k.DISCARD:
+        row = a.timed[reg[k.N_TIMED]]
+        row[k.T_TSO], row[k.T_TRANSACTION] = reg[k.LOG_TSO], reg[k.LOG_TRANSACTION]
+        row[k.T_START], row[k.T_END], row[k.T_COMMIT_US] = reg[k.GROUP_START], end, reg[k.COMMIT_US]
+        row[k.T_SET], row[k.T_FLAGS], row[k.T_COMMIT_AT] = reg[k.SET], flags, reg[k.GROUP_START]
+        reg[k.N_TIMED] += 1
+    elif not (flags & k.DISCARD or (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0)):
+        tso = np.int64(-1)
+        if use_own_tso and not flags & k.DDL:
+            tso = own_tso(reg, carrier)
+        if tso >= 0:
+            row = a.timed[reg[k.N_TIMED]]
+            row[k.T_TSO], row[k.T_TRANSACTION] = tso, reg[k.GTID_HASH]
+            row[k.T_START], row[k.T_END], row[k.T_COMMIT_US] = reg[k.GROUP_START], end, reg[k.COMMIT_US]
+            row[k.T_SET], row[k.T_FLAGS], row[k.T_COMMIT_AT] = reg[k.SET], flags | k.OWN_TSO, reg[k.GROUP_START]
+            reg[k.N_TIMED] += 1
+            advance(reg, tso, reg[k.GTID_HASH])
+        else:
+            if carrier == k.BY_TIME:
+                tick(reg)
+            follow(a, reg[k.GROUP_START], end, reg[k.SET], flags)
+    close_group(reg, end)
+
+
+@njit(forceinline=True, _nrt=False)
+def prepare(a: k.Arrays, end: int) -> int:
+    """End a branch that is prepared: it is remembered until its XA COMMIT or XA ROLLBACK."""
+    reg = a.reg
+    if reg[k.FLAGS] & k.DISCARD:
+        close_group(reg, end)
+        return k.MORE
+    slot = find(a.xids, reg[k.XID_1], reg[k.XID_2], k.P_STATE)
+    if slot >= 0 and a.xids[slot, k.P_STATE] == 1:
+        return k.DUPLICATE_XID
+    if slot < 0:
+        slot = ~slot
+        reg[k.N_XIDS] += 1
+    row = a.xids[slot]
+    row[k.P_XID_1], row[k.P_XID_2], row[k.P_GTRID_1], row[k.P_GTRID_2] = (
+        reg[k.XID_1],
+        reg[k.XID_2],
+        reg[k.GTRID_1],
+        reg[k.GTRID_2],
+    )
+    row[k.P_TRANSACTION], row[k.P_START], row[k.P_END] = reg[k.TRANSACTION_ID], reg[k.GROUP_START], end
+    row[k.P_SET], row[k.P_FLAGS], row[k.P_STATE] = reg[k.SET], reg[k.FLAGS], 1
+    row[k.P_MAX_TSO], row[k.P_MAX_TRANSACTION] = reg[k.MAX_TSO], reg[k.MAX_TRANSACTION]
+    close_group(reg, end)
+    return k.MORE
+
+
+@njit(forceinline=True, _nrt=False)
+def xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
+    """Join XA COMMIT or XA ROLLBACK with its prepare and its commit TSO; what is missing goes to `late`."""
+    reg = a.reg
+    if reg[k.XID_KIND] == k.IGNORED_XID:
+        close_group(reg, end)
+        return
+    prepared = find(a.xids, reg[k.XID_1], reg[k.XID_2], k.P_STATE)
+    if prepared >= 0 and a.xids[prepared, k.P_STATE] != 1:
+        prepared = np.int64(-1)
+    tso = np.int64(-2)
+    if not rollback:
+        tso = own_tso(reg, carrier)
+        if carrier == k.BY_COMMIT_TABLE or (carrier == k.BY_SEQUENCE and tso < 0):
+            slot = find(a.tsos, reg[k.GTRID_1], reg[k.GTRID_2], k.C_STATE)
+            if slot >= 0:
+                tso = a.tsos[slot, k.C_TSO]
+                a.tsos[slot, k.C_STATE] = 2
+        tso = max(tso, np.int64(-1))  # more than 63 bits are no TSO
+        if carrier == k.BY_TIME:
+            tick(reg)
+    if prepared >= 0 and rollback:
+        a.xids[prepared, k.P_STATE] = 2
+    elif prepared >= 0 and tso >= 0 and not a.xids[prepared, k.P_FLAGS] & k.SYNC_POINT:
+        p, row = a.xids[prepared], a.timed[reg[k.N_TIMED]]
+        row[k.T_TSO], row[k.T_TRANSACTION], row[k.T_START], row[k.T_END] = (
+            tso,
+            p[k.P_TRANSACTION],
+            p[k.P_START],
+            p[k.P_END],
+        )
+        row[k.T_COMMIT_US], row[k.T_SET], row[k.T_FLAGS] = reg[k.COMMIT_US], p[k.P_SET], p[k.P_FLAGS]
+        row[k.T_COMMIT_AT] = reg[k.GROUP_START]
+        p[k.P_STATE] = 2
+        reg[k.N_TIMED] += 1
+        advance(reg, tso, reg[k.TRANSACTION_ID])
+    elif prepared >= 0 and carrier == k.BY_TIME:
+        p = a.xids[prepared]
+        follow(a, p[k.P_START], p[k.P_END], p[k.P_SET], p[k.P_FLAGS])
+        p[k.P_STATE] = 2
+    else:
+        row = a.late[reg[k.N_LATE]]
+        row[k.X_LOCAL], row[k.X_LOCALS_BEFORE] = -1, reg[k.N_LOCAL]
+        row[k.X_XID_1], row[k.X_XID_2], row[k.X_GTRID_1], row[k.X_GTRID_2] = (
+            reg[k.XID_1], reg[k.XID_2], reg[k.GTRID_1], reg[k.GTRID_2],
+        )  # fmt: skip
+        row[k.X_TRANSACTION], row[k.X_TSO] = reg[k.TRANSACTION_ID], tso
+        row[k.X_COMMIT_US], row[k.X_COMMIT_AT] = reg[k.COMMIT_US], reg[k.GROUP_START]
+        row[k.X_START], row[k.X_END], row[k.X_SET], row[k.X_FLAGS] = -1, -1, 0, 0
+        if prepared >= 0:
+            p = a.xids[prepared]
+            row[k.X_START], row[k.X_END], row[k.X_SET], row[k.X_FLAGS] = (
+                p[k.P_START],
+                p[k.P_END],
+                p[k.P_SET],
+                p[k.P_FLAGS],
+            )
+            row[k.X_MAX_TSO], row[k.X_MAX_TRANSACTION] = p[k.P_MAX_TSO], p[k.P_MAX_TRANSACTION]
+            p[k.P_STATE] = 2
+        if tso == -1:
+            row[k.X_LOCAL] = reg[k.N_LOCAL]
+            follow(a, row[k.X_START], row[k.X_END], row[k.X_SET], row[k.X_FLAGS] | k.PLACEHOLDER)
+        elif tso >= 0:
+            advance(reg, tso, reg[k.TRANSACTION_ID])
+        reg[k.N_LATE] += 1
+    close_group(reg, end)
+
+
+@njit(inline="always")
+def by_number(reg: Any, carrier: int) -> None:
+    """Let PolarDB-X's transaction id stand for its gtrid, as in the transaction log."""
+    if carrier == k.BY_SEQUENCE and reg[k.XID_KIND] != k.FOREIGN_XID:
+        reg[k.GTRID_1], reg[k.GTRID_2] = reg[k.TRANSACTION_ID], k.BY_NUMBER
