@@ -6,7 +6,18 @@ Source: refman, "Arithmetic Operators", "Bit Functions and Operators", "Cast Fun
 import re
 from dataclasses import replace
 
-from binlog_merge.filters.expr_sql import NULL, SESSION, ExpressionError, Sql, clock, double, moment, number, string
+from binlog_merge.filters.expr_sql import (
+    NULL,
+    SESSION,
+    ExpressionError,
+    Sql,
+    clamped,
+    clock,
+    double,
+    moment,
+    number,
+    string,
+)
 
 ALL_BITS = "18446744073709551615::HUGEINT"
 
@@ -21,7 +32,7 @@ def _bit_operation(symbol: str, one: str, two: str) -> str:
         return f"xor({one}, {two})"
     if symbol in ("|", "&"):
         return f"({one} {symbol} {two})"
-    places = f"least({two}, 64)::INTEGER"
+    places = f"{clamped(two, '0', '64')}::INTEGER"
     if symbol == ">>":
         return f"({one} >> {places})"
     kept = f"({one} & ((1::HUGEINT << (64 - {places})) - 1))"
@@ -68,7 +79,7 @@ def cast(target: str, piece: Sql) -> Sql:
         if size > 38:
             raise ExpressionError("DECIMAL of more than 38 digits")
         most = "9" * (size - scale) + (f".{'9' * scale}" if scale else "")
-        clipped = f"greatest(least(round({number(piece).text}, {scale}), {most}), -{most})"
+        clipped = clamped(f"round({number(piece).text}, {scale})", f"-{most}", most)
         return Sql(f"({clipped})::DECIMAL({size},{scale})", "decimal", scale=scale)
     if target in ("signed", "unsigned"):
         value = number(piece)

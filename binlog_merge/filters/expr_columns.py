@@ -25,7 +25,7 @@ def column_sql(column: Column, place: str) -> Sql:
     """Return a column that stands in the batch as `place`; of kind "" with a reason where it cannot be asked about."""
     name, kind = place, column.type.name
     if kind in _INTEGERS:
-        return Sql(f"{name}::HUGEINT", "int", year=kind == "year")
+        return Sql(f"{name}::HUGEINT", "int", year=kind == "year", bit=kind == "bit")
     if kind == "decimal":
         scale = column.type.decimals or 0
         if (column.type.length or 10) > 38:

@@ -51,12 +51,14 @@ def compare(symbol: str, left: Sql, right: Sql, session: DdlSession) -> Sql:
     if "json" in (left.kind, right.kind) and left.kind != right.kind and ordered:
         return boolean(_json_order(symbol, left, right))
     one, two = comparable(left, right, ordered, session)
-    found = f"({one} {operator} {two})"
-    if "json" in (left.kind, right.kind) and symbol in ("=", "<>"):
-        # Values of different JSON types differ; only a missing one is unknown.
-        known = f"{left.text} IS NOT NULL AND {right.text} IS NOT NULL"
-        found = f"(CASE WHEN {known} THEN coalesce({found}, {'FALSE' if symbol == '=' else 'TRUE'}) END)"
-    return boolean(found)
+    if "json" not in (left.kind, right.kind) or ordered:
+        return boolean(f"({one} {operator} {two})")
+    # Values of different JSON types differ; only a missing one is unknown.
+    known = f"{left.text} IS NOT NULL AND {right.text} IS NOT NULL"
+    if symbol == "<>":
+        return boolean(f"(CASE WHEN {known} THEN coalesce({one} <> {two}, TRUE) END)")
+    missing = f" ELSE {left.text} IS NULL AND {right.text} IS NULL" if symbol == "<=>" else ""
+    return boolean(f"(CASE WHEN {known} THEN coalesce({one} = {two}, FALSE){missing} END)")
 
 
 def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tuple[str, str]:
@@ -64,6 +66,8 @@ def comparable(left: Sql, right: Sql, ordered: bool, session: DdlSession) -> tup
     left, right = _adapted(left, right), _adapted(right, left)
     kinds = {left.kind, right.kind}
     if "json" in kinds:
+        if left.bit or right.bit:
+            raise ExpressionError("a BIT compared with a JSON value")
         return _json_sides(left, right)
     if kinds & set(MOMENTS):
         return moment(left, session).text, moment(right, session).text

@@ -29,7 +29,7 @@ from binlog_merge.filters.expr_sql import (
     quoted,
     string,
 )
-from binlog_merge.filters.expr_unify import unified
+from binlog_merge.filters.expr_unify import as_model, unified
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import read_expression
 from snapshot_store.errors import DdlNotUnderstood
@@ -142,6 +142,10 @@ class _Compiler:
 
     def _between(self, node: Node) -> Sql:
         value, low, high = self._pieces(node)
+        if len({"string" if piece.kind == "string" else "other" for piece in (low, high) if piece.kind != "null"}) > 1:
+            raise ExpressionError("BETWEEN a string and something else")
+        if any(piece.kind == "json" for piece in (value, low, high)):
+            raise ExpressionError("BETWEEN with a JSON value; compare it with each")
         above, below = compare(">=", value, low, SESSION), compare("<=", value, high, SESSION)
         return boolean(f"({'NOT ' if node.negated else ''}({above.text} AND {below.text}))")
 
@@ -221,7 +225,7 @@ class _Compiler:
             condition(when) if operand is None else compare("=", operand, when, SESSION).text for when in pieces[::2]
         ]
         arms = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(whens, results[:-1], strict=True))
-        return replace(model, text=f"(CASE {arms} ELSE {results[-1]} END)", constant=None, numbers=None)
+        return as_model(model, f"(CASE {arms} ELSE {results[-1]} END)")
 
     def _call(self, node: Node) -> Sql:
         return call(node.text, self._pieces(node), SESSION)

@@ -23,6 +23,8 @@ from snapshot_store.model import ColumnType
 EXPLICIT, COLUMN, LITERAL = 0, 2, 4
 SESSION = DdlSession()
 """Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
+_LEAST_DATE: Final = 101
+"""The least number that means a date: 2000-01-01."""
 NUMBERS: Final = ("int", "bool", "decimal", "double")
 MOMENTS: Final = ("date", "datetime")
 
@@ -35,8 +37,8 @@ class ExpressionError(ValueError):
 class Sql:
     """A piece: its SQL, its kind; for strings the collation and how strong it is; a constant's own value.
 
-    `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals); `raw` are a bit
-    literal's own, `year` marks a YEAR column.
+    `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals), "" where it is not known;
+    `raw` are a bit literal's own bytes, `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
     """
 
     text: str
@@ -48,6 +50,7 @@ class Sql:
     scale: int = 0
     raw: bytes | None = None
     year: bool = False
+    bit: bool = False
 
 
 NULL = Sql("NULL", "null")
@@ -76,6 +79,8 @@ def condition(piece: Sql) -> str:
 
 def number(piece: Sql) -> Sql:
     """Return a piece as a number; a string gives what stands at its beginning, else 0."""
+    if piece.numbers == "":
+        raise ExpressionError("an ENUM or SET out of CASE, IF or COALESCE as a number")
     if piece.numbers is not None:
         return Sql(piece.numbers, "int")
     if piece.kind == "bool":
@@ -85,7 +90,7 @@ def number(piece: Sql) -> Sql:
     if piece.kind == "string":
         return Sql(_leading_number(piece.text), "double")
     if piece.kind == "json":
-        return Sql(f"try_cast({piece.text} AS DOUBLE)", "double")
+        raise ExpressionError("a JSON value as a number; ->> gives it as text, CAST makes a number of that")
     if piece.kind == "binary":
         raise ExpressionError("a binary string as a number")
     return replace(piece, kind="decimal") if piece.kind in ("datetime", "time") else piece
@@ -95,6 +100,11 @@ def _leading_number(text: str) -> str:
     pattern = r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
     found = f"regexp_extract({text}, '{pattern}', 1)"
     return f"(CASE WHEN {text} IS NULL THEN NULL ELSE coalesce(try_cast({found} AS DOUBLE), 0) END)"
+
+
+def clamped(text: str, least: str, most: str) -> str:
+    """Return SQL of a number within limits; NULL stays NULL, of which the engine's own functions take no notice."""
+    return f"(CASE WHEN {text} < {least} THEN {least} WHEN {text} > {most} THEN {most} ELSE {text} END)"
 
 
 def double(piece: Sql) -> str:
@@ -108,7 +118,7 @@ def string(piece: Sql) -> Sql:
         return piece
     if piece.kind == "bool":
         return string(number(piece))
-    if piece.kind == "binary":
+    if piece.kind == "binary" or piece.bit:
         raise ExpressionError("a binary string as text; write CONVERT(… USING utf8mb4)")
     if piece.kind == "date":
         return Sql(_date_text(piece.text), "string")
@@ -123,27 +133,18 @@ def _date_text(text: str) -> str:
 
 
 def moment(piece: Sql, session: DdlSession) -> Sql:
-    """Return a piece as a date and time: constants are read as MySQL reads them, other strings in its own format."""
+    """Return a piece as a date and time; constants are read as MySQL reads them."""
     if piece.kind in (*MOMENTS, "null"):
         return piece
-    if piece.constant is not None and piece.kind in ("string", "int", "decimal"):
+    if piece.constant is not None and piece.kind in ("string", "int"):
         return replace(constant_moment(piece.constant, piece.kind != "string", session), strength=piece.strength)
-    if piece.kind == "string":
-        digits = f"regexp_replace({piece.text}, '[-: T]', '', 'g')"
-        shape = r"^\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?)?$"
-        whole = f"CASE WHEN length({digits}) = 8 THEN {digits} || '000000' ELSE {digits} END"
-        return Sql(
-            f"(CASE WHEN regexp_matches({piece.text}, '{shape}') THEN try_cast({whole} AS DECIMAL(20,6)) END)",
-            "datetime",
-        )
-    if piece.kind in ("int", "decimal", "double"):
-        value = f"({piece.text})::DECIMAL(20,6)"
-        return Sql(f"(CASE WHEN {value} < 100000000 THEN {value} * 1000000 ELSE {value} END)", "datetime")
-    raise ExpressionError(f"a {piece.kind} as a date")
+    raise ExpressionError(f"a {piece.kind} value that is no constant as a date: a server reads it by rules of its own")
 
 
 def constant_moment(text: str, is_number: bool, session: DdlSession) -> Sql:
     """Return a date and time that a literal means. Raises ExpressionError."""
+    if is_number and 0 < abs(int(text)) < _LEAST_DATE:
+        raise ExpressionError(f"incorrect date: {text}")
     try:
         shown = datetime_text(is_number, text, ColumnType("datetime", fsp=6), session)
     except ValueError as error:
@@ -162,7 +163,7 @@ def clock(piece: Sql) -> Sql:
         except ValueError as error:
             raise ExpressionError(f"incorrect time: {error}") from None
         return Sql(f"{shown.replace(':', '')}::DECIMAL(13,6)", "time", constant=shown)
-    if piece.kind in ("int", "decimal"):
+    if piece.kind in ("int", "decimal") and not piece.bit:
         return Sql(f"({piece.text})::DECIMAL(13,6)", "time")
     raise ExpressionError(f"a {piece.kind} as a time")
 

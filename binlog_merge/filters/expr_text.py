@@ -5,21 +5,24 @@ Source: refman, "String Functions and Operators", "Regular Expressions".
 
 from binlog_merge.filters.expr_collations import likeness
 from binlog_merge.filters.expr_compare import common_collation, comparable
-from binlog_merge.filters.expr_sql import NULL, ExpressionError, Sql, boolean, number, string
+from binlog_merge.filters.expr_sql import NULL, ExpressionError, Sql, boolean, clamped, number, string
 from binlog_merge.filters.expr_unify import Args, Function, as_model, ruling
 from snapshot_store.ddl.session import DdlSession
 
 
 def _text(template: str, kind: str = "string") -> Function:
-    """Return a function of strings that the engine has too; the result keeps the first string's collation."""
+    """Return a function of strings that the engine has too; the result keeps the first one's collation."""
 
     def build(args: Args, session: DdlSession) -> Sql:
-        pieces = [string(args[0]), *args[1:]]
-        texts = [pieces[0].text, *(number(a).text if a.kind != "string" else a.text for a in pieces[1:])]
-        made = template.format(*texts)
+        pieces = [string(arg) for arg in args]
+        made = template.format(*(piece.text for piece in pieces))
         return as_model(pieces[0], made) if kind == "string" else Sql(f"({made})::HUGEINT", kind)
 
     return build
+
+
+_MOST = 1 << 31
+"""More characters than a string has."""
 
 
 def _concat(args: Args, session: DdlSession) -> Sql:
@@ -62,7 +65,7 @@ def _locate(args: Args, session: DdlSession) -> Sql:
 def _find_in_set(args: Args, session: DdlSession) -> Sql:
     sought, within = string(args[0]), string(args[1])
     # A constant is sought among the members of a SET column as they are written.
-    exact = within.numbers is not None and sought.constant is not None
+    exact = bool(within.numbers) and sought.constant is not None
     rules = "binary" if exact else common_collation(sought, within).collation
     members = f"string_split({likeness(within.text, rules)}, ',')"
     found = f"coalesce(list_position({members}, {likeness(sought.text, rules)}), 0)"
@@ -94,12 +97,27 @@ def _hex(args: Args, session: DdlSession) -> Sql:
 
 def _substring(args: Args, session: DdlSession) -> Sql:
     """Return SUBSTR: a start of 0 gives nothing, a negative one counts from the end."""
-    piece, start = string(args[0]), number(args[1]).text
-    length = f", greatest(({number(args[2]).text})::BIGINT, 0)" if len(args) > 2 else ""
-    made = f"substr({piece.text}, ({start})::BIGINT{length})"
-    outside = f"({start}) = 0 OR ({start}) < -length({piece.text})"
-    known = f"{piece.text} IS NOT NULL AND ({start}) IS NOT NULL"
+    piece, start = string(args[0]), _place(args[1])
+    length = f", {_place(args[2], 0)}" if len(args) > 2 else ""
+    made = f"substr({piece.text}, {start}{length})"
+    outside = f"{start} = 0 OR {start} < -length({piece.text})"
+    known = f"{piece.text} IS NOT NULL AND {start} IS NOT NULL"
     return as_model(piece, f"(CASE WHEN {known} THEN CASE WHEN {outside} THEN '' ELSE {made} END END)")
+
+
+def _ending(name: str) -> Function:
+    """Return LEFT or RIGHT."""
+
+    def build(args: Args, session: DdlSession) -> Sql:
+        piece = string(args[0])
+        return as_model(piece, f"{name}({piece.text}, {_place(args[1], 0)})")
+
+    return build
+
+
+def _place(piece: Sql, least: int = -_MOST) -> str:
+    """Return SQL of a number of characters, within what strings have."""
+    return f"{clamped(f'round({number(piece).text})', str(least), str(_MOST))}::BIGINT"
 
 
 TEXT_FUNCTIONS: dict[str, tuple[int, int, Function]] = {
@@ -111,8 +129,8 @@ TEXT_FUNCTIONS: dict[str, tuple[int, int, Function]] = {
     "character_length": (1, 1, _text("length({0})", "int")),
     "length": (1, 1, _length),
     "octet_length": (1, 1, _length),
-    "left": (2, 2, _text("left({0}, greatest(({1})::BIGINT, 0))")),
-    "right": (2, 2, _text("right({0}, greatest(({1})::BIGINT, 0))")),
+    "left": (2, 2, _ending("left")),
+    "right": (2, 2, _ending("right")),
     "reverse": (1, 1, _text("reverse({0})")),
     "trim": (1, 1, _text("trim({0}, ' ')")),
     "ltrim": (1, 1, _text("ltrim({0}, ' ')")),

@@ -36,7 +36,7 @@ def ruling(pieces: Args) -> Sql:
     rule = strings[0]
     for piece in strings[1:]:
         rule = common_collation(rule, piece)
-    return replace(rule, constant=None)
+    return replace(rule, constant=None, numbers="" if any(piece.numbers is not None for piece in strings) else None)
 
 
 def _wider(pieces: Args) -> Sql:
@@ -47,4 +47,4 @@ def _wider(pieces: Args) -> Sql:
 
 def as_model(model: Sql, text: str) -> Sql:
     """Return SQL as a piece like another."""
-    return replace(model, text=text, constant=None, numbers=None)
+    return replace(model, text=text, constant=None, numbers="" if model.numbers == "" else None)

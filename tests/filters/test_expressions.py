@@ -173,6 +173,16 @@ WRONG = [
     ("left(s) = 'x'", r"left\(\) with 1 arguments"),
     ("(a, s) > (1, 'x')", "a row of several values"),
     ("a + INTERVAL s DAY > d", "INTERVAL"),
+    ("d > s", "a string value that is no constant as a date"),
+    ("d > a", "a int value that is no constant as a date"),
+    ("d > 7", "incorrect date"),
+    ("year(concat(s, '')) = 1", "no constant as a date"),
+    ("b + 1 = 2 AND concat(b) = 'x'", "a binary string as text"),
+    ("j + 1 > 2", "a JSON value as a number"),
+    ("j BETWEEN 1 AND 2", "BETWEEN with a JSON value"),
+    ("j = b", "a BIT compared with a JSON value"),
+    ("s BETWEEN 'a' AND 5", "BETWEEN a string and something else"),
+    ("IF(a > 1, e, s) + 1 > 2", "an ENUM or SET out of CASE"),
     ("d = 1; DROP TABLE t", "There is a syntax error in"),
     ("'" * 3, "There is a syntax error in"),
     ("a" + "+(a" * 300 + ")" * 300 + " = 1", "There is a syntax error in"),
@@ -182,11 +192,13 @@ WRONG = [
 @pytest.mark.parametrize(("text", "reason"), WRONG)
 def test_what_is_not_understood_is_refused(text: str, reason: str | None) -> None:
     made = ExpressionFilter([ExpressionRule(["*.*"], insert=text)])
+    columns = "id INT PRIMARY KEY, a INT, s VARCHAR(20), d DATE, b BIT(4), j JSON, e ENUM('x')"
+    table = parse_table(f"CREATE TABLE t ({columns})", schema="d")
     if reason is None:
-        made.verify([TABLE])
+        made.verify([table])
         return
     with pytest.raises(ConfigError, match=reason):
-        made.verify([TABLE])
+        made.verify([table])
 
 
 def test_orders_that_are_not_known_are_refused_and_equality_is_not() -> None:
