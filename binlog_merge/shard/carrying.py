@@ -1,33 +1,126 @@
-"""Taking the events of a logical table one by one, in either way of coordination."""
+"""Taking the events of a logical table one by one: what both ways of coordination have in common."""
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
-from binlog_merge.shard.ledger import Stopped
-from binlog_merge.shard.values import Event, Outcome, Start
+from binlog_merge.shard.ledger import Ledger, Stopped
+from binlog_merge.shard.values import (
+    Decided,
+    Empties,
+    Event,
+    Fault,
+    Joins,
+    Leaves,
+    Moves,
+    Outcome,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Start,
+)
+from snapshot_store.ddl.session import DdlSession
+from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 
-class Run(Protocol):
-    """A way of coordination, on its way."""
+class Run(ABC):
+    """A way of coordination, on its way: what is written down, and what each kind of event means to it.
+
+    `left`: rows of shards that are gone may still be in the logical table.
+    """
+
+    ledger: Ledger
+    left: bool
 
     @property
+    @abstractmethod
+    def members(self) -> Mapping[Shard, Table]:
+        """Return the shards' tables, as far as coordinated."""
+
+    @property
+    @abstractmethod
     def quiet(self) -> bool:
         """Tell whether nothing is under way."""
 
-    def take(self, event: Event) -> None:
-        """Take an event. Raises Stopped."""
-
-    def start(self) -> Start:
-        """Return where coordination can go on from here, if it is quiet."""
-
+    @abstractmethod
     def outcome(self) -> Outcome:
         """Return what the events so far come to."""
 
+    def start(self) -> Start:
+        """Return where coordination can go on from here, if it is quiet."""
+        return self.ledger.start(self.members, self.left)
 
-def carry_out(run: Run, events: Iterable[Event]) -> Outcome:
-    """Return what events come to, up to the first that stops it."""
+    def take(self, event: Event) -> None:
+        """Take an event. Raises Stopped."""
+        self.ledger.begin(event)
+        if isinstance(event, Decided):
+            self._decide(event)
+            return
+        self._check(event)
+        match event:
+            case ShardDdl():
+                self._take_ddl(event)
+            case Joins() if event.shard in self.members:
+                self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
+            case Joins():
+                self._take_joins(event)
+            case Leaves():
+                self._take_leaves(event)
+            case Moves():
+                self._take_moves(event)
+            case Empties():
+                self._take_empties(event)
+
+    def _check(self, event: ShardEvent) -> None:
+        """Raise Stopped where nothing can be made of an event, whatever it is."""
+        if not isinstance(event, Joins) and event.shard not in self.members:
+            raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
+
+    @abstractmethod
+    def _decide(self, event: Decided) -> None: ...
+
+    @abstractmethod
+    def _take_ddl(self, ddl: ShardDdl) -> None: ...
+
+    @abstractmethod
+    def _take_joins(self, event: Joins) -> None: ...
+
+    @abstractmethod
+    def _take_leaves(self, event: Leaves) -> None: ...
+
+    @abstractmethod
+    def _take_moves(self, event: Moves) -> None: ...
+
+    def _take_empties(self, event: Empties) -> None:
+        if len(self.members) == 1 and not self.left and event.sql:
+            self.ledger.append(event, (event.sql,), self.ledger.table)
+        else:
+            self.ledger.swallowed.append(event)
+
+    def _begin_table(self, event: Joins) -> None:
+        """Write the CREATE TABLE of the first shard."""
+        self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+
+    def _refuse_move(self, event: Moves) -> Stopped:
+        detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
+        return Stopped(Fault.STRANGE_TABLE, event, detail)
+
+
+def carry_out(
+    way: Callable[[Start, DdlSession], Run],
+    members: Mapping[Shard, Table],
+    logical: Table | None,
+    events: Iterable[Event],
+    session: DdlSession,
+    start: Start | None = None,
+) -> Outcome:
+    """Return what the events of one logical table's shards come to, up to the first that nothing can be made of.
+
+    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
+    the members' join; what else a `Start` has counts too. Events come in the order of their keys.
+    """
+    run = way(start or Start(members, logical), session)
     quiet: tuple[OrderKey, Start] | None = None
     last: OrderKey | None = None
     for event in events:

@@ -12,8 +12,9 @@ What a waiting shard runs meanwhile queues up behind. Its line is looked at stat
 Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied, steps_of
@@ -25,69 +26,38 @@ from binlog_merge.shard.values import (
     LAST,
     Decided,
     Effect,
-    Empties,
     Event,
     Fault,
     Joins,
     Leaves,
     Moves,
-    Outcome,
     Shard,
     ShardDdl,
-    Start,
+    ShardEvent,
     open_id,
 )
 from binlog_merge.shard.waiting import Queues
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
-
-
-def coordinate(
-    members: Mapping[Shard, Table],
-    logical: Table | None,
-    events: Iterable[Event],
-    session: DdlSession,
-    start: Start | None = None,
-) -> Outcome:
-    """Return what the events of one logical table's shards come to.
-
-    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
-    event that nothing can be made of.
-    """
-    return carry_out(OptimisticRun(start or Start(members, logical), session), events)
 
 
 class OptimisticRun(Queues):
     """Takes events one by one."""
 
+    @property
+    def members(self) -> Mapping[Shard, Table]:
+        return self.lock.normal
+
     def take(self, event: Event) -> None:
-        if isinstance(event, ShardDdl):
-            event = _with_shapes(event)
-        self.ledger.begin(event)
-        if isinstance(event, Decided):
-            self._decide(event)
-            self._settle(event)
-            return
-        if not isinstance(event, Joins) and event.shard not in self.lock.normal:
-            raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
+        super().take(_with_shapes(event) if isinstance(event, ShardDdl) else event)
+        self._settle(event)
+
+    def _check(self, event: ShardEvent) -> None:
+        super()._check(event)
         if self.lock.normal and self.ledger.table is None:
             raise Stopped(
                 Fault.STRANGE_TABLE, event, "the shards' tables cannot be joined, and no logical one is given"
             )
-        match event:
-            case ShardDdl():
-                self._take_ddl(event)
-            case Joins():
-                self._take_joins(event)
-            case Leaves():
-                self._take_leaves(event)
-            case Moves():
-                self._take_moves(event)
-            case Empties():
-                self._take_empties(event)
-        self._settle(event)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         debt = self.owed.paid(ddl)
@@ -178,15 +148,12 @@ class OptimisticRun(Queues):
         self.round = replace(self.round, lock=together)
 
     def _take_joins(self, event: Joins) -> None:
-        if event.shard in self.lock.normal:
-            self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
-            return
         lock = self.lock.with_table(event.shard, event.table)
         if lock.joined is None:
             raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
         self.round = replace(self.round, lock=lock)
         if self.ledger.table is None:
-            self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+            self._begin_table(event)
         else:
             self._write(event, (), (), event.table)
 
@@ -206,22 +173,18 @@ class OptimisticRun(Queues):
 
     def _take_moves(self, event: Moves) -> None:
         if event.shard in self.lines:
-            detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
-            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+            raise self._refuse_move(event)
         self.owed.move(event.shard, event.to)
         table = self.lock.normal[event.shard]
         round, _ = self.round.without(event.shard)
         self.round = replace(round, lock=round.lock.with_table(event.to, table))
         self.ledger.swallowed.append(event)
 
-    def _take_empties(self, event: Empties) -> None:
-        if len(self.lock.normal) == 1 and not self.left and event.sql:
-            self.ledger.append(event, (event.sql,), self.ledger.table)
-        else:
-            self.ledger.swallowed.append(event)
-
 
 def _with_shapes(ddl: ShardDdl) -> ShardDdl:
     """Return the same DDL, its tables as they are known by now: from here on they are told apart by identity."""
     steps = tuple(replace(step, after=one(step.after)) for step in ddl.steps)
     return replace(ddl, before=one(ddl.before), steps=steps)
+
+
+coordinate = partial(carry_out, OptimisticRun)

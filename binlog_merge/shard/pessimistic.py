@@ -9,9 +9,10 @@ way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
-from binlog_merge.shard.carrying import carry_out
+from binlog_merge.shard.carrying import Run, carry_out
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import doubts_of
@@ -25,7 +26,6 @@ from binlog_merge.shard.values import (
     LAST,
     Decided,
     Effect,
-    Empties,
     Event,
     Fault,
     Joins,
@@ -48,28 +48,12 @@ from snapshot_store.tso import OrderKey
 Ran = Item[OrderKey, ShardDdl]
 
 
-def coordinate(
-    members: Mapping[Shard, Table],
-    logical: Table | None,
-    events: Iterable[Event],
-    session: DdlSession,
-    start: Start | None = None,
-) -> Outcome:
-    """Return what the events of one logical table's shards come to.
-
-    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the members' join; what else a `Start` has counts too. Events come in the order of their keys. Stops at the first
-    event that nothing can be made of.
-    """
-    return carry_out(PessimisticRun(start or Start(members, logical), session), events)
-
-
-class PessimisticRun:
+class PessimisticRun(Run):
     """Takes events one by one and writes down what they come to."""
 
     def __init__(self, start: Start, session: DdlSession) -> None:
         members, logical = start.members, start.table
-        self.members = dict(members)
+        self._members = dict(members)
         self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
         together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
         table = logical if logical is not None else together
@@ -80,33 +64,15 @@ class PessimisticRun:
         self.decision: Decided | None = None
 
     @property
+    def members(self) -> Mapping[Shard, Table]:
+        return self._members
+
+    @property
     def quiet(self) -> bool:
         return not (self.sequence.under_way or self.gone or self.owed or self.decision)
 
-    def start(self) -> Start:
-        return self.ledger.start(self.members, self.left)
-
-    def take(self, event: Event) -> None:
-        self.ledger.begin(event)
-        if isinstance(event, Decided):
-            self._decide(event)
-            return
-        if not isinstance(event, Joins) and event.shard not in self.members:
-            raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
-        match event:
-            case ShardDdl():
-                self._take_ddl(event)
-            case Joins():
-                self._take_joins(event)
-            case Leaves():
-                self._take_leaves(event)
-            case Moves():
-                self._take_moves(event)
-            case Empties():
-                self._take_empties(event)
-
     def _take_ddl(self, ddl: ShardDdl) -> None:
-        self.members[ddl.shard] = ddl.after
+        self._members[ddl.shard] = ddl.after
         debt = self.owed.paid(ddl)
         if debt is not None:
             if debt.place is None:
@@ -139,16 +105,13 @@ class PessimisticRun:
         self._resolve(event)
 
     def _take_joins(self, event: Joins) -> None:
-        if event.shard in self.members:
-            self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
-            return
         if self.ledger.table is None:
-            self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+            self._begin_table(event)
             self.sequence = Sequence({event.shard: ()})
         else:
             self.sequence = self.sequence.joined(event.shard, self._places_behind(event), event.key)
             self.ledger.swallowed.append(event)
-        self.members[event.shard] = event.table
+        self._members[event.shard] = event.table
 
     def _places_behind(self, event: Joins) -> int:
         """Return how many DDL under way a new shard's table has; the most, where several fit."""
@@ -164,7 +127,7 @@ class PessimisticRun:
 
     def _take_leaves(self, event: Leaves) -> None:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
-        del self.members[event.shard]
+        del self._members[event.shard]
         self.owed.forget(event.shard)
         self.sequence = self.sequence.without(event.shard)
         self.left = bool(self.members)
@@ -185,19 +148,12 @@ class PessimisticRun:
 
     def _take_moves(self, event: Moves) -> None:
         if len(self.sequence.shards[event.shard]) > self.sequence.active:
-            detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
-            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+            raise self._refuse_move(event)
         self.owed.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)
-        self.members[event.to] = self.members.pop(event.shard)
+        self._members[event.to] = self._members.pop(event.shard)
         self.ledger.swallowed.append(event)
-
-    def _take_empties(self, event: Empties) -> None:
-        if len(self.members) == 1 and not self.left and event.sql:
-            self.ledger.append(event, (event.sql,), self.ledger.table)
-        else:
-            self.ledger.swallowed.append(event)
 
     def _resolve(self, event: Event) -> None:
         """Write every DDL that all shards have run by now."""
@@ -280,3 +236,6 @@ def _ran(item: Ran) -> bool:
 def _effects(item: Ran, place: Place | None) -> Iterator[Effect]:
     if item.key is not None:
         yield Effect(item.shard, item.key, place, item.ddl.renames if _ran(item) else ())
+
+
+coordinate = partial(carry_out, PessimisticRun)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from binlog_merge.shard.carrying import Run
 from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.doubts import doubts_of
 from binlog_merge.shard.joined import Change, alike, join_all, order, settled
@@ -34,7 +35,7 @@ from snapshot_store.ddl.session import DdlSession
 from snapshot_store.model import Table
 
 
-class Queues:
+class Queues(Run):
     """The lock, what waits for it, and what is written down."""
 
     def __init__(self, start: Start, session: DdlSession) -> None:
@@ -55,9 +56,6 @@ class Queues:
     @property
     def quiet(self) -> bool:
         return not (self.lines or self.uneven or self.lock.waiting or self.round.dropping.columns or self.owed)
-
-    def start(self) -> Start:
-        return self.ledger.start(self.lock.normal, self.left)
 
     # What waits.
 
