@@ -18,12 +18,13 @@ from binlog_merge.polardbx.ddl_items import (
     read_key_parts,
     skip_algorithm,
 )
-from binlog_merge.polardbx.ddl_names import Names, is_newly_reserved, quoted
+from binlog_merge.polardbx.ddl_names import Names, is_newly_reserved
 from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.options import parse_table_option
 from snapshot_store.ddl.select import at_query
 from snapshot_store.ddl.specs import Options
+from snapshot_store.render_sql import quote_name
 
 _TABLE_WORDS = ("SHADOW", "PARTITION", "BROADCAST", "SINGLE", "DIMENSION")
 # Engines of PolarDB-X's storage; a server without them would refuse the table.
@@ -122,7 +123,7 @@ def _name_global_indexes(source: Source, indexes: list[Index]) -> None:
     for index in indexes:
         if index.place is not None and index.first is not None and taken.count(index.first.lower()) == 1:
             plain = index.first.isidentifier() and index.first.isascii() and not is_newly_reserved(index.first)
-            name = index.first if plain else quoted(index.first)
+            name = index.first if plain else quote_name(index.first)
             source.put(index.place, index.place, f" {name}", Target.MYSQL)
 
 
@@ -134,7 +135,7 @@ def _missing_keys(source: Source, columns: list[Column], indexes: list[Index], n
     texts = [key.text for key in added]
     for column in columns if not source.native else ():
         if column.auto_increment and not column.keyed and column.name.lower() not in led:
-            texts.append(f"KEY ({quoted(column.name)})")
+            texts.append(f"KEY ({quote_name(column.name)})")
     return texts
 
 

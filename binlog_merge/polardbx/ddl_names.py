@@ -10,6 +10,7 @@ from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.lexer import Token
 from snapshot_store.ddl.reserved import is_reserved
 from snapshot_store.ddl.session import DdlSession
+from snapshot_store.render_sql import quote_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def _replace(source: Source, token: Token, name: str, target: Target) -> None:
     """Write another name in a token's place, quoted if the old one was or the new one must be."""
     ordinary = name.replace("_", "").isalnum() and name.isascii() and not name.isdigit()
     plain = token.kind == "word" and ordinary and not is_newly_reserved(name)
-    source.put(token.start, token.end, name if plain else quoted(name), target)
+    source.put(token.start, token.end, name if plain else quote_name(name), target)
 
 
 def quote_new_words(source: Source) -> None:
@@ -86,14 +87,9 @@ def quote_new_words(source: Source) -> None:
         return  # there they may be what they are reserved for
     for token in tokens:
         if token.kind == "word" and is_newly_reserved(token.text):
-            source.put(token.start, token.end, quoted(token.text), Target.MYSQL)
+            source.put(token.start, token.end, quote_name(token.text), Target.MYSQL)
 
 
 def is_newly_reserved(word: str) -> bool:
     """Tell whether a word is reserved in MySQL 9 and was not in 5.7."""
     return is_reserved(word, DdlSession()) and not is_reserved(word, DdlSession(server_version=50700))
-
-
-def quoted(name: str) -> str:
-    """Return a name in backticks."""
-    return "`" + name.replace("`", "``") + "`"

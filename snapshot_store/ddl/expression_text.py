@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from snapshot_store.ddl.expression_nodes import Node
+from snapshot_store.render_sql import quote_name
 
 _ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'": r"\'", "\x1a": r"\Z"})
 
@@ -22,8 +23,7 @@ def _string(node: Node, args: list[str]) -> str:
 
 
 def _column(node: Node, args: list[str]) -> str:
-    name = node.text.replace("`", "``")
-    return f"`{name}`"
+    return quote_name(node.text)
 
 
 def _list(word: str) -> Callable[[Node, list[str]], str]:

@@ -17,6 +17,7 @@ from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.errors import AlreadyExists, UnknownColumn
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.render_sql import quote_name
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES
@@ -212,10 +213,10 @@ def renamed_generated(name: str, old_table: str, new_table: str, suffix: str) ->
 
 def foreign_key_text(key: ForeignKeySpec) -> str:
     """Return a foreign key as SHOW CREATE TABLE writes it."""
-    table = ".".join(quoted(part) for part in key.table if part is not None)
-    referenced = f" ({', '.join(map(quoted, key.referenced))})" if key.referenced else ""
-    columns = ", ".join(map(quoted, key.columns))
-    name = f"CONSTRAINT {quoted(key.name)} " if key.name else ""
+    table = ".".join(quote_name(part) for part in key.table if part is not None)
+    referenced = f" ({', '.join(map(quote_name, key.referenced))})" if key.referenced else ""
+    columns = ", ".join(map(quote_name, key.columns))
+    name = f"CONSTRAINT {quote_name(key.name)} " if key.name else ""
     return f"{name}FOREIGN KEY ({columns}) REFERENCES {table}{referenced} {key.actions}".rstrip()
 
 
@@ -225,11 +226,6 @@ def foreign_key_of(text: str) -> ForeignKeySpec:
     if not isinstance(key, ForeignKeySpec):
         raise ValueError(f"not a foreign key: {text!r}")
     return key
-
-
-def quoted(name: str) -> str:
-    """Return a name in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def add_foreign_keys(keys: Sequence[str], added: Iterable[ForeignKeySpec], table: str) -> tuple[str, ...]:

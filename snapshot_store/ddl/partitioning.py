@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from snapshot_store.render_sql import quote_name
+
 _PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
 
 Tuples = tuple[tuple[str, ...], ...]
@@ -58,8 +60,8 @@ class Partitioning:
     def text(self) -> str:
         """Return the lines that the model keeps."""
         pairs = zip(self.names, self.bounds, strict=True)
-        parts = ",".join(f"{_quoted(n)}<{b}" if b else _quoted(n) for n, b in pairs)
-        lists = (",".join(map(_quoted, self.columns)), parts, ",".join(map(_quoted, self.subpartitions)))
+        parts = ",".join(f"{quote_name(n)}<{b}" if b else quote_name(n) for n, b in pairs)
+        lists = (",".join(map(quote_name, self.columns)), parts, ",".join(map(quote_name, self.subpartitions)))
         rows = {"by": self.expression, "linear": self.linear, "values": self.values}
         subs = {"sub": self.sub, "subs": self.subs, "linear_sub": self.linear_sub}
         told = {name: value for name, value in {**rows, **subs}.items() if value}
@@ -86,7 +88,3 @@ class Partitioning:
             told.get("subs", 0),
             told.get("linear_sub", False),
         )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
