@@ -18,9 +18,10 @@ Stops at the first thing that is not as it should be and says where it is; its e
 
 With --against, compare a server with what the log says instead: rows and checksums of every table at the server's own
 position (a replay's, or a replica's executed GTIDs) or at the one given, and the rows that differ, found by the hash of
-their keys. The tables are made anew from the log, which must begin with them empty. With --nodes the other side is the
-cluster itself: each logical table is the physical ones of all nodes together, which must rest meanwhile. Exit code 1
-says that something differs.
+their keys. The tables are made anew from the log; of those that were there before it, what the log does not name is no
+difference, and what cannot be judged is told. With --nodes the other side is the cluster itself: each logical table is
+the physical ones of all nodes together, which must rest meanwhile. Exit code 1 says that something differs, or that
+nothing can be judged.
 
 \b
   binlog-merge verify merged/
@@ -124,6 +125,9 @@ def _look_through(directory: Path, output: OutputFormat) -> None:
 
 def _lines(found: "Comparison", server: str) -> list[str]:
     same = "holds what it should" if found.same else "differs"
+    unjudged = sum(table.unjudged for table in found.tables)
+    if unjudged:
+        same += f" where it can be judged; {unjudged} of {len(found.tables)} tables cannot"
     lines = [f"{server} {same}" + (f", at transaction {found.rank}" if found.rank is not None else "")]
     for table in found.tables:
         lines += _table_lines(table)
@@ -135,7 +139,8 @@ def _table_lines(table: "TableComparison") -> list[str]:
         return [f"  {table.name}  {table.problem}"]
     told = f"  {table.name}  {table.right[0]} rows, checksum {table.right[1]:08x}"
     if table.same:
-        return [told]
+        unnamed = f"; the log's {table.left[0]} are among them, {table.unnamed} others may be from before it"
+        return [told + (unnamed if table.unnamed else "")]
     lines = [f"{told}; should be {table.left[0]} rows, checksum {table.left[1]:08x}"]
     return lines + [f"    {_row_text(row)}" for row in table.rows]
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from binlog_merge.binlog.gtid_set import GtidSet, format_sid
 from binlog_merge.config import MergeConfig
@@ -18,7 +18,7 @@ from binlog_merge.job.topologies import topology_of
 from binlog_merge.replay.compare import TableComparison, compare_tables
 from binlog_merge.replay.compare_sides import LogSide, ServerSide
 from binlog_merge.replay.duckdb_target import DuckdbTarget
-from binlog_merge.replay.load import load
+from binlog_merge.replay.load import BeginningMissing, FoundThere, load
 from binlog_merge.replay.mysql import META_SCHEMA
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
@@ -48,8 +48,9 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Tell whether all tables hold the same rows."""
-        return all(table.same for table in self.tables)
+        """Tell whether all tables that can be judged hold the same rows, and any can."""
+        judged = [table for table in self.tables if not table.unjudged]
+        return all(table.same for table in judged) and bool(judged or not self.tables)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -76,15 +77,15 @@ def compare_with_server(
         found = position_of(server, binlog) if rank is None else Position(rank)
         if found.rank > binlog.last_rank:
             raise ReplayStopped(f"the server has {found.rank} transactions, the merged binlog {binlog.last_rank}")
+        options = ReplayOptions(
+            last_rank=found.rank, filter=chosen, skip=found.skipped, system_zone=_system_zone(server)
+        )
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            columns = (lambda schema, table: None) if chosen is None else chosen.columns
-            path = Path(folder) / "log.duckdb"
-            with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
-                options = ReplayOptions(
-                    last_rank=found.rank, filter=chosen, skip=found.skipped, system_zone=_system_zone(server)
-                )
-                load(binlog, target, history_of(binlog.directory), options)
-                return _compared(target, server, found.rank, chosen, most_rows)
+            try:
+                return _made_and_compared(binlog, options, Path(folder) / "whole", server, most_rows, FoundThere())
+            except BeginningMissing:
+                there = FoundThere(left_out=True)
+                return _made_and_compared(binlog, options, Path(folder) / "made", server, most_rows, there)
 
 
 def _system_zone(server: ServerSide) -> str:
@@ -134,16 +135,43 @@ def compare_with_nodes(
 _LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 999_999)
 
 
-def _compared(target: DuckdbTarget, server: ServerSide, rank: int, chosen: Filter | None, most_rows: int) -> Comparison:
+def _made_and_compared(
+    binlog: MergedBinlog,
+    options: ReplayOptions,
+    path: Path,
+    server: ServerSide,
+    most_rows: int,
+    found_there: FoundThere,
+) -> Comparison:
+    """Make the log's tables anew in a file, and compare them. Raises BeginningMissing, unless those are left out."""
+    columns = (lambda schema, table: None) if options.filter is None else options.filter.columns
+    with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
+        load(binlog, target, history_of(binlog.directory), options, found_there)
+        return _compared(target, server, options, most_rows, found_there)
+
+
+def _compared(
+    target: DuckdbTarget, server: ServerSide, options: ReplayOptions, most_rows: int, found_there: FoundThere
+) -> Comparison:
+    chosen = options.filter
     wanted = [
         table for name, table in sorted(target.catalog.tables.items())
         if chosen is None or chosen.table(*name).action == "Do"
     ]  # fmt: skip
-    tables = compare_tables(
-        [target.as_kept(table) for table in wanted], LogSide(target.connection), server, most_rows, server.columns
-    )
-    others = server.names() - target.catalog.tables.keys()
-    return Comparison(rank, tuple(tables), tuple(f"{schema}.{name}" for schema, name in sorted(others)))
+    unjudged = found_there.names if found_there.left_out else set()
+    judged = [target.as_kept(table) for table in wanted if (table.schema, table.name) not in unjudged]
+    tables = compare_tables(judged, LogSide(target.connection), server, most_rows, server.columns, found_there.names)
+    tables += [
+        TableComparison(f"{schema}.{name}", problem=_UNJUDGED, unjudged=True)
+        for schema, name in sorted(unjudged)
+        if chosen is None or chosen.table(schema, name).action == "Do"
+    ]
+    others = server.names() - target.catalog.tables.keys() - unjudged
+    names = tuple(f"{schema}.{name}" for schema, name in sorted(others))
+    return Comparison(options.last_rank, tuple(tables), names)
+
+
+_UNJUDGED: Final = "cannot be judged: it was there before the log, and the log does not say with which rows"
 
 
 def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:

@@ -35,9 +35,16 @@ from snapshot_store.tso import OrderKey
 
 
 def load(
-    binlog: MergedBinlog, target: DuckdbTarget, history: TableShapes | None, options: ReplayOptions
+    binlog: MergedBinlog,
+    target: DuckdbTarget,
+    history: TableShapes | None,
+    options: ReplayOptions,
+    found_there: "FoundThere | None" = None,
 ) -> ReplayResult:
-    """Bring a range into a DuckDB file, from where it stands. Raises with what was committed as `result`."""
+    """Bring a range into a DuckDB file, from where it stands. Raises with what was committed as `result`.
+
+    `found_there` is told of tables that the log does not make.
+    """
     first = options.first_rank
     if target.rank is not None and first is not None and first != target.rank + 1:
         raise ConfigError(
@@ -54,7 +61,9 @@ def load(
     begun = target.rank or 0
     result = ReplayResult(begun + 1, begun, selector=RowSelector(options.filter))
     try:
-        _Loader(binlog, target, history, options, result).run()
+        found_there = found_there or FoundThere()
+        found_there.names |= target.catalog.tables.keys()
+        _Loader(binlog, target, history, options, result, found_there).run()
     except MergeError as error:
         error.result = result
         raise
@@ -73,6 +82,28 @@ def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, sy
     return catalog
 
 
+class BeginningMissing(ReplayStopped):
+    """Rows of a table that the log does not make are refused: it was not empty where the log begins."""
+
+
+@dataclass
+class FoundThere:
+    """The tables that are there where a log begins, under their names now; what rows they had it does not say.
+
+    `left_out`: nothing is done to their rows.
+    """
+
+    names: set[tuple[str, str]] = field(default_factory=set)
+    left_out: bool = False
+
+    def follow(self, before: Catalog, after: Catalog) -> None:
+        """Take what a statement has done: what is dropped is no longer one of them, what is renamed still is."""
+        gone, new = before.tables.keys() - after.tables.keys(), after.tables.keys() - before.tables.keys()
+        if gone & self.names:
+            self.names |= new
+        self.names -= gone
+
+
 @dataclass
 class _Loader:
     binlog: MergedBinlog
@@ -80,6 +111,7 @@ class _Loader:
     history: TableShapes | None
     options: ReplayOptions
     result: ReplayResult
+    found_there: FoundThere
     open: bool = False
     counted: tuple[Counter[Any], Counter[Any]] = field(default_factory=lambda: (Counter(), Counter()))
     statements: list[str] = field(default_factory=list)
@@ -146,6 +178,11 @@ class _Loader:
         if chosen is not None and chosen.table(*name).action != "Do":
             self._count(changes, None)
             return
+        if self.target.catalog.get(*name) is None:
+            self.found_there.names.add(name)
+        if self.found_there.left_out and name in self.found_there.names:
+            self._count(changes, None)
+            return
         table = self._table(changes)
         passing = rows_that_pass(changes, chosen, table, facts_of(table, temporal_text=True))
         here = {column.lower() for column in self.target.columns_of(*name)}
@@ -157,7 +194,8 @@ class _Loader:
         try:
             writer.write(changes, passing)
         except RowRefused as error:
-            raise self._refused(changes, error) from None
+            kind = BeginningMissing if name in self.found_there.names else ReplayStopped
+            raise self._refused(changes, error, kind) from None
         except (CellValueError, BinlogFormatError) as error:
             raise ConversionFailed(
                 f"{'.'.join(name)}: {error}", remedy="--temporal text keeps every date as MySQL's text"
@@ -172,11 +210,11 @@ class _Loader:
             self.counted[0][*name, op] += count
             self.counted[1][*name, op] += int(rows.sum()) - count
 
-    def _refused(self, changes: Changes, error: RowRefused) -> ReplayStopped:
+    def _refused(self, changes: Changes, error: RowRefused, kind: type[ReplayStopped]) -> ReplayStopped:
         number = changes.transaction_of(error.row)
         begin, table = changes.segment.begin(number), changes.table
         op = changes.op_of(error.row)
-        return ReplayStopped(
+        return kind(
             f"{begin.gtid}: {op} of {table.schema}.{table.table}: {error.reason}",
             remedy="correct the table and run the replay again; it goes on where it was committed last. "
             f"--skip {begin.rank} leaves the transaction out, and records it",
@@ -238,3 +276,4 @@ class _Loader:
         # What the rows look like follows the whole statement, whatever of it was carried out here.
         _, after = understood(before, query.text, query.schema_text, session.ddl)
         self.target.know(after)
+        self.found_there.follow(before, after)
