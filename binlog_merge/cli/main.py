@@ -1,5 +1,6 @@
 """The command `binlog-merge`: its verbs, its exit codes, and what becomes of errors."""
 
+import logging
 import os
 import signal
 import sys
@@ -101,7 +102,13 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 def main() -> NoReturn:
     """Run the command line and exit with a code of the table."""
     signal.signal(signal.SIGTERM, _terminate)
+    logging.getLogger().addFilter(_tells_something)
     sys.exit(run(sys.argv[1:]))
+
+
+def _tells_something(record: logging.LogRecord) -> bool:
+    """Tell whether a record of the root logger is for people: py4j logs a traceback there when it is interrupted."""
+    return not record.getMessage().endswith("while sending command.")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -256,6 +256,16 @@ def test_what_fails_because_of_a_signal_is_the_signal(
     assert main.run(["merge", "--config", cluster]) == code
 
 
+def test_ctrl_c_prints_no_traceback_of_the_bridge_to_java() -> None:
+    program = (
+        "import logging, sys\nfrom binlog_merge.cli import main\nsys.argv[1:] = ['--version']\n"
+        "try: main.main()\nexcept SystemExit: pass\n"
+        "logging.exception('KeyboardInterrupt while sending command.')\nlogging.error('something else')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "ERROR:root:something else"
+
+
 FULL = Path("/dev/full")
 
 
