@@ -9,6 +9,7 @@ from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
 from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
+from snapshot_store.ddl.parse_ignored import INERT_VERBS, at_inert_object, ignored
 from snapshot_store.ddl.partitions import parse_tail
 from snapshot_store.ddl.private import skip_index_place
 from snapshot_store.ddl.select import at_query, parse_query
@@ -50,84 +51,9 @@ def _statement(cursor: Cursor) -> Statement:
     if verb in _READERS:
         cursor.next()
         return _READERS[verb](cursor)
-    if verb in _INERT_VERBS:
-        return _ignored(cursor, verb)
+    if verb in INERT_VERBS:
+        return ignored(cursor, verb)
     raise cursor.error("a statement that is neither DDL nor known to change no table")
-
-
-def _ignored(cursor: Cursor, what: str) -> Ignored:
-    if cursor.word() in _WITH_BODY:
-        cursor.skip_all()
-    cursor.skip_rest()
-    return Ignored(what)
-
-
-_WITH_BODY = frozenset({"AGGREGATE", "EVENT", "FUNCTION", "LIBRARY", "PROCEDURE", "TRIGGER"})
-
-
-# Statements that change no table's shape, by their first word.
-_INERT_VERBS = frozenset(
-    {
-        "ANALYZE",
-        "BEGIN",
-        "BINLOG",
-        "CACHE",
-        "CHANGE",
-        "CHECK",
-        "CHECKSUM",
-        "COMMIT",
-        "DEALLOCATE",
-        "FLUSH",
-        "GRANT",
-        "INSTALL",
-        "KILL",
-        "LOCK",
-        "OPTIMIZE",
-        "PURGE",
-        "RELEASE",
-        "REPAIR",
-        "RESET",
-        "REVOKE",
-        "ROLLBACK",
-        "SAVEPOINT",
-        "SET",
-        "SHOW",
-        "SHUTDOWN",
-        "START",
-        "STOP",
-        "UNINSTALL",
-        "UNLOCK",
-        "XA",
-    }
-)
-# Objects that are no tables, by what follows CREATE, ALTER or DROP.
-_INERT_OBJECTS = (
-    ("USER",),
-    ("ROLE",),
-    ("TRIGGER",),
-    ("PROCEDURE",),
-    ("FUNCTION",),
-    ("AGGREGATE", "FUNCTION"),
-    ("EVENT",),
-    ("LIBRARY",),
-    ("SERVER",),
-    ("INSTANCE",),
-    ("LOGFILE", "GROUP"),
-    ("TABLEGROUP",),
-    ("TABLESPACE",),
-    ("UNDO", "TABLESPACE"),
-    ("RESOURCE", "GROUP"),
-    ("SPATIAL", "REFERENCE", "SYSTEM"),
-    ("JSON", "DUALITY", "VIEW"),
-    ("JSON", "RELATIONAL", "DUALITY", "VIEW"),
-    ("MATERIALIZED", "VIEW"),
-    ("PREPARE",),
-)
-
-
-def _at_inert_object(cursor: Cursor) -> bool:
-    """Tell whether an object that is no table stands here, behind its modifiers if it has any."""
-    return any(cursor.at(*words) for words in _INERT_OBJECTS)
 
 
 def _skip_modifiers(cursor: Cursor) -> bool:
@@ -157,12 +83,12 @@ def _create(cursor: Cursor) -> Statement:
         view = CreateView(cursor.table_name(), replaces, exists)
         _skip_query(cursor)
         return view
-    if _at_inert_object(cursor):
-        return _ignored(cursor, f"CREATE {cursor.word()}")
+    if at_inert_object(cursor):
+        return ignored(cursor, f"CREATE {cursor.word()}")
     if cursor.accept("TEMPORARY"):
         # A temporary table belongs to its session; its rows are in no binlog.
         cursor.expect("TABLE")
-        return _ignored(cursor, "CREATE TEMPORARY TABLE")
+        return ignored(cursor, "CREATE TEMPORARY TABLE")
     if replaces:
         raise cursor.error("OR REPLACE of something else than a view")
     if cursor.accept("TABLE"):
@@ -250,14 +176,14 @@ def _alter(cursor: Cursor) -> Statement:
             raise cursor.error("expected a database option")
         unnamed = cursor.word() in ("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "ENCRYPTION", "READ")
         return AlterSchema(None if unnamed else cursor.name(), parse_schema_options(cursor))
-    if _at_inert_object(cursor):
-        return _ignored(cursor, f"ALTER {cursor.word()}")
+    if at_inert_object(cursor):
+        return ignored(cursor, f"ALTER {cursor.word()}")
     raise cursor.error("unknown kind of ALTER")
 
 
 def _drop(cursor: Cursor) -> Statement:
     if cursor.accept("TEMPORARY"):
-        return _ignored(cursor, "DROP TEMPORARY TABLE")
+        return ignored(cursor, "DROP TEMPORARY TABLE")
     if found := cursor.accept_one("TABLE", "TABLES", "VIEW"):
         exists = cursor.accept("IF", "EXISTS")
         names = [cursor.table_name()]
@@ -275,14 +201,14 @@ def _drop(cursor: Cursor) -> Statement:
         _skip_lock_options(cursor)
         action: Action = DropConstraint("index", name)
         return AlterTable(table, (action,), "DROP INDEX")
-    if _at_inert_object(cursor):
-        return _ignored(cursor, f"DROP {cursor.word()}")
+    if at_inert_object(cursor):
+        return ignored(cursor, f"DROP {cursor.word()}")
     raise cursor.error("unknown kind of DROP")
 
 
 def _rename(cursor: Cursor) -> Statement:
     if cursor.at("USER"):
-        return _ignored(cursor, "RENAME USER")
+        return ignored(cursor, "RENAME USER")
     if not cursor.accept_one("TABLE", "TABLES"):
         raise cursor.error("expected TABLE")
     pairs = []

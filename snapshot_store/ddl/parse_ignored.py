@@ -1,0 +1,78 @@
+"""Statements that change no table's shape: told by their first words, and read to their end."""
+
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.statements import Ignored
+
+_WITH_BODY = frozenset({"AGGREGATE", "EVENT", "FUNCTION", "LIBRARY", "PROCEDURE", "TRIGGER"})
+INERT_VERBS = frozenset(
+    {
+        "ANALYZE",
+        "BEGIN",
+        "BINLOG",
+        "CACHE",
+        "CHANGE",
+        "CHECK",
+        "CHECKSUM",
+        "COMMIT",
+        "DEALLOCATE",
+        "FLUSH",
+        "GRANT",
+        "INSTALL",
+        "KILL",
+        "LOCK",
+        "OPTIMIZE",
+        "PURGE",
+        "RELEASE",
+        "REPAIR",
+        "RESET",
+        "REVOKE",
+        "ROLLBACK",
+        "SAVEPOINT",
+        "SET",
+        "SHOW",
+        "SHUTDOWN",
+        "START",
+        "STOP",
+        "UNINSTALL",
+        "UNLOCK",
+        "XA",
+    }
+)
+"""Statements that change no table's shape, by their first word."""
+
+# Objects that are no tables, by what follows CREATE, ALTER or DROP.
+_INERT_OBJECTS = (
+    ("USER",),
+    ("ROLE",),
+    ("TRIGGER",),
+    ("PROCEDURE",),
+    ("FUNCTION",),
+    ("AGGREGATE", "FUNCTION"),
+    ("EVENT",),
+    ("LIBRARY",),
+    ("SERVER",),
+    ("INSTANCE",),
+    ("LOGFILE", "GROUP"),
+    ("TABLEGROUP",),
+    ("TABLESPACE",),
+    ("UNDO", "TABLESPACE"),
+    ("RESOURCE", "GROUP"),
+    ("SPATIAL", "REFERENCE", "SYSTEM"),
+    ("JSON", "DUALITY", "VIEW"),
+    ("JSON", "RELATIONAL", "DUALITY", "VIEW"),
+    ("MATERIALIZED", "VIEW"),
+    ("PREPARE",),
+)
+
+
+def ignored(cursor: Cursor, what: str) -> Ignored:
+    """Read to the end of a statement that changes no table."""
+    if cursor.word() in _WITH_BODY:
+        cursor.skip_all()
+    cursor.skip_rest()
+    return Ignored(what)
+
+
+def at_inert_object(cursor: Cursor) -> bool:
+    """Tell whether an object that is no table stands here, behind its modifiers if it has any."""
+    return any(cursor.at(*words) for words in _INERT_OBJECTS)
