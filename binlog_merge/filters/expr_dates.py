@@ -42,6 +42,15 @@ def _to_seconds(args: Sequence[Sql], session: DdlSession) -> Sql:
     return Sql(f"({_days(args[0], session)} * 86400 + {_seconds(_digits(args[0], session)[1])})", "int")
 
 
+def _yearweek(args: Sequence[Sql], session: DdlSession) -> Sql:
+    """Weeks begin on Sunday, the first of a year on its first one: a week is of its Sunday's year."""
+    if len(args) > 1 and args[1].constant != "0":
+        raise ExpressionError("YEARWEEK() in another mode than 0")
+    day = _date(args[0], session)
+    sunday = f"({day} - dayofweek({day})::INTEGER)"
+    return Sql(f"(year({sunday}) * 100 + (dayofyear({sunday}) + 6) // 7)::HUGEINT", "int")
+
+
 def _quarter(args: Sequence[Sql], session: DdlSession) -> Sql:
     return Sql(f"(({_digits(args[0], session)[0]} // 100 % 100 + 2) // 3)::HUGEINT", "int")
 
@@ -74,6 +83,7 @@ DATES = {
     "weekday": (1, 1, _of_day("isodow({}) - 1")),
     "dayofyear": (1, 1, _of_day("dayofyear({})")),
     "quarter": (1, 1, _quarter),
+    "yearweek": (1, 2, _yearweek),
     "time_to_sec": (1, 1, _time_to_sec),
     "microsecond": (1, 1, _microsecond),
 }
