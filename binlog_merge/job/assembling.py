@@ -7,6 +7,7 @@ import numpy as np
 
 from binlog_merge.errors import MergeError, TruncatedEvent
 from binlog_merge.files.directory import NodeFile
+from binlog_merge.job.crashed import nothing_is_missing
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sync_points import moved_locals
@@ -178,6 +179,12 @@ def _file_end(
             )
             return None
         return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
-    if not last and not piece.clean_end and not file.in_use:
-        return TruncatedEvent("the file has no ROTATE or STOP event at its end", position=piece.reached, **place)
-    return None
+    if last or piece.clean_end or file.in_use or nothing_is_missing(file, node.files[piece.file_index + 1]):
+        return None
+    return TruncatedEvent(
+        "the file has no ROTATE or STOP event at its end",
+        position=piece.reached,
+        remedy="copy the file from the node again. If it is the same there, the node crashed, and without GTIDs "
+        "(gtid_mode=ON) nothing tells whether the file is whole: begin a new output with the files behind it",
+        **place,
+    )
