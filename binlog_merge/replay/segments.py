@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription, Gtid, Query, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import EventHeader, RawEvent, frame
 from binlog_merge.binlog.kernels import log_walk as k
-from binlog_merge.errors import ManifestError, UnsupportedInput
+from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import io_error
 from binlog_merge.replay.reader import DAMAGED, Begin, MergedBinlog, Statement, order_key
@@ -102,6 +103,10 @@ def segments(
             yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window).pieces()
         except OSError as error:
             raise io_error(error, str(binlog.directory / file.name)) from error
+        except BinlogFormatError as error:  # the format description's own: the kernel takes no word of it
+            place = error.offset if error.offset >= 0 else None
+            path = str(binlog.directory / file.name)
+            raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
 
 
 @dataclass
