@@ -31,10 +31,11 @@ _OTHER_DIGITS: Final = frozenset({"/", "pow", "power", "sqrt", "round"})
 
 
 def source_of(column: Column) -> str:
-    """Return the expression of a generated column, or of a default."""
+    """Return the expression of a generated column, or of a default; "" for one that is no expression."""
     if column.generated is not None:
         return column.generated.expression
-    return "" if column.default is None else column.default.text
+    default = column.default
+    return default.text if default is not None and default.kind == "expression" else ""
 
 
 def columns_of(column: Column) -> frozenset[str]:
