@@ -35,18 +35,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist's own hook reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together, where tests run side by side, what shares a Spark session, a server of its module, or a case that
-    is merged once for all of them.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep together, where tests run side by side, what shares a Spark session, servers, or a case that is merged once
+    for all of them.
     """
     for item in items:
-        case = getattr(item, "callspec", None) and item.callspec.params.get("case")
-        if "spark" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
-        elif isinstance(case, Path):
-            item.add_marker(pytest.mark.xdist_group(case.name))
+        group = _group_of(item)
+        if group is not None and hasattr(config, "workerinput"):
+            item.add_marker(pytest.mark.xdist_group(group))
+            # pytest-xdist 3.8 hands groups on as the ends of node ids, but where pytest 9.2 no longer looks (its issue
+            # 1386): then each worker starts a Spark session and every module's servers.
+            if hasattr(item, "_id"):
+                item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+
+
+def _group_of(item: pytest.Item) -> str | None:
+    for name in ("spark", "nodes"):
+        if name in item.fixturenames:
+            return name
+    if any(found[-1].scope == "module" for found in item._fixtureinfo.name2fixturedefs.values()):
+        return item.nodeid.split("::")[0]
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    case = params.get("case", params.get("config"))
+    return case.name if isinstance(case, Path) else None
 
 
 @pytest.fixture(scope="session", autouse=True)

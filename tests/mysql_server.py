@@ -123,7 +123,7 @@ class MySqlServer:
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def start(self, *extra: str, timeout: float = 60.0) -> None:
+    def start(self, *extra: str, timeout: float = 300.0) -> None:
         """Start mysqld and wait until it answers; a data directory that is already there is used as it stands."""
         if self.running:
             return

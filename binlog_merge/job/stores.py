@@ -76,8 +76,10 @@ class SchemaStore:
             merging = store.merging()
             if first:
                 merging.forget_derived()
-            for tables, schemas in dumps:
-                store.append_versions(tables, schemas)
+            store.append_versions(
+                [version for tables, _ in dumps for version in tables],
+                [version for _, schemas in dumps for version in schemas],
+            )
             if base.store is not None and not copied:
                 self._take_given(Path(base.store), store, floor)
             self._check(merging.last_number(floor.previous()))

@@ -193,7 +193,7 @@ def test_sigterm(tmp_path: Path) -> None:
     program = (
         "import time; from binlog_merge.cli import main, merge\n"
         "import binlog_merge.config as config\n"
-        "def load(path): print('ready', flush=True); time.sleep(30)\n"
+        "def load(path): print('ready', flush=True); time.sleep(600)\n"
         "config.MergeConfig.load = load\n"
         "import sys; sys.argv = ['binlog-merge', 'merge', '-c', 'x']; main.main()"
     )
@@ -203,7 +203,7 @@ def test_sigterm(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 143
     assert "terminated" in err
 
@@ -220,7 +220,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     process.stdout.readline()
     process.stdout.close()
     assert process.stderr is not None
-    assert (process.stderr.read(), process.wait(20)) == (b"", 0)
+    assert (process.stderr.read(), process.wait(300)) == (b"", 0)
 
 
 def test_java_is_looked_for_before_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

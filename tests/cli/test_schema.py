@@ -280,7 +280,7 @@ def test_a_store_that_is_not_there_damaged_newer_or_in_use(store: Path, tmp_path
     connection.close()
     assert "store-too-new: the store has version 99" in run(capsys, "show", "t", "--store", store, code=36)
     monkeypatch.setattr(Store.open.__func__, "__defaults__", (False, 0.2))  # type: ignore[attr-defined]
-    code = f"import duckdb, time; c = duckdb.connect({str(store)!r}); print('open', flush=True); time.sleep(60)"
+    code = f"import duckdb, time; c = duckdb.connect({str(store)!r}); print('open', flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
     try:

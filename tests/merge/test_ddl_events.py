@@ -2,6 +2,9 @@
 them.
 """
 
+import contextlib
+import random
+import socket
 import time
 import uuid
 from dataclasses import replace
@@ -150,7 +153,7 @@ def test_a_replica_applies_what_is_for_replicas(mysql_server: MySqlServer, tmp_p
                 "GET_SOURCE_PUBLIC_KEY=1, SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4; START REPLICA"
             )
             last = f"d{len(FOR_REPLICAS) - 1}"
-            for _ in range(300):
+            for _ in range(3000):  # far longer than it takes
                 status = _replica_status(mysql_server)
                 assert not (status["Last_SQL_Error"] or status["Last_IO_Error"])
                 if mysql_server.query(
@@ -165,11 +168,12 @@ def test_a_replica_applies_what_is_for_replicas(mysql_server: MySqlServer, tmp_p
 
 
 def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free and stays so: connections that go out take theirs from 32768 on."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("none of a hundred ports is free")
 
 
 def _replica_status(server: MySqlServer) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Child:
         """Kill it, by SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def ended(self, seconds: float = 60) -> int:
+    def ended(self, seconds: float = 300) -> int:
         """Return how it ended: its exit code, or the negative number of the signal that killed it."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

@@ -145,7 +145,7 @@ def test_killed_while_a_ddl_runs_and_others_flow_on(mysql_server: MySqlServer, s
     assert mysql_server.query("SELECT COUNT(*), MAX(added) FROM s.t0") == [(23, 5)]
 
 
-def wait_until(holds: Any, seconds: float = 30) -> None:
+def wait_until(holds: Any, seconds: float = 300) -> None:
     """Wait until something holds."""
     until = time.monotonic() + seconds
     while not holds():

@@ -105,7 +105,7 @@ def test_the_asof_join_finds_what_the_history_finds(
 
 def test_a_store_in_use_is_waited_for_and_then_reported(tmp_path: Path) -> None:
     path = tmp_path / "s"
-    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(60)"
+    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(600)"
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None and holder.stdout.readline() == "open\n"
     try:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 18, "growth": 15, "killed": 3, "damage": 12, "stops": 6}
-SEEDS |= {"polardbx-growth": 10, "polardbx-killed": 2, "polardbx-damage": 4, "polardbx-stops": 4}
+SEEDS = {"whole": 9, "growth": 9, "killed": 3, "damage": 6, "stops": 3}
+SEEDS |= {"polardbx-growth": 6, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
