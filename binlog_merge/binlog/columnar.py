@@ -5,7 +5,7 @@ never become Python values. What is rare (JSON, vectors, odd character sets, dat
 through the same decoding cell by cell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -20,7 +20,7 @@ from binlog_merge.binlog.columns import column_charsets, column_names, member_te
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import column_values
-from binlog_merge.binlog.kernels.row_cells import count_rows, cut_events
+from binlog_merge.binlog.kernels.row_cells import ABSENT, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.text_codecs import is_ascii_compatible
@@ -138,6 +138,20 @@ def decode_rows(rows: CutRows, side: int, facts: Sequence[ColumnFacts], chosen: 
         arrays.append(decode_column(column, rows.buffer, starts, sizes))
     schema = pa.schema([pa.field(column.name, column.type) for column in facts])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def decode_held(
+    rows: CutRows, side: int, facts: Sequence[ColumnFacts], wanted: Collection[str], chosen: Numbers | None = None
+) -> Any:
+    """Return the wanted columns of one side of the rows, or of those chosen, without what one of these lacks."""
+    of = slice(None) if chosen is None else chosen
+    arrays, names = [pa.nulls(rows.sizes[side].shape[1] if chosen is None else len(chosen))], [""]
+    for i, column in enumerate(facts):
+        starts, sizes = rows.starts[side, i][of], rows.sizes[side, i][of]
+        if column.name in wanted and not (sizes == ABSENT).any():
+            arrays.append(decode_column(column, rows.buffer, starts, sizes))
+            names.append(column.name)
+    return pa.RecordBatch.from_arrays(arrays, names=names).select(names[1:])  # a batch of no columns has rows too
 
 
 def _one_by_one(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, cut_rows, decode_rows
+from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, cut_rows, decode_held
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
@@ -123,8 +123,9 @@ def rows_that_pass(changes: Changes, chosen: Filter | None, table: Table, facts:
             passing &= ~rows
         elif chosen.expressions.concerns(changes.table.schema, changes.table.table):
             numbers = np.flatnonzero(rows & passing)
+            needed = chosen.expressions.columns(table, op, [column.name for column in facts])
             sides = [
-                None if absent == op else decode_rows(changes.cut, side, facts, numbers)
+                None if absent == op else decode_held(changes.cut, side, facts, needed[side], numbers)
                 for side, absent in ((BEFORE, "insert"), (AFTER, "delete"))
             ]
             passing[numbers] &= ~np.array(chosen.ignored_rows(table, op, *sides).to_pylist(), bool)

@@ -1,7 +1,7 @@
 """Which rows of an event are applied: a filter's word on tables, kinds, values and transactions."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,10 +18,12 @@ from binlog_merge.binlog.rows import (
     join_rows,
     row_padding,
 )
+from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
+from binlog_merge.replay.changes import whole_row
 from binlog_merge.replay.reader import Rows
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Catalog, Table
@@ -70,6 +72,25 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
+def _as_told(row: Row, table: TableMap, wanted: Collection[int]) -> Row:
+    """Return a row in which what an UPDATE's after image does not hold is what it was before, and wanted JSON whole."""
+    before, after = row
+    if before is None or after is None:
+        return row
+    cells = (old if new is ABSENT else new for old, new in zip(before, after, strict=True))
+    kept = (None if isinstance(cell, PartialJson) and i not in wanted else cell for i, cell in enumerate(cells))
+    return whole_row((before, tuple(kept)), table)
+
+
+def _held(images: Sequence[RowImage | None], table: TableMap, names: Sequence[str], wanted: Collection[str]) -> Any:
+    """Return the wanted columns of one side of an event's rows; what the images do not hold is not among them."""
+    if images[0] is None:
+        return None
+    held = [i for i, cell in enumerate(images[0]) if cell is not ABSENT and names[i] in wanted]
+    kept = [tuple(cell if i in held else None for i, cell in enumerate(image or ())) for image in images]
+    return rows_to_batch(kept, table, names, temporal_text=True).select([names[i] for i in held])
+
+
 @dataclass
 class RowSelector:
     """Applies a filter to rows events and counts: `applied` and `filtered` by (schema, table, kind).
@@ -114,13 +135,11 @@ class RowSelector:
             raise ReplayStopped(
                 f"rows of {table.schema}.{table.name} have {len(rows.table.types)} columns, its history {len(names)}"
             )
-        batches = [
-            None
-            if cut[0][side] is None
-            else rows_to_batch([row[side] for row in cut], rows.table, names, temporal_text=True)
-            for side in (0, 1)
-        ]
         assert self.filter is not None
+        needed = self.filter.expressions.columns(table, op, names)
+        partial = [i for i, name in enumerate(names) if name in needed[1]]
+        told = [_as_told(row, rows.table, partial) for row in cut]
+        batches = [_held([row[side] for row in told], rows.table, names, needed[side]) for side in (0, 1)]
         return list(self.filter.ignored_rows(table, op, *batches).to_pylist())
 
     def _shape(self, schema: str, table: str, key: OrderKey | None) -> Table:

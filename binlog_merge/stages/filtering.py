@@ -16,12 +16,10 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 
-from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_column
+from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_held
 from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.errors import CellValueError
-from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.rows import PartialJson, Row, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
@@ -198,18 +196,10 @@ _REMEDY = "correct the filter, and merge again"
 
 def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any:
     """Return the needed columns of one side of some rows; one that a row does not hold is not among them."""
-    arrays, names = [pa.nulls(len(rows))], [""]  # a batch has as many rows as its columns
-    for name in sorted(needed):
-        column, facts = shape.facts[name]
-        starts, sizes = rows.starts[side, column], rows.sizes[side, column]
-        if (sizes == ABSENT).any():
-            continue
-        try:
-            arrays.append(decode_column(facts, rows.buffer, starts, sizes))
-        except CellValueError as error:
-            raise ConversionFailed(f"{shape.table.schema}.{shape.table.name}: {error}, for the filter") from None
-        names.append(name)
-    return pa.RecordBatch.from_arrays(arrays, names=names)
+    try:
+        return decode_held(rows, side, [facts for _, facts in shape.facts.values()], needed)
+    except CellValueError as error:
+        raise ConversionFailed(f"{shape.table.schema}.{shape.table.name}: {error}, for the filter") from None
 
 
 def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:

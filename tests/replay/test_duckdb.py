@@ -6,7 +6,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -303,6 +303,28 @@ def test_filters_choose_rows_and_columns(binlog: MergedBinlog, tmp_path: Path) -
     assert result.to_dict() == dry_run(binlog, ReplayOptions(filter=chosen)).to_dict()
     columns, rows = tables_of(tmp_path / "file.db")["shop", "orders"]
     assert columns == ["id", "price"] and rows and all(row[0] % 3 for row in rows)
+
+
+def test_filters_look_at_the_columns_that_minimal_images_hold(tmp_path: Path) -> None:
+    binlog = merged("row-image-minimal", tmp_path / "merged")
+
+    def ways(rule: ExpressionRule) -> list[Callable[[], ReplayResult]]:
+        chosen = Filter(FilterSettings(expression_rules=[rule]))
+        return [
+            lambda: dry_run(binlog, ReplayOptions(filter=chosen)),
+            lambda: loaded(binlog, tmp_path / f"{len(list(tmp_path.iterdir()))}.db", filter=chosen),
+        ]
+
+    # An UPDATE's after image does not hold a key that stays as it is; the before image says what it is.
+    old, new = (
+        ExpressionRule(["d1.docs"], update_old="id % 2 = 0"),
+        ExpressionRule(["d1.docs"], update_new="id % 2 = 0"),
+    )
+    told = [way().to_dict() for way in (*ways(old), *ways(new))]
+    assert all(one == told[0] for one in told) and told[0]["rows_left_out"]["d1.docs"]["update"]
+    for way in ways(ExpressionRule(["d1.docs"], delete="n > 5")):  # only keys are in what a DELETE's image holds
+        with pytest.raises(ConfigError, match="needs the column n, which the rows do not hold"):
+            way()
 
 
 def test_a_statement_that_is_ignored_leaves_the_table_as_it_is(binlog: MergedBinlog, tmp_path: Path) -> None:
