@@ -15,13 +15,18 @@ from binlog_merge.merge.coordinate.shards import Together
 from binlog_merge.merge.histories import Extended, PhysicalDdl
 from binlog_merge.merge.statements import subject_of
 from binlog_merge.shard.modes import Modes
-from binlog_merge.shard.values import Decided, Fault, Finding, Shard, Stop
+from binlog_merge.shard.values import Decided, Fault, Finding, Joins, Shard, Stop
 from binlog_merge.stages.holds import NODES
 from snapshot_store.tso import OrderKey
 
 _KNOW_ALL = (
     "without markers all shards must be known, or DDL would not wait for them: give `base.physical` of the node, or "
     "its binlogs from the CREATE TABLE on"
+)
+
+_ALIKE = (
+    "begin where the shards are alike, with `base.logical` and each node's `base.physical` taken there; or give the "
+    "table that does not fit a route of its own"
 )
 
 
@@ -71,8 +76,17 @@ def stopped(log: ShardLog, name: Name, stop: Stop) -> MergeError:
         file=None if ran is None else ran.file,
         position=None if ran is None else ran.position,
         order_key=stop.key,
-        remedy=_KNOW_ALL if stop.fault is Fault.UNKNOWN_SHARD else None,
+        remedy=_remedy(stop),
     )
+
+
+def _remedy(stop: Stop) -> str | None:
+    """Return what to do where deciding about DDL does not help."""
+    if stop.fault is Fault.UNKNOWN_SHARD:
+        return _KNOW_ALL
+    if stop.fault is Fault.STRANGE_TABLE and isinstance(stop.event, Joins):
+        return _ALIKE
+    return None
 
 
 def in_doubt(log: ShardLog, doubt: Finding) -> ShardsInDoubt | None:

@@ -249,6 +249,20 @@ def test_different_ddl_stops_the_merge_before_it(tmp_path: Path) -> None:
         assert locks(tmp_path / "out").stop == OrderKey.parse(caught.value.order_key or "")
 
 
+@pytest.mark.parametrize("way", ["optimistic", "pessimistic"])
+def test_shards_that_are_made_unlike_each_other_need_another_beginning(way: str, tmp_path: Path) -> None:
+    shards = Shards(2)
+    for node, type_ in enumerate(("INT", "VARCHAR(20)")):
+        shards.run(node, "CREATE DATABASE shop_0", f"CREATE TABLE t_0 (id BIGINT NOT NULL, v {type_})")
+    config = shards.case(tmp_path, way)
+    document = yaml.safe_load(config.read_text())
+    del document["base"]
+    config.write_text(yaml.safe_dump(document))
+    with pytest.raises(ShardDdlStopped, match="dn-2") as caught:
+        merge(config, tmp_path / "out")
+    assert "base.physical" in (caught.value.remedy or "") and "ddl resolve" not in (caught.value.remedy or "")
+
+
 def test_a_node_that_joins_brings_its_shards(tmp_path: Path) -> None:
     shards = Shards(3)
     for node in (0, 1):
