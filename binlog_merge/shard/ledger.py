@@ -87,6 +87,9 @@ class Ledger:
         written = write(self.table, joined, own, renames, origin, self.session, alone)
         if written is None:
             raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
+        if not written.statements:
+            self.table = one(written.table)
+            return self.here(event), ()
         gone = tuple(c.name for c in self.table.columns if written.table.index_of(c.name) is None)
         return self.append(event, written.statements, written.table, written.own), gone
 

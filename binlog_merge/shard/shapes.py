@@ -23,8 +23,7 @@ def one(table: Table) -> Table:
     """Return the same object for equal tables, as a rule."""
     if _KNOWN.get(id(table)) is table:
         return table
-    # Display widths do not count where tables are compared with ==, but for the lattice they do.
-    found = _first(table, tuple(column.type.display_width for column in table.columns))
+    found = _first(table, _beside(table))
     if len(_KNOWN) >= LIMIT:
         _KNOWN.clear()
     _KNOWN[id(found)] = found
@@ -32,8 +31,14 @@ def one(table: Table) -> Table:
 
 
 @lru_cache(LIMIT)
-def _first(table: Table, display_widths: tuple[int | None, ...]) -> Table:
+def _first(table: Table, beside: object) -> Table:
     return table
+
+
+def _beside(table: Table) -> object:
+    """Return what does not count where tables are compared with ==: the lattice looks at it, or DDL that follows."""
+    widths = tuple(column.type.display_width for column in table.columns)
+    return widths, tuple(index.implicit for index in table.indexes), table.partitioning
 
 
 def distinct(tables: Iterable[Table]) -> list[Table]:

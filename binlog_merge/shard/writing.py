@@ -24,7 +24,7 @@ Renames = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Statements, the table after them, and whether they are the user's own."""
+    """Statements, the table after them, and whether they are the user's own; none where display widths change alone."""
 
     statements: tuple[str, ...]
     table: Table
@@ -93,7 +93,15 @@ def _made(
                 table = applied(table, sql, session)
     except SnapshotStoreError:
         return None
+    table = _as_wide(table, joined)
     return (tuple(statements), table) if order(table, joined) == 0 else None
+
+
+def _as_wide(table: Table, joined: Table) -> Table:
+    """Return the table with the display widths of `joined`: no statement says them, since servers forget them."""
+    widths = {column.name.lower(): column.type.display_width for column in joined.columns}
+    columns = (replace(c, type=replace(c.type, display_width=widths.get(c.name.lower()))) for c in table.columns)
+    return replace(table, columns=tuple(columns))
 
 
 def _without_default(table: Table, wanted: Table) -> tuple[str, ...]:

@@ -78,6 +78,14 @@ def test_display_widths_count_whatever_was_compared_before() -> None:
     assert (order(plain, plain), order(narrow, plain), order(plain, narrow)) == (0, -1, 1)
 
 
+def test_partitions_count_whatever_was_seen_before() -> None:
+    ran(CREATE, "t1 t2", "t1 ADD COLUMN b INT").outcome("optimistic")
+    made = ran(f"{CREATE} PARTITION BY HASH (id) PARTITIONS 4", "t1 t2", "t1 COALESCE PARTITION 1")
+    made.run("n2", "ALTER TABLE t2 COALESCE PARTITION 1")
+    outcome = made.outcome("optimistic")
+    assert (written(outcome), outcome.swallowed) == (["ALTER TABLE `shop`.`t` COALESCE PARTITION 1"], ())
+
+
 def test_equal_tables_are_one_object() -> None:
     first, again = (parse_table(CREATE) for _ in range(2))
     assert first is not again and one(first) is one(again)

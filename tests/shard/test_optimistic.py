@@ -310,6 +310,25 @@ def test_what_the_order_of_tables_does_not_know_is_written_once() -> None:
     assert [sql.split(" ", 3)[3] for sql in written(outcome_of(made))] == ["COMMENT='x'", "COMMENT='y'", "COMMENT='x'"]
 
 
+@pytest.mark.parametrize(
+    ("statements", "wanted"),
+    [
+        (["t3 CREATE TABLE t3 (id INT PRIMARY KEY, a INT)"], []),
+        (["t1 DROP COLUMN a", "t1 ADD COLUMN a INT"], []),
+        (["t1 ADD COLUMN c INT(5)", "t2 ADD COLUMN c INT"], ["ADD COLUMN c INT(5)"]),
+        (
+            ["t1 MODIFY a INT", "t1 ADD COLUMN c INT(5)", "t2 ADD COLUMN c INT(20)"],
+            ["MODIFY a INT", "ADD COLUMN c INT(5)"],
+        ),
+        (["t1 MODIFY a INT(7), ADD COLUMN c INT NOT NULL"], ["ADD COLUMN `c` int NOT NULL DEFAULT '0' AFTER `a`"]),
+    ],
+)
+def test_a_display_width_needs_no_statement(statements: list[str], wanted: list[str]) -> None:
+    outcome = outcome_of(ran("CREATE TABLE t (id INT PRIMARY KEY, a INT(5))", "t1 t2", *statements))
+    assert written(outcome) == [f"ALTER TABLE `shop`.`t` {clause}" for clause in wanted]
+    check_agreement(outcome)
+
+
 def test_partitions_of_the_shards_alone_are_not_written() -> None:
     made = cluster(TABLE, "n1.t1")
     made.begin(
