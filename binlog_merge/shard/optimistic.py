@@ -115,8 +115,8 @@ class OptimisticRun(Queues):
         self._take_tables(stands, {ddl.shard: ddl.before for ddl in heads})
         for ddl in heads:
             self.lines.drop_heads([ddl.shard], self.lock.waiting)
-            if ddl.shard in self.lines:
-                # What stands behind it starts from where the shard is.
+            if ddl.shard in self.lines and not (skips and ddl.renames):
+                # What stands behind it starts from where the shard is; but names that are skipped are nobody's.
                 lock = self.lock.with_table(ddl.shard, self.lines[ddl.shard][0].before)
                 self.round = replace(self.round, lock=lock)
             if skips and ddl.renames:

@@ -84,6 +84,17 @@ def test_a_skipped_ddl_leaves_the_logical_table_and_its_names(way: str) -> None:
     assert written(made.outcome(way)) == []
 
 
+def test_names_that_are_skipped_are_not_written_for_what_stands_behind() -> None:
+    again = "RENAME COLUMN b TO c"
+    made = ran(TABLE, "t1 t2 t3", f"t1 {RENAME}", f"t2 {RENAME}", f"t1 {again}", f"t2 {again}")
+    made.run("n4", "CREATE TABLE t4 (id INT PRIMARY KEY, c INT)")
+    before = written(made.outcome("optimistic"))
+    made.decide("optimistic", "skip")
+    outcome = made.outcome("optimistic")
+    assert written(outcome) == before
+    assert not waits(outcome)
+
+
 @WAYS
 def test_a_skipped_ddl_of_a_shard_that_runs_it_later(way: str) -> None:
     made = ran(TABLE, "t1 t2", f"t1 {RENAME}", "t1 row")
