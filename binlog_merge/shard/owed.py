@@ -53,6 +53,10 @@ class Owed:
             debts.remove(found)
         return found
 
+    def behind(self, shard: Shard) -> bool:
+        """Tell whether the logical table has DDL that a shard has yet to run."""
+        return any(debt.place is not None and debt.written for debt in self._debts.get(shard, ()))
+
     def forget(self, shard: Shard) -> None:
         """Let a shard go, with what it owes."""
         self._debts.pop(shard, None)

@@ -75,6 +75,22 @@ def test_behind_what_was_written_all_stand_where_it_leads() -> None:
     assert not waits(made.outcome("optimistic"))
 
 
+@pytest.mark.parametrize("clause", [RENAME, "MODIFY a FLOAT"])
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_shard_runs_before_what_was_written_stands_behind_it(clause: str, first: bool) -> None:
+    made = ran(TABLE, "t1 t2 t3", f"t1 {clause}", "t1 row")
+    made.decide("optimistic", "emit", f"ALTER TABLE shop.t {clause}")
+    own = [f"ALTER TABLE t2 {text}" for text in ("ADD COLUMN c INT", clause)]
+    for sql in (*(own if first else own[::-1]), "INSERT INTO t2 VALUES ()"):
+        made.run("n2", sql)
+    for node in ("n1", "n3"):
+        made.run(node, f"ALTER TABLE t{node[1]} ADD COLUMN c INT")
+    added = "ALTER TABLE `shop`.`t` ADD COLUMN c INT"
+    wanted = [f"ALTER TABLE shop.t {clause}", "t1@2", added, "t2@6"]
+    assert order_of(made, "optimistic") == wanted
+    assert not waits(made.outcome("optimistic"))
+
+
 @WAYS
 def test_a_skipped_ddl_leaves_the_logical_table_and_its_names(way: str) -> None:
     made = ran(TABLE, "t1 t2", f"t1 {RENAME}", "t1 row", "t2 row")
