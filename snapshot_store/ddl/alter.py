@@ -235,8 +235,10 @@ def _place(work: _Work, table: Table, columns: list[Column]) -> list[Column]:
         if isinstance(action, AddColumn):
             new = resolve_column(work.context, action.column, (table.charset, table.collation))
         elif isinstance(action, ChangeColumn) and action.position is not None:
-            new = next(c for c in columns if c.same_name(action.column.name))
-            columns = [c for c in columns if c is not new]
+            found = next((c for c in columns if c.same_name(action.column.name)), None)
+            if found is None:  # dropped, or changed once more, by the same statement: servers refuse it
+                raise UnknownColumn(f"table {table.schema}.{table.name} has no column {action.old} to move")
+            new, columns = found, [c for c in columns if c is not found]
         else:
             continue
         place = len(columns)

@@ -261,6 +261,8 @@ def test_what_is_not_understood_is_refused(sql: str) -> None:
         ("ALTER TABLE t DROP c", UnknownColumn),
         ("ALTER TABLE t MODIFY c INT", UnknownColumn),
         ("ALTER TABLE t CHANGE c d INT", UnknownColumn),
+        ("ALTER TABLE t DROP b, MODIFY b INT FIRST", UnknownColumn),
+        ("ALTER TABLE t CHANGE b x INT FIRST, CHANGE b y INT FIRST", UnknownColumn),
         ("ALTER TABLE t RENAME COLUMN c TO d", UnknownColumn),
         ("ALTER TABLE t RENAME COLUMN a TO b", AlreadyExists),
         ("ALTER TABLE t ALTER c DROP DEFAULT", UnknownColumn),
