@@ -128,16 +128,21 @@ def decode_column(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
     return _one_by_one(facts, buffer, starts, sizes) if found is None else found
 
 
-def decode_rows(rows: CutRows, side: int, facts: Sequence[ColumnFacts], chosen: Numbers | None = None) -> Any:
-    """Return one side of the rows, or of those chosen, as a record batch."""
-    arrays = []
-    for i, column in enumerate(facts):
-        starts, sizes = rows.starts[side, i], rows.sizes[side, i]
-        if chosen is not None:
-            starts, sizes = starts[chosen], sizes[chosen]
-        arrays.append(decode_column(column, rows.buffer, starts, sizes))
-    schema = pa.schema([pa.field(column.name, column.type) for column in facts])
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def decode_rows(
+    rows: CutRows,
+    side: int,
+    facts: Sequence[ColumnFacts],
+    chosen: Numbers | None = None,
+    columns: Sequence[int] | None = None,
+) -> Any:
+    """Return one side of the rows, or of those chosen, as a record batch: all columns, or those numbered."""
+    of = slice(None) if chosen is None else chosen
+    numbers = range(len(facts)) if columns is None else columns
+    arrays = [pa.nulls(rows.sizes[side].shape[1] if chosen is None else len(chosen))]
+    arrays += [decode_column(facts[i], rows.buffer, rows.starts[side, i][of], rows.sizes[side, i][of]) for i in numbers]
+    schema = pa.schema([pa.field("", pa.null()), *(pa.field(facts[i].name, facts[i].type) for i in numbers)])
+    # Through a column of nothing, for a batch of no columns has rows too.
+    return pa.RecordBatch.from_arrays(arrays, schema=schema).select(range(1, len(arrays)))
 
 
 def decode_held(
@@ -145,13 +150,8 @@ def decode_held(
 ) -> Any:
     """Return the wanted columns of one side of the rows, or of those chosen, without what one of these lacks."""
     of = slice(None) if chosen is None else chosen
-    arrays, names = [pa.nulls(rows.sizes[side].shape[1] if chosen is None else len(chosen))], [""]
-    for i, column in enumerate(facts):
-        starts, sizes = rows.starts[side, i][of], rows.sizes[side, i][of]
-        if column.name in wanted and not (sizes == ABSENT).any():
-            arrays.append(decode_column(column, rows.buffer, starts, sizes))
-            names.append(column.name)
-    return pa.RecordBatch.from_arrays(arrays, names=names).select(names[1:])  # a batch of no columns has rows too
+    held = [i for i, c in enumerate(facts) if c.name in wanted and not (rows.sizes[side, i][of] == ABSENT).any()]
+    return decode_rows(rows, side, facts, chosen, held)
 
 
 def _one_by_one(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
