@@ -51,7 +51,7 @@ class MergeConfig(Section):
     nodes: tuple[Node, ...] = Field(min_length=1)
     routes: tuple[RouteRule, ...] = ()
     shard_mode: ShardMode = "marker"
-    shard_doubts: Literal["warn", "error"] = "warn"
+    shard_doubts: Literal["warn", "error"] = "error"
     online_ddl: bool = True
     topology: Literal["auto", "markers", "routes"] = "auto"
     ignore_schemas: tuple[PlainName, ...] = ()

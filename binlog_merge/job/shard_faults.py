@@ -15,7 +15,7 @@ from binlog_merge.merge.coordinate.shards import Together
 from binlog_merge.merge.histories import Extended, PhysicalDdl
 from binlog_merge.merge.statements import subject_of
 from binlog_merge.shard.modes import Modes
-from binlog_merge.shard.values import Decided, Fault, Finding, Joins, Shard, Stop
+from binlog_merge.shard.values import Decided, Doubt, Fault, Finding, Joins, Shard, Stop
 from binlog_merge.stages.holds import NODES
 from snapshot_store.tso import OrderKey
 
@@ -28,6 +28,8 @@ _ALIKE = (
     "begin where the shards are alike, with `base.logical` and each node's `base.physical` taken there; or give the "
     "table that does not fit a route of its own"
 )
+
+_AS_TOLD = "set `shard-doubts: warn` and merge again: the target will then hold what is said here"
 
 
 def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeError]:
@@ -89,13 +91,18 @@ def _remedy(stop: Stop) -> str | None:
     return None
 
 
-def in_doubt(log: ShardLog, doubt: Finding) -> ShardsInDoubt | None:
+def in_doubt(log: ShardLog, doubt: Finding) -> MergeError | None:
     """Return the error of a statement that makes data differ; None of a shard that only counts as having run it."""
     ran = log.ran.get((doubt.shard.node, doubt.key))
     if ran is None:
         return None
+    if doubt.doubt is Doubt.ROWS:
+        text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail}"
+        remedy = "; or ".join(filter(None, [doubt.remedy, _AS_TOLD]))
+        error: MergeError = ShardDdlStopped(text, remedy=remedy)
+        return error.located(node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)
     text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
-    return ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.key)
+    return ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)
 
 
 def too_many(log: ShardLog, together: Together, limit: OrderKey) -> MergeError | None:

@@ -199,14 +199,14 @@ class ShardWork:
         elif (too_many := faults.too_many(self.log, self.together, limit)) is not None:
             error, limit = too_many, OrderKey.parse(too_many.order_key or "")
             self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
-        doubts = [f for f in self.together.findings if f.key >= self.floor]
+        doubts = sorted((f for f in self.together.findings if f.found >= self.floor), key=lambda f: f.found)
         warnings = []
         for doubt in doubts:
             found = faults.in_doubt(self.log, doubt)
             if found is None:
                 continue
             if self.config.shard_doubts == "error":
-                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.key, self.floor)
+                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.found, self.floor)
                 error = found
                 break
             warnings.append(f"{found.message}: {found.file}:{found.position}")

@@ -1,7 +1,7 @@
 """The logical table as coordination goes on, and everything that is written down on the way."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.shard.clauses import applied, steps_of
@@ -100,6 +100,10 @@ class Ledger:
             steps += steps_of(sql, table, session)
             table = steps[-1].after
         return composed(before, steps)
+
+    def doubt(self, findings: Iterable[Finding]) -> None:
+        """Note what is to be said of statements that take effect at the event at hand."""
+        self.findings += [replace(finding, at=self._key) for finding in findings]
 
     def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
         """Note that statements took effect."""

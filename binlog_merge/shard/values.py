@@ -167,17 +167,30 @@ class Doubt(Enum):
     """A shard's existing rows get another value in a new column than they got on the target when it was added there."""
     MOMENT = "moment"
     """A new column's default depends on the moment (CURRENT_TIMESTAMP, RAND()), which differs from shard to shard."""
+    ROWS = "rows"
+    """Rows come into or go out of a logical table of several shards, and no statement on the target says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A doubt about a shard's statement, and the column in question."""
+    """A doubt about a shard's statement, and the column in question; "" where it is about whole rows.
+
+    `at` is the key of the event at which it is found, where that is a later one: the statement takes effect there.
+    `remedy` is what to do to have the rows right.
+    """
 
     doubt: Doubt
     key: OrderKey
     shard: Shard
     column: str
     detail: str
+    at: OrderKey | None = None
+    remedy: str = ""
+
+    @property
+    def found(self) -> OrderKey:
+        """Return the key before which a merge stops that takes no doubt."""
+        return self.key if self.at is None else self.at
 
 
 class Fault(Enum):

@@ -101,6 +101,7 @@ class Stage:
         document["routes"] = [route.section() for one in routed or played for route in one.routes]
         document["commit-tso"] = {"carrier": "gtid-time"}
         document["shard-mode"] = mode
+        document["shard-doubts"] = "warn"  # as DM does, which asks nobody
         path = folder / "cluster.yaml"
         path.write_text(yaml.safe_dump({**document, **(sections or {})}, sort_keys=False))
         return path
