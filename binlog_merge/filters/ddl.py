@@ -12,31 +12,32 @@ from binlog_merge.filters.kinds import ACTIONS, MYSQL_ACTIONS, REDO_BARRIER_ACTI
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.cursor import Cursor, TableName
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import DdlNotUnderstood
-
-QualifiedName = tuple[str, str]
-"""(schema, table); table "" for a database."""
 
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
     """One thing that a statement does to one table or database.
 
-    `tables` are all that this part of the statement names: for RENAME the old name, then the new one; for CREATE TABLE
-    LIKE also the model. `text` is this part alone, in the user's own words; `query` the whole statement. `beyond`: it
-    also concerns tables that it does not name as its own (a foreign key's). `head` is how long the
+    `tables` are all that this part of the statement names as its own: for RENAME the old name, then the new one; for
+    CREATE TABLE LIKE also the model. `text` is this part alone, in the user's own words; `query` the whole statement.
+    `effects` is what this part does to those tables and to others, `together` what the whole statement does.
+    `frees`: it may take a foreign key away, and with it what another table has to do with it. `head` is how long the
     statement is before its list of tables, 0 where it has no list.
     """
 
     action: str
     kind: str
-    tables: tuple[QualifiedName, ...]
+    tables: tuple[Name, ...]
     text: str
     query: str
-    beyond: bool = False
+    effects: Effects = NONE
+    together: Effects = NONE
+    frees: bool = False
     head: int = 0
 
     @property
@@ -62,7 +63,7 @@ class DdlEvent:
     @property
     def is_global(self) -> bool:
         """Tell whether every table must wait for it."""
-        return is_global(self.action) or len(self.tables) > 1 or self.beyond
+        return is_global(self.action) or self.frees or len({*self.tables, *self.effects.tables}) > 1
 
     @property
     def makes_tables(self) -> bool:
@@ -82,32 +83,18 @@ def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) ->
     """
     session = session or DdlSession()
     statement = parse_statement(sql, session)
-    match statement:
-        case st.Ignored():
-            return ()
-        case st.CreateTable(table=table):
-            return (_event("ActionCreateTable", (table,), schema, sql),)
-        case st.CreateTableLike(table=table, like=like):
-            return (_event("ActionCreateTable", (table, like), schema, sql),)
-        case st.CreateView(view=view):
-            return (_event("ActionCreateView", (view,), schema, sql),)
-        case st.TruncateTable(table=table):
-            return (_event("ActionTruncateTable", (table,), schema, sql),)
-        case st.DropTables(tables=tables):
-            return _listed(sql, session, "ActionDropTable", [(table,) for table in tables], schema)
-        case st.DropViews(views=views):
-            return _listed(sql, session, "ActionDropView", [(view,) for view in views], schema)
-        case st.RenameTables(pairs=pairs):
-            action = "ActionRenameTables" if len(pairs) > 1 else "ActionRenameTable"
-            return _listed(sql, session, action, list(pairs), schema)
-        case st.CreateSchema(name=name):
-            return (_database("ActionCreateSchema", name, sql),)
-        case st.DropSchema(name=name):
-            return (_database("ActionDropSchema", name, sql),)
-        case st.AlterSchema(name=named):
-            return (_database("ActionModifySchemaCharsetAndCollate", named or schema, sql),)
-        case st.AlterTable():
-            return (_alter(statement, sql, schema, session),)
+    effects = effects_of(statement, schema)
+    if not effects.all and not isinstance(statement, st.AlterTable):
+        return ()
+    event = _event(statement, effects, sql, session)
+    if not isinstance(statement, st.DropTables | st.DropViews | st.RenameTables):
+        return (event,)
+    head, texts = _listed(sql, session)
+    parts = [effects.of_item(item) for item in range(len(texts))]
+    return tuple(
+        replace(event, tables=part.tables, text=text, effects=part, head=head)
+        for part, text in zip(parts, texts, strict=True)
+    )
 
 
 def is_ddl(sql: str, session: DdlSession | None = None) -> bool:
@@ -147,21 +134,14 @@ def split_alter(sql: str, session: DdlSession | None = None) -> tuple[str, ...]:
     return _cut(sql, cursor)
 
 
-def _listed(
-    sql: str, session: DdlSession, action: str, names: list[tuple[TableName, ...]], schema: str
-) -> tuple[DdlEvent, ...]:
-    """Return an event for each item of a statement's list of tables."""
+def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
+    """Return where a statement's list of tables begins, and the statement once for each item of it."""
     cursor = Cursor.of(sql, session)
     while cursor.word() not in ("TABLE", "TABLES", "VIEW"):
         cursor.next()
     cursor.next()
     cursor.accept("IF", "EXISTS")
-    head = cursor.peek().start
-    texts = _cut(sql, cursor)
-    return tuple(
-        replace(_event(action, tables, schema, text), query=sql, head=head)
-        for tables, text in zip(names, texts, strict=True)
-    )
+    return cursor.peek().start, _cut(sql, cursor)
 
 
 def _cut(sql: str, cursor: Cursor) -> tuple[str, ...]:
@@ -179,32 +159,34 @@ def _cut(sql: str, cursor: Cursor) -> tuple[str, ...]:
     return tuple(head + item for item in items)
 
 
-def _event(action: str, tables: tuple[TableName, ...], schema: str, sql: str) -> DdlEvent:
-    names = tuple((own or schema, name) for own, name in tables)
-    return DdlEvent(action, ACTIONS.get(action, "alter table"), names, sql, sql)
+_STATEMENTS: dict[type, str] = {
+    st.CreateTable: "ActionCreateTable",
+    st.CreateTableLike: "ActionCreateTable",
+    st.CreateView: "ActionCreateView",
+    st.TruncateTable: "ActionTruncateTable",
+    st.DropTables: "ActionDropTable",
+    st.DropViews: "ActionDropView",
+    st.CreateSchema: "ActionCreateSchema",
+    st.DropSchema: "ActionDropSchema",
+    st.AlterSchema: "ActionModifySchemaCharsetAndCollate",
+}
 
 
-def _database(action: str, name: str, sql: str) -> DdlEvent:
-    return DdlEvent(action, ACTIONS[action], ((name, ""),), sql, sql)
-
-
-def _alter(statement: st.AlterTable, sql: str, schema: str, session: DdlSession) -> DdlEvent:
-    actions = statement.actions
-    if len(actions) > 1:
-        named = [_action(action) for action in actions]
-        foreign = any(name in ("ActionAddForeignKey", "ActionDropForeignKey") for name in named)
-        renamed = [action.table for action in actions if isinstance(action, act.RenameTo)]
-        event = _event("ActionMultiSchemaChange", (statement.table, *renamed), schema, sql)
-        return replace(event, beyond=foreign)
-    name = _action(actions[0]) if actions else "ActionAlterTable"
-    if name == "ActionAlterTable" and _names_auto_increment(sql, session):
-        name = "ActionRebaseAutoID"
-    others: tuple[TableName, ...] = ()
-    if actions and isinstance(actions[0], act.RenameTo):
-        others = (actions[0].table,)
-    if actions and isinstance(actions[0], act.PartitionWork) and actions[0].table is not None:
-        others = (actions[0].table,)
-    return _event(name, (statement.table, *others), schema, sql)
+def _event(statement: st.Statement, effects: Effects, sql: str, session: DdlSession) -> DdlEvent:
+    """Return what a whole statement does as one event."""
+    frees = False
+    if isinstance(statement, st.AlterTable):
+        named = [_action(action) for action in statement.actions]
+        action = named[0] if len(named) == 1 else "ActionMultiSchemaChange" if named else "ActionAlterTable"
+        frees = "ActionDropForeignKey" in named
+        if action == "ActionAlterTable" and _names_auto_increment(sql, session):
+            action = "ActionRebaseAutoID"
+    elif isinstance(statement, st.RenameTables):
+        action = "ActionRenameTables" if len(statement.pairs) > 1 else "ActionRenameTable"
+    else:
+        action = _STATEMENTS[type(statement)]
+    kind = ACTIONS.get(action, "alter table")
+    return DdlEvent(action, kind, effects.own, sql, sql, effects, effects, frees)
 
 
 _PLAIN_ACTIONS: dict[type, str] = {

@@ -12,9 +12,8 @@ from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl
-from snapshot_store.ddl.apply import tables_of
+from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
@@ -219,14 +218,17 @@ def _known_tables(
     history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, session: DdlSession, topology: Topology
 ) -> Catalog:
     """Return the catalog with the schemas and tables that a statement names, as far as the logical base knows them."""
-    statement = parse_statement(ddl.sql, session)
-    for written, name in tables_of(statement):
-        schema = written or ddl.schema
-        if schema is None:
+    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    copied = effects.others(Verb.COPY_SHAPE, Verb.COPY_ROWS)
+    made = effects.having(Verb.MAKE)
+    for schema, name in effects.tables:
+        if not schema or not name:
             continue
         if schema not in catalog.schemas:
             catalog = catalog.with_schema(Schema(schema, session.charset_server, session.collation_server))
-        if isinstance(statement, CreateTable) or catalog.get(schema, name) is not None:
+        # Those that a foreign key or a view names are not looked at.
+        asked = (schema, name) in copied or ((schema, name) in effects.changed and (schema, name) not in made)
+        if not asked or catalog.get(schema, name) is not None:
             continue
         logical = topology.logical_name(node, schema, name)
         base = logical_base(history, logical) if logical else None
@@ -237,8 +239,9 @@ def _known_tables(
 
 def _concerns_us(ddl: PhysicalDdl, session: DdlSession, topology: Topology) -> bool:
     """Tell whether a statement may change a table that comes out: not if all it names are in ignored schemas."""
-    names = tables_of(parse_statement(ddl.sql, session))
-    return not names or any(not topology.is_ignored(schema or ddl.schema or "") for schema, _ in names)
+    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    names = [name for name in effects.tables if name[1]]
+    return not names or any(not topology.is_ignored(schema) for schema, _ in names)
 
 
 def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:

@@ -11,8 +11,9 @@ What people say wins over a statement at the same key, and later statements go o
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.merge.statements import Name, Subject
+from binlog_merge.merge.statements import Subject
 from snapshot_store.ddl import DdlEffect, apply_ddl
+from snapshot_store.ddl.effects import Name
 from snapshot_store.history import OPAQUE, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Table
 from snapshot_store.questions_alter import alter_sql
@@ -117,10 +118,10 @@ class Line:
             return {}
         later: dict[Name, TableVersion | None] = {}
         for version in self._remedies.tables[self._tables :]:
-            if version.origin == "base" and (not subject.tables or (version.schema, version.name) in subject.tables):
+            if version.origin == "base" and (not subject.changed or (version.schema, version.name) in subject.changed):
                 later.setdefault((version.schema, version.name), version)
         if not later and self._remedies.opaque:
-            later = dict.fromkeys(subject.tables)
+            later = dict.fromkeys(subject.changed)
         self._opaque |= set(later)
         return later or None
 

@@ -4,21 +4,11 @@ import re
 from dataclasses import dataclass
 
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
-from snapshot_store.ddl.apply import tables_of
+from snapshot_store.ddl.actions import ChangeColumn, RenameColumn
+from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
 from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.statements import (
-    AlterSchema,
-    AlterTable,
-    CreateSchema,
-    CreateTable,
-    DropSchema,
-    RenameTables,
-    Statement,
-)
+from snapshot_store.ddl.statements import AlterSchema, AlterTable, CreateSchema, DropSchema, Statement
 from snapshot_store.errors import SnapshotStoreError
-
-Name = tuple[str, str]
 
 
 def is_schema_ddl(sql: str, session: DdlSession | None = None) -> bool:
@@ -31,7 +21,7 @@ def is_schema_ddl(sql: str, session: DdlSession | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The tables that a statement names or reads, and the databases.
+    """The tables and databases that a statement is about; `changed` are tables that are others afterwards.
 
     `dropped` is the database that goes with all its tables. `renamed` are tables that get another name, or a column of
     which does: foreign keys of other tables follow. `parsed`: the whole statement could be read; else only its
@@ -43,6 +33,7 @@ class Subject:
     dropped: str | None = None
     renamed: tuple[Name, ...] = ()
     parsed: bool = True
+    changed: tuple[Name, ...] = ()
 
 
 def subject_of(sql: str, schema: str | None, session: DdlSession | None = None) -> Subject:
@@ -50,18 +41,16 @@ def subject_of(sql: str, schema: str | None, session: DdlSession | None = None) 
     try:
         statement = parse_statement(sql, session or DdlSession())
     except SnapshotStoreError:
-        return Subject(_beginning(sql, schema), parsed=False)
-    named = [(name[0] or schema or "", name[1]) for name in tables_of(statement)]
-    read = []
-    if isinstance(statement, CreateTable) and statement.query is not None:
-        read = [(source.table[0] or schema or "", source.table[1]) for source in statement.query.sources]
-    of_database = isinstance(statement, CreateSchema | AlterSchema | DropSchema)
-    schemas = [statement.name or schema or ""] if of_database else []  # type: ignore[union-attr]
+        found = _beginning(sql, schema)
+        return Subject(found, parsed=False, changed=found)
+    effects = effects_of(statement, schema or "")
+    dropped = [name for name, table in effects.having(Verb.DROP) if not table]
     return Subject(
-        tuple(dict.fromkeys([*named, *read])),
-        tuple(schemas),
-        statement.name if isinstance(statement, DropSchema) else None,
-        tuple(named) if _renames(statement) else (),
+        tuple(name for name in effects.tables if name[1]),
+        tuple(name for name, table in effects.tables if not table),
+        dropped[0] if dropped else None,
+        _renamed(statement, effects),
+        changed=tuple(name for name in effects.changed if name[1]),
     )
 
 
@@ -70,25 +59,19 @@ def renamed_tables(sql: str, schema: str | None, session: DdlSession | None = No
     if "RENAME" not in sql.upper():
         return ()
     try:
-        statement = parse_statement(sql, session or DdlSession())
+        return effects_of(parse_statement(sql, session or DdlSession()), schema or "").moves
     except SnapshotStoreError:
         return ()
-    pairs: list[tuple[tuple[str | None, str], tuple[str | None, str]]] = []
-    if isinstance(statement, RenameTables):
-        pairs += statement.pairs
-    elif isinstance(statement, AlterTable):
-        pairs += [(statement.table, action.table) for action in statement.actions if isinstance(action, RenameTo)]
-    return tuple(((a[0] or schema or "", a[1]), (b[0] or schema or "", b[1])) for a, b in pairs)
 
 
-def _renames(statement: Statement) -> bool:
-    if isinstance(statement, AlterTable):
-        return any(
-            isinstance(action, RenameTo | RenameColumn)
-            or (isinstance(action, ChangeColumn) and action.old != action.column.name)
-            for action in statement.actions
-        )
-    return isinstance(statement, RenameTables)
+def _renamed(statement: Statement, effects: Effects) -> tuple[Name, ...]:
+    moved = tuple(name for pair in effects.moves for name in pair)
+    if isinstance(statement, AlterTable) and any(
+        isinstance(action, RenameColumn) or (isinstance(action, ChangeColumn) and action.old != action.column.name)
+        for action in statement.actions
+    ):
+        moved += effects.having(Verb.CHANGE)
+    return tuple(dict.fromkeys(moved))
 
 
 _NAME = r"(?:`((?:[^`]|``)+)`|([\w$\u0080-\uffff]+))"

@@ -15,12 +15,13 @@ from typing import Any, Final
 from binlog_merge.binlog.query import StatusVar
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.filters.ddl import DdlEvent, QualifiedName, ddl_events
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.filter import Filter
 from binlog_merge.replay.ledger import BegunDdl
 from binlog_merge.replay.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.reader import Statement
 from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.effects import Name
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.render_sql import quote_name
 
@@ -36,7 +37,7 @@ class Step:
     """One statement to be carried out, as bytes, and the tables by which its effect is told."""
 
     sql: bytes
-    tables: tuple[QualifiedName, ...]
+    tables: tuple[Name, ...]
     schema: str
 
 
@@ -52,7 +53,7 @@ class Plan:
     is_global: bool = True
 
     @property
-    def tables(self) -> tuple[QualifiedName, ...]:
+    def tables(self) -> tuple[Name, ...]:
         """Return the tables of all steps."""
         return tuple(dict.fromkeys(table for step in self.steps for table in step.tables))
 
@@ -179,7 +180,7 @@ def _there(target: Session, schema: str) -> bool:
     return bool(target.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
 
 
-def fingerprint(target: Session, tables: Sequence[QualifiedName]) -> str:
+def fingerprint(target: Session, tables: Sequence[Name]) -> str:
     """Return a hash of what some tables and databases are now."""
     told = hashlib.sha256()
     for schema, table in tables:

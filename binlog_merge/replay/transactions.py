@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.filters.ddl import QualifiedName
 from binlog_merge.filters.expressions import Op
 from binlog_merge.replay.keys import Claims, TableName, table_name
 from binlog_merge.replay.progress import RankSet
@@ -19,6 +18,7 @@ from binlog_merge.replay.reader import Begin, End, Item, MergedBinlog, OrderedBy
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.statements import Plan, plan_statement
 from binlog_merge.replay.walk import ReplayOptions, Walk, text_of
+from snapshot_store.ddl.effects import Name
 from snapshot_store.tso import OrderKey
 
 LARGE: Final = 16 << 20
@@ -61,7 +61,7 @@ class Transaction:
         return [text_of(step.sql) for _, plan in self.plans for step in plan.steps]
 
     @property
-    def statement_tables(self) -> tuple[QualifiedName, ...]:
+    def statement_tables(self) -> tuple[Name, ...]:
         """Return the tables of its statements."""
         return tuple(dict.fromkeys(table for _, plan in self.plans for table in plan.tables))
 

@@ -141,6 +141,13 @@ class Rebuild:
     order: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """DISCARD or IMPORT TABLESPACE: the table's rows go, or come, with its file."""
+
+    kind: str
+
+
 Action = (
     AddColumn
     | ChangeColumn
@@ -158,4 +165,5 @@ Action = (
     | SetPartitioning
     | PartitionWork
     | Rebuild
+    | TableFile
 )

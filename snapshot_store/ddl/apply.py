@@ -8,6 +8,7 @@ from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
 from snapshot_store.ddl.alter import alter_table
 from snapshot_store.ddl.create import build_table, copy_table
 from snapshot_store.ddl.cursor import TableName
+from snapshot_store.ddl.effects import NONE, Effects, effects_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.references import rename_columns, rename_table
 from snapshot_store.ddl.resolve import Context, resolve_options, server_charset
@@ -40,7 +41,8 @@ class DdlEffect:
     """What a statement did.
 
     `changed` are the tables whose definition is another now, made and dropped ones included, sorted; `tables` are
-    those the statement names, in its order (TRUNCATE names a table and changes none). `kind` is "CREATE TABLE",
+    those the statement names, in its order (TRUNCATE names a table and changes none); `effects` is what it does to
+    them and to others. `kind` is "CREATE TABLE",
     "ALTER TABLE", "DROP TABLE", "RENAME TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX", "CREATE DATABASE",
     "ALTER DATABASE", "DROP DATABASE", or "IGNORED" for statements that change no table's shape.
     """
@@ -50,6 +52,7 @@ class DdlEffect:
     kind: str
     tables: tuple[Name, ...] = ()
     changed_schemas: tuple[str, ...] = ()
+    effects: Effects = NONE
 
 
 def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: DdlSession | None = None) -> DdlEffect:
@@ -74,6 +77,7 @@ def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: D
         _KINDS.get(type(statement)) or (statement.kind if isinstance(statement, AlterTable) else "IGNORED"),
         tuple(_named(context, name) for name in tables_of(statement)),
         _differences(catalog.schemas, after.schemas),
+        effects_of(statement, default_schema or ""),
     )
 
 

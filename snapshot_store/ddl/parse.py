@@ -5,13 +5,14 @@ from functools import lru_cache
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.columns import parse_column
-from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.cursor import Cursor, TableName
 from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
 from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
 from snapshot_store.ddl.parse_ignored import INERT_VERBS, at_inert_object, ignored
 from snapshot_store.ddl.partitions import parse_tail
 from snapshot_store.ddl.private import skip_index_place
+from snapshot_store.ddl.query_tables import tables_of_query
 from snapshot_store.ddl.select import at_query, parse_query
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
@@ -80,9 +81,8 @@ def _create(cursor: Cursor) -> Statement:
     replaces = _skip_modifiers(cursor)
     if cursor.accept("VIEW"):
         exists = not replaces and cursor.accept("IF", "NOT", "EXISTS")
-        view = CreateView(cursor.table_name(), replaces, exists)
-        _skip_query(cursor)
-        return view
+        name = cursor.table_name()
+        return CreateView(name, replaces, exists, sources=_view_sources(cursor))
     if at_inert_object(cursor):
         return ignored(cursor, f"CREATE {cursor.word()}")
     if cursor.accept("TEMPORARY"):
@@ -99,14 +99,14 @@ def _create(cursor: Cursor) -> Statement:
     return _create_index(cursor)
 
 
-def _skip_query(cursor: Cursor) -> None:
-    """Move past the columns and the query of a view."""
+def _view_sources(cursor: Cursor) -> tuple[TableName, ...]:
+    """Move past the columns and the query of a view; return the tables that the query names."""
     if cursor.at_symbol("("):
         cursor.parenthesized()
     cursor.expect("AS")
     if cursor.done:
         raise cursor.error("expected a query")
-    cursor.skip_rest()
+    return tables_of_query(cursor)
 
 
 def _create_table(cursor: Cursor) -> Statement:
@@ -168,9 +168,8 @@ def _alter(cursor: Cursor) -> Statement:
         return parse_alter_table(cursor)
     _skip_modifiers(cursor)
     if cursor.accept("VIEW"):
-        view = CreateView(cursor.table_name(), replaces=True, must_exist=True)
-        _skip_query(cursor)
-        return view
+        name = cursor.table_name()
+        return CreateView(name, replaces=True, must_exist=True, sources=_view_sources(cursor))
     if cursor.accept_one("DATABASE", "SCHEMA"):
         if cursor.done or cursor.peek(1).kind == "end":
             raise cursor.error("expected a database option")

@@ -22,6 +22,7 @@ from snapshot_store.ddl.actions import (
     SetOptions,
     SetPartitioning,
     SetVisible,
+    TableFile,
 )
 from snapshot_store.ddl.columns import parse_column, parse_default
 from snapshot_store.ddl.cursor import Cursor
@@ -62,6 +63,9 @@ def _actions(cursor: Cursor) -> list[Action]:
     """Read one item of the list; ADD (…) is several actions, and what changes no shape is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
+    if found := cursor.accept_one("DISCARD", "IMPORT"):
+        cursor.expect("TABLESPACE")
+        return [TableFile(found)]
     if cursor.at("FORCE") or cursor.at("ORDER") or cursor.at("ALGORITHM"):
         return _rebuild(cursor)
     if skip_move(cursor) or _skip_inert(cursor):
@@ -94,9 +98,6 @@ def _skip_inert(cursor: Cursor) -> bool:
     """Move past an action that changes no shape."""
     if cursor.accept("LOCK"):
         skip_lock_option(cursor, "LOCK")
-        return True
-    if cursor.accept_one("DISCARD", "IMPORT"):
-        cursor.expect("TABLESPACE")
         return True
     if cursor.accept_one("ENABLE", "DISABLE"):
         cursor.expect("KEYS")

@@ -41,12 +41,15 @@ class DropTables:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE VIEW, with OR REPLACE or IF NOT EXISTS; ALTER VIEW is one that `must_exist`."""
+    """CREATE VIEW, with OR REPLACE or IF NOT EXISTS; ALTER VIEW is one that `must_exist`. `sources` are the tables and
+    views that its query names.
+    """
 
     view: TableName
     replaces: bool = False
     if_not_exists: bool = False
     must_exist: bool = False
+    sources: tuple[TableName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

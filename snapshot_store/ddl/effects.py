@@ -1,0 +1,216 @@
+"""What a statement does to which tables: their rows, their shapes, and what it needs of others.
+
+    CREATE TABLE a LIKE b                             make a; a gets the shape of b
+    CREATE TABLE a SELECT … FROM b                    make a; a gets rows of b
+    ALTER TABLE a ADD x INT, RENAME TO b              change a; a's rows move to b
+    RENAME TABLE a TO x, b TO a, x TO b               move a → x, b → a, x → b: `origins` says a → b, b → a
+    ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b   rows of a and b change places
+    CREATE TABLE a (… REFERENCES b), CREATE VIEW v    make a, v; they refer to tables that must be there
+    TRUNCATE TABLE a, ALTER TABLE a DROP PARTITION p  rows of a go
+
+The one answer to this question: filters, routes, barriers and coordination ask it, so that a statement that one of them
+carries over is the same to all of them. It follows from the text alone; what is there before is not known here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from snapshot_store.ddl import actions as act
+from snapshot_store.ddl import statements as st
+from snapshot_store.ddl.cursor import TableName
+from snapshot_store.ddl.specs import ColumnSpec, Constraint, ForeignKeySpec
+
+Name = tuple[str, str]
+"""(schema, table); table "" for a database."""
+
+
+class Verb(Enum):
+    """What is done to a table."""
+
+    MAKE = "make"
+    COPY_SHAPE = "copy shape"  # from other
+    COPY_ROWS = "copy rows"  # from other, and with them the shape
+    CHANGE = "change"  # its shape, or what there is to know of it
+    EMPTY = "empty"  # its rows go, or those of some partitions, without a row event
+    FILL = "fill"  # rows come from a file, without a row event
+    MOVE = "move"  # it is what other was until then
+    EXCHANGE = "exchange"  # rows of a partition, with those of other
+    REFER = "refer"  # to other, which must be there
+    DROP = "drop"
+
+
+_MADE_ELSEWHERE = frozenset({Verb.COPY_SHAPE, Verb.COPY_ROWS, Verb.REFER})
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing done to one table, with or from another. `item` is its place in the statement's list of tables."""
+
+    verb: Verb
+    table: Name
+    other: Name | None = None
+    item: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """All that a statement does to tables, in its order; nothing for one that is about none."""
+
+    all: tuple[Effect, ...] = ()
+
+    def of_item(self, item: int) -> "Effects":
+        """Return what one item of the statement's list does."""
+        return Effects(tuple(effect for effect in self.all if effect.item == item))
+
+    @property
+    def tables(self) -> tuple[Name, ...]:
+        """Return all tables and databases concerned, each once, in the order they are named."""
+        return tuple(dict.fromkeys(name for effect in self.all for name in _in_order(effect)))
+
+    @property
+    def changed(self) -> tuple[Name, ...]:
+        """Return those whose rows, shape or existence are others afterwards."""
+        found: dict[Name, None] = {}
+        for effect in self.all:
+            if effect.verb not in _MADE_ELSEWHERE:
+                found |= dict.fromkeys(_in_order(effect))
+        return tuple(found)
+
+    @property
+    def needed(self) -> tuple[Name, ...]:
+        """Return those that must be there and stay what they are: models, sources, parents."""
+        return tuple(name for name in self.tables if name not in self.changed)
+
+    @property
+    def moves(self) -> tuple[tuple[Name, Name], ...]:
+        """Return (old, new) for each renaming, one after the other."""
+        return tuple((e.other, e.table) for e in self.all if e.verb is Verb.MOVE and e.other is not None)
+
+    @property
+    def origins(self) -> dict[Name, Name]:
+        """Return, for each name that holds another table after all renamings, the name that this table had before."""
+        return {now: origin for origin, now in self.paths if origin != now}
+
+    @property
+    def paths(self) -> tuple[tuple[Name, Name], ...]:
+        """Return, for each renaming in order, what the table that it moves was called before all, and is behind all."""
+        names: dict[Name, Name] = {}  # now, by what it was
+        whom = []
+        for old, new in self.moves:
+            origin = next((origin for origin, now in names.items() if now == old), old)
+            names[origin] = new
+            whom.append(origin)
+        return tuple((origin, names[origin]) for origin in whom)
+
+    @property
+    def rows(self) -> tuple[tuple[Name, Name], ...]:
+        """Return (from, to) of tables between which rows go that no row event tells of."""
+        found = [(old, new) for new, old in self.origins.items()]
+        for effect in self.all:
+            if effect.other is not None and effect.verb in (Verb.EXCHANGE, Verb.COPY_ROWS):
+                found.append((effect.other, effect.table))
+            if effect.other is not None and effect.verb is Verb.EXCHANGE:
+                found.append((effect.table, effect.other))
+        return tuple(found)
+
+    @property
+    def own(self) -> tuple[Name, ...]:
+        """Return those that the statement names as what it is about: with a model, without sources and parents."""
+        about = Effects(tuple(e for e in self.all if e.verb not in (Verb.REFER, Verb.COPY_ROWS)))
+        return about.tables
+
+    def others(self, *verbs: Verb) -> tuple[Name, ...]:
+        """Return what `other` is in effects of these kinds, each once."""
+        return tuple(dict.fromkeys(e.other for e in self.all if e.verb in verbs and e.other is not None))
+
+    def having(self, *verbs: Verb) -> tuple[Name, ...]:
+        """Return the tables that effects of these kinds are about, each once."""
+        return tuple(dict.fromkeys(e.table for e in self.all if e.verb in verbs))
+
+
+NONE = Effects()
+
+
+def effects_of(statement: st.Statement, schema: str = "") -> Effects:
+    """Return what a statement does to tables; `schema` is the default database."""
+    return Effects(tuple(_effects(statement, schema)))
+
+
+def _effects(statement: st.Statement, schema: str) -> Iterator[Effect]:
+    def named(name: TableName) -> Name:
+        return (name[0] or schema, name[1])
+
+    match statement:
+        case st.CreateTable(table=table, items=items, query=query):
+            yield Effect(Verb.MAKE, named(table))
+            for parent in _parents(items):
+                yield Effect(Verb.REFER, named(table), named((parent[0] or table[0], parent[1])))
+            for read in query.sources if query is not None else ():
+                yield Effect(Verb.COPY_ROWS, named(table), named(read.table))
+        case st.CreateTableLike(table=table, like=like):
+            yield Effect(Verb.MAKE, named(table))
+            yield Effect(Verb.COPY_SHAPE, named(table), named(like))
+        case st.CreateView(view=view, sources=sources):
+            yield Effect(Verb.MAKE, named(view))
+            for source in sources:
+                yield Effect(Verb.REFER, named(view), named(source))
+        case st.AlterTable():
+            yield from _altered(statement, named)
+        case st.RenameTables(pairs=pairs):
+            for i, (old, new) in enumerate(pairs):
+                yield Effect(Verb.MOVE, named(new), named(old), i)
+        case st.DropTables(tables=tables) | st.DropViews(views=tables):
+            for i, gone in enumerate(tables):
+                yield Effect(Verb.DROP, named(gone), item=i)
+        case st.TruncateTable(table=table):
+            yield Effect(Verb.EMPTY, named(table))
+        case st.CreateSchema(name=name):
+            yield Effect(Verb.MAKE, (name, ""))
+        case st.AlterSchema(name=name):
+            yield Effect(Verb.CHANGE, (name or schema, ""))
+        case st.DropSchema(name=name):
+            yield Effect(Verb.DROP, (name, ""))
+
+
+def _altered(statement: st.AlterTable, named: Callable[[TableName], Name]) -> Iterator[Effect]:
+    """Yield what an ALTER TABLE does: to the table under its old name, the new one last."""
+    table = named(statement.table)
+    new = [named(action.table) for action in statement.actions if isinstance(action, act.RenameTo)]
+    moved = new[-1] if new and new[-1] != table else None  # the last one counts
+    found: list[Effect] = []
+    for action in statement.actions:
+        match action:
+            case act.PartitionWork(kind="EXCHANGE", table=other) if other is not None:
+                found.append(Effect(Verb.EXCHANGE, table, named(other)))
+            case act.PartitionWork(kind="TRUNCATE" | "DISCARD") | act.TableFile(kind="DISCARD"):
+                found.append(Effect(Verb.EMPTY, table))
+            case act.PartitionWork(kind="DROP"):
+                found += [Effect(Verb.EMPTY, table), Effect(Verb.CHANGE, table)]
+            case act.PartitionWork(kind="IMPORT") | act.TableFile():
+                found.append(Effect(Verb.FILL, table))
+            case act.AddConstraint(constraint=added) | act.AddColumn(column=added):
+                parents = [named((parent[0] or table[0], parent[1])) for parent in _parents((added,))]
+                found += [*(Effect(Verb.REFER, table, parent) for parent in parents), Effect(Verb.CHANGE, table)]
+            case act.RenameTo():
+                pass
+            case _:
+                found.append(Effect(Verb.CHANGE, table))
+    yield from dict.fromkeys(found or ([Effect(Verb.CHANGE, table)] if moved is None else []))
+    if moved is not None:
+        yield Effect(Verb.MOVE, moved, table)
+
+
+def _parents(items: Iterable[ColumnSpec | Constraint]) -> Iterator[TableName]:
+    """Yield the tables that foreign keys point at."""
+    for item in items:
+        for constraint in item.constraints if isinstance(item, ColumnSpec) else (item,):
+            if isinstance(constraint, ForeignKeySpec):
+                yield constraint.table
+
+
+def _in_order(effect: Effect) -> tuple[Name, ...]:
+    """Return the tables of an effect as a statement names them: what is renamed before its new name."""
+    if effect.other is None:
+        return (effect.table,)
+    return (effect.other, effect.table) if effect.verb is Verb.MOVE else (effect.table, effect.other)

@@ -1,0 +1,79 @@
+"""The tables that a query names, read from its tokens: any query, whatever it computes.
+
+    WITH c AS (SELECT * FROM a) SELECT … FROM c JOIN d.b x, (SELECT 1 FROM e) …        a, d.b, e
+
+A table's name stands behind FROM, JOIN, TABLE, or a comma of such a list. FROM inside the parentheses of a function is
+none (`TRIM(x FROM y)`), and names that WITH gives are no tables where they stand without a database.
+"""
+
+from dataclasses import dataclass
+
+from snapshot_store.ddl.cursor import Cursor, TableName
+
+_FROM_TAKERS = frozenset({"EXTRACT", "MID", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"})
+_JOINS = frozenset({"JOIN", "STRAIGHT_JOIN"})
+_LIST_ENDS = frozenset(
+    {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "FOR", "UNION", "EXCEPT", "INTERSECT", "INTO", "SELECT"}
+)
+_NO_TABLES = _LIST_ENDS | {"DUAL", "JSON_TABLE", "LATERAL", "TABLE", "VALUES", "WITH"}
+
+
+@dataclass
+class _Level:
+    """What is known between one pair of parentheses: whether FROM belongs to a function, and a list of tables is on."""
+
+    of_function: bool = False
+    listing: bool = False
+    awaits: bool = False
+
+    def take(self, word: str) -> None:
+        """Note what a word says of tables."""
+        if (word == "FROM" and not self.of_function) or word == "TABLE":
+            self.listing = self.awaits = True
+        elif word in _JOINS and self.listing:  # STRAIGHT_JOIN behind SELECT is none
+            self.awaits = True
+        elif word in _NO_TABLES:
+            self.awaits = False
+            self.listing = self.listing and word not in _LIST_ENDS
+
+
+def tables_of_query(cursor: Cursor) -> tuple[TableName, ...]:
+    """Read to the end of a statement and return the tables that its query names, each once, in order."""
+    tables: dict[TableName, None] = {}
+    given: set[str] = set()
+    levels, before, with_names = [_Level()], "", False
+    while not cursor.done:
+        here, word = levels[-1], cursor.word()
+        if with_names and _at_given_name(cursor):
+            given.add(cursor.peek().text.lower())
+        if cursor.accept_symbol("("):
+            # A table or a join in parentheses goes on with the list; a query in them begins one of its own.
+            levels.append(_Level(before in _FROM_TAKERS, here.awaits, here.awaits))
+        elif cursor.accept_symbol(")"):
+            levels = levels[:-1] or [_Level()]
+            levels[-1].awaits = False
+        elif cursor.accept_symbol(","):
+            here.awaits = here.listing
+        elif here.awaits and cursor.at_name() and word not in _NO_TABLES:
+            tables[cursor.table_name()] = None
+            here.awaits = False
+        else:
+            cursor.next()
+            here.take(word)
+            with_names = with_names or word == "WITH"
+        before = word
+    return tuple(name for name in tables if name[0] is not None or name[1].lower() not in given)
+
+
+def _at_given_name(cursor: Cursor) -> bool:
+    """Tell whether `name AS (` or `name (columns) AS (` stands here, as WITH gives names."""
+    if not cursor.at_name():
+        return False
+    place = cursor.place
+    try:
+        cursor.next()
+        if cursor.at_symbol("("):
+            cursor.parenthesized()
+        return cursor.word() == "AS" and cursor.at_symbol("(", 1)
+    finally:
+        cursor.place = place
