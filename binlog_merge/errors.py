@@ -373,6 +373,15 @@ class TargetBusy(MergeError):
     default_remedy = "wait for it to end; two replays of one cluster would apply everything twice"
 
 
+class FileChanged(MergeError):
+    """A node's file got shorter, was replaced or went away while a merge read it."""
+
+    code, exit_code = "file-changed", 44
+    default_remedy = (
+        "while a merge reads them, a node's files may only grow: let copies end before the merge begins; run it again"
+    )
+
+
 class OutsideLog(MergeError):
     """A question is about a moment or a place that the merged log does not reach."""
 
@@ -423,6 +432,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ClockStep,
     ShardDdlStopped,
     ShardsInDoubt,
+    FileChanged,
     OutsideLog,
     ReplayStopped,
     TargetBusy,

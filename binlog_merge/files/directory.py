@@ -17,19 +17,23 @@ from binlog_merge.config_sections import Node
 from binlog_merge.errors import (
     ConfigError,
     DuplicateFile,
+    IoError,
     MissingFile,
     NoFiles,
     TruncatedEvent,
     UnsupportedInput,
     WrongNode,
 )
-from binlog_merge.files.globs import check_readable, expand
+from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_of, why_nothing
 from binlog_merge.files.head import Head, read_head
-from binlog_merge.files.source import open_source
+from binlog_merge.files.known import KnownFile
+from binlog_merge.files.source import Source, open_source
 
 _NUMBERED = re.compile(r"(.+)\.(\d{6,18})")  # a server writes six digits, and more when it needs them
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 _READERS = 16
+LIST_OF_FILES = "the server's list of files"
+UNBORN = "the last file, and it has no complete event yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,11 @@ class NodeFile:
     first_timestamp: int
     previous_gtids: bytes | None
     identity: str
+
+    @property
+    def known(self) -> KnownFile:
+        """Return what later readers open it by."""
+        return KnownFile(self.node, self.path, self.size, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +99,35 @@ def discover(config: MergeConfig) -> Discovery:
     with ThreadPoolExecutor(_READERS) as readers:
         for node in config.nodes:
             names = _numbered_paths(node, ignored)
-            found += readers.map(lambda path, id=node.source_id: _read(id, path), names)
+            read = list(readers.map(lambda path, id=node.source_id: _read(id, path), names))
+            found += [file for file in read if isinstance(file, _Found)]
+            ignored += [file for file in read if isinstance(file, IgnoredFile)]
     by_node = {n.source_id: sorted((f for f in found if f.node == n.source_id), key=_order) for n in config.nodes}
     for files in by_node.values():
         _check_numbers(files)
     by_node = {node: _without_unborn(files, ignored) for node, files in by_node.items()}
     for node in config.nodes:
         if not by_node[node.source_id]:
-            remedy = None if node.server is None else "`binlog-merge capture` fetches the files from the node's server"
-            raise NoFiles(f"no binlog file matches {', '.join(node.files)}", node=node.source_id, remedy=remedy)
+            raise _no_files(node, ignored)
     _check_copies([file for files in by_node.values() for file in files])
     _check_server_ids(config, by_node)
     _check_server_uuids(config, by_node)
     return Discovery({node: tuple(map(_node_file, files)) for node, files in by_node.items()}, tuple(ignored))
+
+
+def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:
+    """Return the error for a node without files, which says what there is instead."""
+    unborn = next((f.path for f in ignored if f.node == node.source_id and f.reason == UNBORN), None)
+    if unborn is not None:
+        return NoFiles(
+            "the node's only file has no complete event yet",
+            node=node.source_id,
+            file=unborn,
+            remedy="run it again when the server has begun it; if the server has, copy the file again",
+        )
+    remedy = None if node.server is None else "`binlog-merge capture` fetches the files from the node's server"
+    what = "; ".join(dict.fromkeys(map(why_nothing, node.files)))
+    return NoFiles(what, node=node.source_id, remedy=remedy)
 
 
 def _order(file: _Found) -> tuple[int, str]:
@@ -112,29 +137,34 @@ def _order(file: _Found) -> tuple[int, str]:
 def _numbered_paths(node: Node, ignored: list[IgnoredFile]) -> list[str]:
     paths: dict[str, None] = {}
     for pattern in node.files:
-        check_readable(pattern)
+        try:
+            check_readable(pattern)
+        except IoError as error:
+            raise error.located(node=node.source_id) from None
         paths.update(dict.fromkeys(expand(pattern)))
     numbered = []
     for path in paths:
         name = PurePosixPath(path).name
         if _NUMBERED.fullmatch(name):
             numbered.append(path)
-        else:
-            ignored.append(IgnoredFile(node.source_id, path, _reason_to_ignore(node.source_id, path, name)))
+        elif (reason := _reason_to_ignore(node.source_id, path, name)) is not None:
+            ignored.append(IgnoredFile(node.source_id, path, reason))
     return numbered
 
 
-def _reason_to_ignore(node: str, path: str, name: str) -> str:
-    """Say why a file without a number is left out; raise where it may hold transactions."""
+def _reason_to_ignore(node: str, path: str, name: str) -> str | None:
+    """Say why a file without a number is left out, None if it is gone by now; raise where it may hold transactions."""
     if name.endswith(".index"):
-        return "the server's list of files"
+        return LIST_OF_FILES
     if name.endswith("~"):
         return "a backup copy (its name ends in ~)"
     if name.endswith(_COMPRESSED):
         raise UnsupportedInput(
             "the file is compressed", node=node, file=path, remedy="decompress it, or narrow the node's `files` pattern"
         )
-    with open_source(path) as source:
+    if (kind := kind_of(path)) is not None:
+        return None if kind == GONE else f"{kind}, not a file"
+    with _opened(node, path) as source:
         head = bytearray(4)
         source.read_into(memoryview(head), 0)
     if bytes(head) in (BINLOG_MAGIC, ENCRYPTED_MAGIC):
@@ -147,11 +177,30 @@ def _reason_to_ignore(node: str, path: str, name: str) -> str:
     return "not a binlog (its name has no number)"
 
 
-def _read(node: str, path: str) -> _Found:
+def _opened(node: str, path: str) -> Source:
+    try:
+        return open_source(path)
+    except IoError as error:
+        raise error.located(node=node) from None
+
+
+def _read(node: str, path: str) -> _Found | IgnoredFile:
+    """Read the head of a file; one that is purged between listing and opening is as if it had not been listed."""
     name = PurePosixPath(path).name
     match = _NUMBERED.fullmatch(name)
     assert match is not None
-    with open_source(path) as source:
+    if (kind := kind_of(path)) == GONE:
+        return IgnoredFile(node, path, "it went away while the folder was read")
+    if kind == FOLDER:
+        return IgnoredFile(node, path, f"{kind}, not a file")
+    if kind is not None:
+        raise UnsupportedInput(
+            f"{kind} has the name of a binlog file",
+            node=node,
+            file=path,
+            remedy="copy what it gives into a file, or narrow the node's `files` pattern",
+        )
+    with _opened(node, path) as source:
         return _Found(node, path, name, match[1], int(match[2]), source.size, read_head(source, node, path))
 
 
@@ -194,7 +243,7 @@ def _without_unborn(files: list[_Found], ignored: list[IgnoredFile]) -> list[_Fo
                 position=file.size,
             )
     if files and files[-1].head is None:
-        ignored.append(IgnoredFile(files[-1].node, files[-1].path, "the last file, and it has no complete event yet"))
+        ignored.append(IgnoredFile(files[-1].node, files[-1].path, UNBORN))
         return files[:-1]
     return files
 

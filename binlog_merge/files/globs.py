@@ -2,23 +2,59 @@
 
 import fnmatch
 import glob
+import os
 import re
+import stat
 from pathlib import Path
 
-from binlog_merge.config_values import is_uri
-from binlog_merge.errors import IoError
-from binlog_merge.files.source import filesystem_of, io_error, local_path
+from binlog_merge.errors import CHECK_PATH, IoError
+from binlog_merge.files.source import filesystem_of, io_error, local_path, not_a_file
 
 _MAGIC = re.compile(r"[*?\[]")
+_LIKE_A_BINLOG = re.compile(r"\.\d{6,18}$")
+
+
+GONE, FOLDER = "nothing", "a folder"
 
 
 def expand(pattern: str) -> list[str]:
-    """Return the files (not folders) that match, sorted. `*`, `?` and `[a-z]` as in the shell; `**` only locally."""
+    """Return what matches, sorted; folders only where they have a binlog's name. Local patterns know `**`, too.
+
+    `*`, `?` and `[a-z]` are as in the shell. Whether it is a file at all, `kind_of` tells.
+    """
     local = local_path(pattern)
     if local is None:
         return _expand_remote(pattern)
     paths = glob.glob(local, recursive=True)  # noqa: PTH207 (absolute patterns)
-    return sorted(path for path in paths if not Path(path).is_dir())
+    return sorted(path for path in paths if not Path(path).is_dir() or _LIKE_A_BINLOG.search(path))
+
+
+def kind_of(path: str) -> str | None:
+    """Return what a path that was matched is if it is no file: "a FIFO", say, or GONE; None for a file."""
+    local = local_path(path)
+    if local is None:
+        return None  # object stores hold files only
+    try:
+        return not_a_file(Path(local).stat().st_mode)
+    except FileNotFoundError:
+        return None if Path(local).is_symlink() else GONE
+    except OSError:
+        return None  # opening it says why
+
+
+def why_nothing(pattern: str) -> str:
+    """Say why no file matches, as far as the folders tell."""
+    local = local_path(pattern)
+    if local is not None:
+        parents = Path(local).parents
+        folder = next((p for p in parents if not _MAGIC.search(str(p))), Path("/"))
+        try:
+            is_folder = stat.S_ISDIR(folder.stat().st_mode)
+        except OSError as error:
+            return f"no binlog file matches {pattern}: {folder}: {error.strerror}"
+        if not is_folder:
+            return f"no binlog file matches {pattern}: {folder} is not a folder"
+    return f"no binlog file matches {pattern}"
 
 
 def _expand_remote(pattern: str) -> list[str]:
@@ -47,6 +83,21 @@ def _matches(name: str, wanted: list[str]) -> bool:
 
 
 def check_readable(pattern: str) -> None:
-    """Raise IoError if a pattern without wildcards names something that is there but is not a file."""
-    if not is_uri(pattern) and not _MAGIC.search(pattern) and Path(pattern).is_dir():
+    """Raise IoError if a pattern is the name of a folder, or a folder in which it looks cannot be listed.
+
+    (glob itself says of such a folder that nothing matches.)
+    """
+    local = local_path(pattern)
+    if local is None:
+        return
+    if not _MAGIC.search(local) and kind_of(local) == FOLDER:
         raise IoError("is a folder", file=pattern, remedy=f"write the node's files as a pattern: {pattern}/mysql-bin.*")
+    path = Path(local)
+    listed = [str(part.parent) for part in reversed((path, *path.parents)) if _MAGIC.search(part.name)]
+    for folder in (folder for part in listed for folder in glob.glob(part, recursive=True)):  # noqa: PTH207
+        try:
+            os.scandir(folder).close()
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # what is said of a pattern that nothing matches
+        except OSError as error:
+            raise IoError(f"the folder cannot be listed: {error.strerror}", file=folder, remedy=CHECK_PATH) from error

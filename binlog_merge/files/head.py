@@ -65,23 +65,42 @@ def read_head(source: Source, node: str, path: str) -> Head | None:
     _check_first_event(header, node, path)
     if len(data) < 4 + header.event_size:
         return None
-    in_use = int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)
-    event = replace(header, flags=header.flags & ~in_use).pack() + data[4 + EVENT_HEADER_LEN : 4 + header.event_size]
+    event = _closed(header, data[4 + EVENT_HEADER_LEN : 4 + header.event_size])
     fde = format_description(event, node, path)
+    _check_not_relayed(header, node, path)
     previous, end = _previous_gtids(source, 4 + header.event_size, fde)
     first_events = _read(source, end, COMPARED_LEN)
     return Head(
-        in_use=bool(header.flags & in_use),
+        in_use=bool(header.flags & EventFlag.LOG_EVENT_BINLOG_IN_USE_F),
         server_version=fde.server_version,
         server_id=header.server_id,
         checksum_alg=fde.checksum_alg or 0,
         created=fde.created,
         first_timestamp=header.timestamp,
         previous_gtids=previous,
-        identity=hashlib.sha256(event).hexdigest(),
+        identity=_identity(event),
         first_events=first_events,
         server_uuids=_server_uuids(previous, first_events, fde),
     )
+
+
+def file_identity(source: Source) -> str | None:
+    """Return what `read_head` calls the file's identity, without judging it; None where there is no first event."""
+    head = _read(source, 4, EVENT_HEADER_LEN)
+    if len(head) < EVENT_HEADER_LEN:
+        return None
+    header = EventHeader.parse(head)
+    body = _read(source, 4 + EVENT_HEADER_LEN, min(header.event_size, HEAD_LEN) - EVENT_HEADER_LEN)
+    return _identity(_closed(header, body))
+
+
+def _closed(header: EventHeader, body: bytes) -> bytes:
+    """Return the format description as it stands in the file once it is closed."""
+    return replace(header, flags=header.flags & ~int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)).pack() + body
+
+
+def _identity(event: bytes) -> str:
+    return hashlib.sha256(event).hexdigest()
 
 
 def _read(source: Source, offset: int, length: int) -> bytes:
@@ -144,6 +163,16 @@ def format_description(event: bytes, node: str, path: str) -> FormatDescription:
     if zlib.crc32(event[:-CHECKSUM_LEN]) != stored:
         raise ChecksumMismatch("the format description event is damaged", node=node, file=path, position=4)
     return fde
+
+
+def _check_not_relayed(header: EventHeader, node: str, path: str) -> None:
+    if header.flags & EventFlag.LOG_EVENT_RELAY_LOG_F:
+        raise _unsupported(
+            "the file is a relay log: what its server has received from another, and may have applied or not",
+            node,
+            path,
+            "give the binlogs of the source, or those that the replica itself writes (log_replica_updates)",
+        )
 
 
 def _unsupported(what: str, node: str, path: str, remedy: str) -> UnsupportedInput:

@@ -4,13 +4,15 @@ Local files are read with `pread`: no seek, no mmap (its pages would count as ou
 (s3://, hdfs://, …) through pyarrow's file systems, credentials from the environment as those define it.
 """
 
+import errno
 import os
+import stat
 from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
 from binlog_merge.config_values import is_uri
-from binlog_merge.errors import IoError
+from binlog_merge.errors import CHECK_PATH, IoError
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
 
@@ -37,8 +39,11 @@ class Source(Protocol):
         """Close the file."""
 
 
-class _Closing:
+class Closing:
+    """What is closed at the end of a `with` block."""
+
     def close(self) -> None:
+        """Close it; closing twice is allowed."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -50,17 +55,21 @@ class _Closing:
         self.close()
 
 
-class LocalSource(_Closing):
+class LocalSource(Closing):
     """A local file, read with preadv."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.size = os.fstat(self._fd).st_size
+            # Without O_NONBLOCK, opening a FIFO would wait for its writer.
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            status = os.fstat(self._fd)
         except OSError as error:
-            raise io_error(error, path) from error
+            raise _not_opened(error, path) from error
+        if kind := not_a_file(status.st_mode):
+            raise IoError(f"is {kind}, not a file", file=path, remedy=CHECK_PATH)
+        self.size = status.st_size
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on; see Source."""
@@ -85,7 +94,7 @@ class LocalSource(_Closing):
         self.close()
 
 
-class RemoteSource(_Closing):
+class RemoteSource(Closing):
     """A file of a pyarrow file system."""
 
     def __init__(self, uri: str) -> None:
@@ -114,6 +123,28 @@ class RemoteSource(_Closing):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def not_a_file(mode: int) -> str | None:
+    """Return what a path of this mode is, in words, or None if it is a file."""
+    return _KINDS.get(stat.S_IFMT(mode))
+
+
+def _not_opened(error: OSError, path: str) -> IoError:
+    if error.errno == errno.ENXIO:  # what opening a socket says
+        return IoError("is a socket, not a file", file=path, remedy=CHECK_PATH)
+    if error.errno == errno.ENOENT and os.path.lexists(path):
+        return IoError("is a symbolic link to nothing", file=path, remedy=CHECK_PATH)
+    return IoError(error.strerror or str(error), file=path, remedy=CHECK_PATH)
 
 
 def open_source(path: str) -> Source:

@@ -58,7 +58,7 @@ def begin(job: Job) -> Inputs:
         job.config.output.gtid == "anonymous",
         job.config.output.cts,
     )
-    return Inputs(manifest, header, head, nodes, carrier or DEFAULT)
+    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored)
 
 
 def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str | None:

@@ -14,7 +14,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidSet, GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.files.directory import NodeFile
-from binlog_merge.files.source import open_source
+from binlog_merge.files.known import open_known
 
 _WINDOW: Final = 16 << 20
 _LONGEST_GTID: Final = 64 << 10
@@ -54,7 +54,7 @@ def _gtid_events(file: NodeFile) -> Iterator[tuple[int, bytes]]:
     """Yield type and body of the GTID events of a file that has been scanned: its events are whole and sound."""
     crc = CHECKSUM_LEN if file.checksum_alg == ChecksumAlg.CRC32 else 0
     at, base, length = 4, 0, 0
-    with open_source(file.path) as source:
+    with open_known(file.known) as source:
         window = memoryview(bytearray(min(source.size, _WINDOW)))
         while at + EVENT_HEADER_LEN <= source.size:
             if at + _LONGEST_GTID > base + length and base + length < source.size:

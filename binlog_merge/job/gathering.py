@@ -43,7 +43,8 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     used = open_file.input_bytes if open_file is not None else None
     cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
     number = len(state.files) if open_file is not None else len(state.files) + 1
-    files = {(n.number, i): InputFile(f.path, f.checksum_alg == 1) for n in inputs.nodes for i, f in enumerate(n.files)}
+    found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
+    files = {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
     tasks = [
         _gather_task(
             job, inputs, coordination, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)

@@ -9,7 +9,7 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.query import Query
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.directory import NodeFile
-from binlog_merge.files.source import open_source
+from binlog_merge.files.known import open_known
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
@@ -25,7 +25,7 @@ from snapshot_store.tso import OrderKey
 def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
     """Return the bytes of one group."""
     data = bytearray(end - start)
-    with open_source(node.files[file_index].path) as source:
+    with open_known(node.files[file_index].known) as source:
         source.read_into(memoryview(data), start)
     return bytes(data)
 

@@ -12,8 +12,8 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, MissingFile, WrongNode
 from binlog_merge.files.directory import Discovery, NodeFile
+from binlog_merge.files.known import open_known
 from binlog_merge.files.manifest import ManifestState, NodeState
-from binlog_merge.files.source import open_source
 from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.carriers import CARRIERS, Detection
 from binlog_merge.stages.scan_values import ScanTask
@@ -106,10 +106,9 @@ def scan_tasks(
                         piece=number,
                         node=node.source_id,
                         file_index=index,
-                        path=file.path,
+                        file=file.known,
                         start=max(4, file.size * part // count),
                         stop=file.size * (part + 1) // count if part + 1 < count else _NOTHING_NEW,
-                        size=file.size,
                         checksum=file.checksum_alg == ChecksumAlg.CRC32,
                         carrier=CARRIERS[carrier].code,
                         use_own_tso=use,
@@ -169,7 +168,7 @@ def _head_events(file: NodeFile, limit: int) -> Iterator[RawEvent]:
     """Yield the first events of a file, unpacked, without checking them: the scan does that."""
     crc = 4 if file.checksum_alg == ChecksumAlg.CRC32 else 0
     data = bytearray(min(file.size, limit))
-    with open_source(file.path) as source:
+    with open_known(file.known) as source:
         source.read_into(memoryview(data), 0)
     at = 4
     while at + 19 <= len(data):

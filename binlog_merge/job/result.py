@@ -24,7 +24,7 @@ class MergeResult:
     `waiting_shards` says whose: node, schema, table, transactions, bytes, and since which order key.
     `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
     `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
-    watermark.
+    watermark. `left_out` are files that a node's `files` match and that were not read, with the reason.
     """
 
     files: tuple[Mapping[str, Any], ...]
@@ -51,6 +51,7 @@ class MergeResult:
     locks: tuple[Mapping[str, Any], ...] = ()
     waiting: int = 0
     waiting_shards: tuple[Mapping[str, Any], ...] = ()
+    left_out: tuple[Mapping[str, str], ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
         wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
         if wrong:
             # A row image that holds a binlog of its own, at just its own place: scan such a file in one piece.
-            paths = frozenset(t.path for t in tasks if (t.node, t.file_index) in wrong)
+            paths = frozenset(t.file.path for t in tasks if (t.node, t.file_index) in wrong)
             tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
             results = job.runner.run("scan", scan, tasks)
     with job.stage("assemble"):

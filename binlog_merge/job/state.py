@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from binlog_merge.config import MergeConfig
+from binlog_merge.files.directory import IgnoredFile
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
 from binlog_merge.job.filtering import filter_settings
@@ -75,6 +76,7 @@ class Inputs:
     head: FileHead
     nodes: list[NodeInput]
     carrier: str
+    left_out: tuple[IgnoredFile, ...] = ()
 
 
 def key_after(key: OrderKey | None) -> OrderKey:

@@ -84,6 +84,7 @@ def result_of(
         locks=tuple(_lock(lock) for lock in coordination.locks),
         waiting=ordered.waiting_branches,
         waiting_shards=tuple(_held(held) for held in ordered.waiting),
+        left_out=tuple({"node": f.node, "file": f.path, "reason": f.reason} for f in inputs.left_out),
         stages=dict(job.seconds),
     )
 

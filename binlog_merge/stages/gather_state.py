@@ -20,7 +20,8 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
-from binlog_merge.files.source import Source, io_error, open_source
+from binlog_merge.files.known import KnownFile, open_known
+from binlog_merge.files.source import Source, io_error
 from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.render import CTS_PLACES, FileHead, LogicalDdl
@@ -38,8 +39,13 @@ OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fi
 class InputFile:
     """A node's file, as gather reads it."""
 
-    path: str
+    known: KnownFile
     checksum: bool
+
+    @property
+    def path(self) -> str:
+        """Return where it is."""
+        return self.known.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class Gather:
     def source(self, node: int, file: int) -> Source:
         """Return the open source of an input file."""
         if (node, file) not in self.sources:
-            self.sources[node, file] = open_source(self.task.files[node, file].path)
+            self.sources[node, file] = open_known(self.task.files[node, file].known)
         return self.sources[node, file]
 
     def close(self) -> None:

@@ -13,7 +13,8 @@ from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import find_group
 from binlog_merge.errors import ChecksumMismatch, MergeError
-from binlog_merge.files.source import Source, open_source
+from binlog_merge.files.known import open_known
+from binlog_merge.files.source import Source
 from binlog_merge.stages import scan_found
 from binlog_merge.stages.scan_values import ScanResult, ScanTask
 from binlog_merge.stages.scan_walk import CHUNK, Walk, giant_event, new_arrays, read, run
@@ -27,13 +28,13 @@ def scan(task: ScanTask) -> ScanResult:
     walk = Walk(task, new_arrays(min(1 << 20, max(1 << 10, (task.stop - task.start) // 512))))
     first, truncated, error = -1, None, None
     try:
-        with open_source(task.path) as source:
+        with open_known(task.file) as source:
             first, truncated = _walk_piece(walk, source)
     except MergeError as raised:
-        error = raised.located(node=task.node, file=task.path).to_dict()
+        error = raised.located(node=task.node, file=task.file.path).to_dict()
     except BinlogFormatError as raised:
         position = raised.offset if raised.offset >= 0 else int(walk.reg[k.BASE] + walk.reg[k.POS])
-        error = ChecksumMismatch(raised.reason, node=task.node, file=task.path, position=position).to_dict()
+        error = ChecksumMismatch(raised.reason, node=task.node, file=task.file.path, position=position).to_dict()
     return scan_found.result(walk, first, truncated, error)
 
 

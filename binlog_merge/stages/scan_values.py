@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from binlog_merge.files.known import KnownFile
 from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import Clocked
 from binlog_merge.polardbx.names import MarkerTables
@@ -15,10 +16,9 @@ class ScanTask:
     piece: int
     node: str
     file_index: int
-    path: str
+    file: KnownFile
     start: int
     stop: int
-    size: int
     checksum: bool
     carrier: int
     use_own_tso: bool
@@ -26,6 +26,11 @@ class ScanTask:
     markers: MarkerTables
     block: str  # path prefix
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
+
+    @property
+    def size(self) -> int:
+        """Return how much of the file is read."""
+        return self.file.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,10 @@
 """Which files a node has, and every way in which they cannot be the whole of what it wrote."""
 
+import os
 import shutil
+import socket
 import struct
+import tempfile
 from pathlib import Path
 from uuid import UUID
 
@@ -15,6 +18,7 @@ from binlog_merge.errors import (
     ConfigError,
     DuplicateFile,
     EncryptedBinlog,
+    FileChanged,
     IoError,
     MergeError,
     MissingFile,
@@ -23,7 +27,10 @@ from binlog_merge.errors import (
     UnsupportedInput,
     WrongNode,
 )
+from binlog_merge.files import directory
 from binlog_merge.files.directory import Discovery, discover
+from binlog_merge.files.globs import expand
+from binlog_merge.files.known import KnownFile, open_known
 from tests.files.binlogs import binlog, event, series
 
 
@@ -321,3 +328,169 @@ def test_uris_are_read_through_pyarrow(tmp_path: Path, monkeypatch: pytest.Monke
     none = MergeConfig(version=1, name="n", nodes=(Node(source_id="a", files=(f"file://{tmp_path}/zz/*",)),))
     with pytest.raises(NoFiles):
         discover(none)
+
+
+# --- what is no file, or not one yet ---------------------------------------------------------------------------------
+
+
+def _special(path: Path, kind: str) -> None:
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket", "device"])
+def test_what_has_a_binlogs_name_and_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    series(tmp_path / "a", 1)
+    _special(tmp_path / "a" / "mysql-bin.000002", kind)
+    error = refused(UnsupportedInput, tmp_path, "a")
+    assert kind in error.message and error.file == str(tmp_path / "a" / "mysql-bin.000002")
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket", "device"])
+def test_what_is_no_file_and_has_another_name_is_left_out_and_listed(tmp_path: Path, kind: str) -> None:
+    series(tmp_path / "a", 1)
+    _special(tmp_path / "a" / "mysql.sock", kind)
+    assert [(Path(f.path).name, f.reason) for f in found(tmp_path, "a").ignored] == [
+        ("mysql.sock", f"a {kind}, not a file")
+    ]
+
+
+def test_a_folder_with_a_binlogs_name_is_listed_and_leaves_a_gap(tmp_path: Path) -> None:
+    series(tmp_path / "a", 1)
+    _special(tmp_path / "a" / "mysql-bin.000002", "folder")
+    assert [f.reason for f in found(tmp_path, "a").ignored] == ["a folder, not a file"]
+    series(tmp_path / "a", 3)
+    assert "mysql-bin.000002 is missing" in refused(MissingFile, tmp_path, "a").message
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 22, 23, 60, 118])
+def test_a_file_that_a_server_has_only_just_made(tmp_path: Path, size: int) -> None:
+    head = binlog(b"x", timestamp=1_795_000_009)
+    path = tmp_path / "a" / "mysql-bin.000002"
+    series(tmp_path / "a", 1)
+    path.write_bytes(head[:size])
+    discovery = found(tmp_path, "a")
+    assert [f.name for f in discovery.nodes["a"]] == ["mysql-bin.000001"]
+    assert [(f.path, f.reason) for f in discovery.ignored] == [
+        (str(path), "the last file, and it has no complete event yet")
+    ]
+    series(tmp_path / "a", 3)
+    error = refused(TruncatedEvent, tmp_path, "a")
+    assert (error.file, error.position) == (str(path), size)
+    for number in (1, 3):
+        (tmp_path / "a" / f"mysql-bin.00000{number}").unlink()
+    error = refused(NoFiles, tmp_path, "a")
+    assert error.file == str(path) and error.message == "the node's only file has no complete event yet"
+
+
+def test_a_relay_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    description = event(15, struct.pack("<H50sIB", 4, b"9.7.4", 0, 19) + bytes(42) + b"\1", at=4, flags=0x40)
+    (tmp_path / "a" / "host-relay-bin.000002").write_bytes(b"\xfebin" + description)
+    error = refused(UnsupportedInput, tmp_path, "a")
+    assert "relay log" in error.message and "log_replica_updates" in error.remedy
+
+
+def test_links(tmp_path: Path) -> None:
+    outside = series(tmp_path / "elsewhere", 1)[0]
+    (tmp_path / "a").mkdir()
+    link = tmp_path / "a" / "mysql-bin.000001"
+    link.symlink_to(outside)
+    assert [f.name for f in found(tmp_path, "a").nodes["a"]] == ["mysql-bin.000001"]
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    assert "link to nothing" in refused(IoError, tmp_path, "a").message
+    link.unlink()
+    link.symlink_to(link)
+    assert "symbolic link" in refused(IoError, tmp_path, "a").message
+
+
+def test_what_nothing_matches_is_said(tmp_path: Path) -> None:
+    error = refused(NoFiles, tmp_path, "a")
+    assert f"{tmp_path}/a: No such file or directory" in error.message
+    (tmp_path / "a").write_text("")
+    assert f"{tmp_path}/a is not a folder" in refused(NoFiles, tmp_path, "a").message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's rights")
+def test_what_may_not_be_read() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        paths = series(folder / "a", 1, 2)
+        paths[1].chmod(0)
+        try:
+            os.seteuid(65534)
+            error = refused(IoError, folder, "a")
+            assert (error.message, error.file) == ("Permission denied", str(paths[1]))
+            os.seteuid(0)
+            (folder / "a").chmod(0o311)
+            os.seteuid(65534)
+            assert "cannot be listed: Permission denied" in refused(IoError, folder, "a").message
+            os.seteuid(0)
+            folder.chmod(0o600)
+            os.seteuid(65534)
+            assert "Permission denied" in refused(NoFiles, folder, "a").message
+        finally:
+            os.seteuid(0)
+
+
+def test_a_file_that_is_purged_while_the_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    series(tmp_path / "a", 1, 2, 3)
+    purged = str(tmp_path / "a" / "mysql-bin.000001")
+    monkeypatch.setattr(directory, "expand", lambda pattern: [*expand(pattern), purged])
+    Path(purged).unlink()
+    discovery = found(tmp_path, "a")
+    assert [f.number for f in discovery.nodes["a"]] == [2, 3]
+    assert [(f.path, f.reason) for f in discovery.ignored] == [(purged, "it went away while the folder was read")]
+
+
+# --- between discovery and reading -----------------------------------------------------------------------------------
+
+
+def _known(folder: Path) -> tuple[Path, KnownFile]:
+    path = series(folder, 1)[0]
+    return path, found(folder.parent, folder.name).nodes[folder.name][0].known
+
+
+def test_a_file_that_grew_is_read_to_where_it_ended(tmp_path: Path) -> None:
+    path, known = _known(tmp_path / "a")
+    data = path.read_bytes()
+    path.write_bytes(data + b"more")
+    buffer = bytearray(len(data) + 4)
+    with open_known(known) as source:
+        assert source.read_into(memoryview(buffer), 0) == len(data) == source.size
+    path.write_bytes(data[:4] + bytes([*data[4:21], data[21] ^ 1]) + data[22:])  # closed meanwhile, or opened
+    open_known(known).close()
+
+
+def test_a_file_that_got_shorter_is_told(tmp_path: Path) -> None:
+    path, known = _known(tmp_path / "a")
+    data = path.read_bytes()
+    source = open_known(known)
+    path.write_bytes(data[:-1])
+    with pytest.raises(FileChanged) as caught:
+        source.read_into(memoryview(bytearray(len(data))), 0)
+    assert (caught.value.node, caught.value.file, caught.value.position) == ("a", str(path), len(data) - 1)
+    with pytest.raises(FileChanged, match=f"has {len(data) - 1} bytes, and had {len(data)}"):
+        open_known(known)
+
+
+def test_a_file_that_was_replaced_or_is_gone_is_told(tmp_path: Path) -> None:
+    path, known = _known(tmp_path / "a")
+    path.write_bytes(binlog(b"1", b"2", timestamp=1_795_000_077))
+    with pytest.raises(FileChanged, match="not the one"):
+        open_known(known)
+    path.unlink()
+    with pytest.raises(FileChanged, match="is gone"):
+        open_known(known)
+    os.mkfifo(path)
+    with pytest.raises(IoError, match="a FIFO"):
+        open_known(known)

@@ -1,0 +1,69 @@
+"""Reading a node's file again after it was found: it may have grown since, and nothing else.
+
+A file that is copied anew, cut by hand, purged or replaced between two looks would give bytes that were never written
+one after the other; so every reader opens it here.
+"""
+
+import os
+from dataclasses import dataclass
+
+from binlog_merge.errors import FileChanged, IoError
+from binlog_merge.files.head import file_identity
+from binlog_merge.files.source import Closing, Source, local_path, open_source
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """What is known of a file that was found: its size then, and what tells it from others (`head.file_identity`)."""
+
+    node: str
+    path: str
+    size: int
+    identity: str
+
+
+class KnownSource(Closing):
+    """The first `size` bytes of a file, all there: a read that ends early raises FileChanged."""
+
+    def __init__(self, source: Source, file: KnownFile) -> None:
+        self._source = source
+        self._file = file
+        self.size = file.size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on, or to the known end."""
+        wanted = buffer[: max(0, self.size - offset)]
+        got = self._source.read_into(wanted, offset)
+        if got != len(wanted):
+            raise _shorter(self._file, offset + got)
+        return got
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        self._source.close()
+
+
+def open_known(file: KnownFile) -> KnownSource:
+    """Open a file that was found before. Raises FileChanged if it is not the same or got shorter, IoError."""
+    local = local_path(file.path)
+    if local is not None and not os.path.lexists(local):
+        raise FileChanged("the file was there when the merge began, and is gone", node=file.node, file=file.path)
+    try:
+        source = open_source(file.path)
+    except IoError as error:
+        raise error.located(node=file.node) from None
+    try:
+        if source.size < file.size:
+            raise _shorter(file, source.size)
+        if file_identity(source) != file.identity:
+            what = "the file is not the one that was there when the merge began"
+            raise FileChanged(what, node=file.node, file=file.path, position=4)
+    except (FileChanged, IoError):
+        source.close()
+        raise
+    return KnownSource(source, file)
+
+
+def _shorter(file: KnownFile, now: int) -> FileChanged:
+    what = f"the file has {now} bytes, and had {file.size} when the merge began"
+    return FileChanged(what, node=file.node, file=file.path, position=now)
