@@ -5,10 +5,9 @@ added with NULL at the end) is done in place; any other makes the table anew, it
 the server has. DuckDB's DDL is transactional, so a statement and the position behind it are one.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
 from binlog_merge.replay.duckdb_alter import Alteration
@@ -25,7 +24,6 @@ from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Table
 
 Name = tuple[str, str]
-_MOVES_FILES: Final = re.compile(r"\b(DISCARD|IMPORT)\s+TABLESPACE\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class DdlTarget:
                 self._run(f"CREATE SCHEMA IF NOT EXISTS {place(name)}")
             case st.DropSchema(name=name):
                 self._drop_schema(catalog, name)
-            case st.AlterTable(actions=()) if _MOVES_FILES.search(sql):
+            case st.AlterTable(actions=(act.TableFile(),)):
                 raise _moves_files()
             case st.AlterTable(table=table, actions=actions):
                 self._alter(catalog, after, _full(table, schema), actions, schema, session)
