@@ -1,8 +1,9 @@
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from binlog_merge.replay.ledger import Ledger
+from binlog_merge.replay.places import Place
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.transactions import Transaction
 
@@ -10,14 +11,19 @@ PUBLISH_SECONDS: Final = 1.0
 
 
 class Books:
-    """Collects ranks; `published` is called with all that the ledger has, which sessions need not record any more."""
+    """Collects ranks; `published` is called with all that the ledger has, which sessions need not record any more.
 
-    def __init__(self, ledger: Ledger, applied: RankSet, published: Callable[[RankSet], None]) -> None:
+    `places` are those where the intervals of `applied` end: one of them may become the position.
+    """
+
+    def __init__(
+        self, ledger: Ledger, applied: RankSet, places: Mapping[int, Place], published: Callable[[RankSet], None]
+    ) -> None:
         self._ledger = ledger
         self._applied = applied
+        self._places = dict(places)
         self._published = published
         self._fresh: list[int] = []
-        self._labels: dict[int, tuple[str, str | None]] = {}
         self._last = time.monotonic()
 
     @property
@@ -30,7 +36,7 @@ class Books:
         for transaction in done:
             key = None if transaction.key is None else transaction.key.text()
             self._fresh.append(transaction.rank)
-            self._labels[transaction.rank] = transaction.gtid, key
+            self._places[transaction.rank] = Place(transaction.rank, transaction.gtid, key)
 
     def publish_if_due(self) -> None:
         """Bring the ledger up to date, if that was not done just now."""
@@ -43,10 +49,9 @@ class Books:
             return
         self._applied |= RankSet.of(self._fresh)
         self._fresh.clear()
-        gtid, key = self._labels.get(self._applied.low, (None, None))
-        self._ledger.publish(self._applied, gtid, key)
+        self._ledger.publish(self._applied, self._places[self._applied.low])
         self._published(self._applied)
         # Only the last rank before a gap can become the position.
         ends = {last for _, last in self._applied.intervals}
-        self._labels = {rank: label for rank, label in self._labels.items() if rank in ends}
+        self._places = {rank: place for rank, place in self._places.items() if rank in ends or rank == 0}
         self._last = time.monotonic()

@@ -3,6 +3,7 @@
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
 from binlog_merge.replay.parquet import ParquetTarget
+from binlog_merge.replay.places import Place, check_place, places_of
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector, op_of
 from binlog_merge.replay.statements import plan_statement
@@ -21,6 +22,7 @@ def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions)
         )
     if target.rank > binlog.last_rank:
         raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
+    check_place(Place(target.rank, key=target.key), places_of(binlog, {target.rank})[target.rank])
     result = ReplayResult(target.rank + 1, target.rank, selector=RowSelector(options.filter, target.history))
     try:
         _walk(binlog, target, options, result)
@@ -31,7 +33,7 @@ def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions)
 
 
 def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, result: ReplayResult) -> None:
-    walk, begun, done = Walk(options), target.rank, target.rank
+    walk, begun, done, key = Walk(options), target.rank, target.rank, target.key
     for item in binlog.items(target.rank + 1):
         if walk.over(item):
             break
@@ -48,10 +50,10 @@ def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, r
                 result.statements += [text_of(step.sql) for step in plan.steps]
                 result.left_out += plan.left_out
             if isinstance(item, End):
-                done = item.rank
+                done, key = item.rank, None if walk.key is None else walk.key.text()
                 result.skipped += [walk.gtid] if walk.skipping else []
                 if target.full:
-                    target.commit(done)
+                    target.commit(done, key)
                     result.transactions, result.last_rank = done - begun, done
-    target.commit(done)
+    target.commit(done, key)
     result.transactions, result.last_rank = done - begun, done

@@ -19,6 +19,7 @@ from binlog_merge.errors import ConfigError, IoError, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.duckdb_ddl import DdlTarget
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
+from binlog_merge.replay.places import Place
 from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
 
@@ -38,7 +39,8 @@ _META: Final = (
 class DuckdbTarget:
     """A DuckDB file; use it as a context manager. Raises TargetBusy, ConfigError and IoError.
 
-    `rank` transactions are in it, None where none is and none was said to be. `catalog` is what the log's tables are.
+    `rank` transactions are in it, None where none is and none was said to be; `place` is where it stood when it was
+    opened. `catalog` is what the log's tables are.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class DuckdbTarget:
         self.temporal_text = temporal_text
         self._chosen = chosen
         self.rank: int | None = None
+        self.place: Place | None = None
         self.catalog = Catalog()
         self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -173,14 +176,14 @@ class DuckdbTarget:
         if not self.columns_of(META_SCHEMA, "replay_position"):
             return
         rows = self.connection.execute(
-            f'SELECT cluster, "rank", temporal FROM {_META_PLACE}.replay_position'
+            f'SELECT cluster, "rank", gtid, order_key, temporal FROM {_META_PLACE}.replay_position'
         ).fetchall()
-        for cluster, rank, temporal in rows:
+        for cluster, rank, gtid, key, temporal in rows:
             if cluster != self.cluster:
                 raise ConfigError(f"the file has the tables of cluster {cluster}", file=str(self.path))
             if temporal != self._temporal:
                 raise ConfigError(f"the file was begun with --temporal {temporal}", file=str(self.path))
-            self.rank = int(rank)
+            self.rank, self.place = int(rank), Place(int(rank), gtid, key)
         tables: dict[tuple[str, str], Table] = {}
         schemas: dict[str, Schema] = {}
         views: list[tuple[str, str]] = []

@@ -20,6 +20,7 @@ from binlog_merge.replay.failed import Failed
 from binlog_merge.replay.groups import Group, Stopped
 from binlog_merge.replay.keys import OPAQUE, Claims, TableName, table_name
 from binlog_merge.replay.ledger import BegunDdl, Found, Ledger
+from binlog_merge.replay.places import Place
 from binlog_merge.replay.reader import Rows
 from binlog_merge.replay.target_keys import TargetKeys
 from binlog_merge.replay.transactions import Transaction
@@ -42,6 +43,7 @@ class Flow:
         ledger: Ledger,
         workers: Workers,
         found: Found,
+        places: Mapping[int, Place],
         options: ReplayOptions,
         applied: Callable[[Sequence[Transaction]], None],
     ) -> None:
@@ -61,7 +63,7 @@ class Flow:
         self._held_bytes = 0
         self._failure: Failed | None = None
         self._unsure: list[Transaction] = []
-        self._books = Books(ledger, found.applied, workers.forget)
+        self._books = Books(ledger, found.applied, places, workers.forget)
 
     def run(self, source: Iterator[Transaction], due: Callable[[Transaction], float]) -> None:
         """Apply all transactions; `due` says when (monotonic clock) the next may begin."""

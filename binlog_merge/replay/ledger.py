@@ -7,24 +7,28 @@
     replay_skipped    17                      what was left out by order of the user
 
 All that is applied is their union, at any moment and wherever the replay was killed: a session's row is committed with
-its data, and shortened only when what it loses stands above it. The lock lets in one replay at a time; sessions that an
-earlier one left behind, in the middle of a COMMIT or an ALTER, are waited for before anything is read.
+its data, and shortened only when what it loses stands above it. The position's GTID and order key are those of its
+rank, and move with it, in one transaction. The lock lets in one replay at a time; sessions that an earlier one left
+behind, in the middle of a COMMIT or an ALTER, are waited for before anything is read.
 """
 
+import re
+import secrets
 import time
 from dataclasses import dataclass
 from typing import Final
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
-from binlog_merge.replay.mysql import META_SCHEMA, MysqlTarget, Session, lock_name
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.replay.mysql import META_SCHEMA, NOTICE_SECONDS, MysqlTarget, Session, lock_name
+from binlog_merge.replay.places import Place
 from binlog_merge.replay.progress import RankSet
 
 RECORD_GONE: Final = (
     f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "
     "restore the target with it, or empty the target, this schema too"
 )
-_NOTICE_SECONDS: Final = 1.0
-"""How long a server may take to notice that a session is gone."""
+_LAST_NUMBER: Final = re.compile(r"\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,12 @@ class BegunDdl:
 class Found:
     """What a target has. `applied` holds everything from rank 1 on that needs no applying.
 
-    `key` is the order key of the last of it before the first gap, where that is known.
+    `place` is the position as it was published last; what sessions have committed since is in `applied` alone.
     """
 
     applied: RankSet
     begun: dict[int, BegunDdl]
-    key: str | None = None
+    place: Place
 
 
 class Ledger(Session):
@@ -53,57 +57,80 @@ class Ledger(Session):
 
     def __init__(self, target: MysqlTarget) -> None:
         super().__init__(target)
-        self._low = 0
+        self._place = Place(0)
         self._above = RankSet()
+        self._held: list[int] = []
 
-    def begin(self, sessions: int, wait_seconds: float = 0) -> Found | None:
-        """Take the lock, give `sessions` sessions their rows, and return what the target has; None if nothing.
+    def begin(self, wait_seconds: float = 0) -> Found | None:
+        """Take the lock, and those of an earlier replay's sessions; return what the target has, None if nothing.
 
         Raises ServerRefused, and TargetBusy if another replay is there, or what it left behind for `wait_seconds`.
         """
         self.open()
-        if not self.lock(0, _NOTICE_SECONDS):
-            raise TargetBusy(f"another replay of this cluster is writing to {self.target.address}")
+        if not self.lock(0, NOTICE_SECONDS):
+            raise TargetBusy(
+                f"another replay of this cluster is writing to {self.target.address}", remedy=self._holder(0)
+            )
         self._prepare()
-        self._wait_for_others(time.monotonic() + max(wait_seconds, _NOTICE_SECONDS))
-        found = self._found()
-        if found is not None:
-            self._take_over(found.applied, sessions)
-        return found
+        self._wait_for_others(time.monotonic() + max(wait_seconds, NOTICE_SECONDS))
+        return self._found()
 
-    def start_at(self, rank: int, sessions: int) -> Found:
-        """Record a first position: `rank` transactions are taken as applied."""
-        found = Found(RankSet.upto(rank), {})
-        self._take_over(found.applied, sessions)
-        return found
+    def take_over(self, applied: RankSet, place: Place, sessions: int) -> int:
+        """Record that all of `applied` is there, up to `place` without a gap, and give `sessions` sessions new rows.
+
+        Return what those sessions have to open with. Sessions of an earlier replay that was cut off from the server,
+        and does not know it, open no more: until here their locks were held, and from here on it is another number.
+        """
+        cluster, above, number = self.target.cluster, applied - RankSet.upto(place.rank), secrets.randbits(48)
+        self.run("BEGIN")
+        self.run(
+            f"REPLACE INTO {META_SCHEMA}.replay_position (cluster, `rank`, gtid, order_key) VALUES (%s, %s, %s, %s)",
+            (cluster, place.rank, place.gtid, place.key),
+        )
+        self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
+        # A DDL that was refused, and then left out.
+        self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, place.rank))
+        for worker in range(sessions + 1):
+            self.run(
+                f"INSERT INTO {META_SCHEMA}.replay_worker (cluster, worker, commits, ranks) VALUES (%s, %s, %s, %s)",
+                (cluster, worker, number, "" if worker else str(above)),
+            )
+        self.run("COMMIT")
+        failpoint("replay-taken-over")
+        while self._held:
+            self.ask("SELECT RELEASE_LOCK(%s)", (lock_name(cluster, self._held.pop()),))
+        self._place, self._above = place, above
+        return number
 
     def finish(self) -> None:
         """Let the next replay in, and close."""
         self.ask("SELECT RELEASE_ALL_LOCKS()")
         self.close()
 
-    def publish(self, applied: RankSet, gtid: str | None, key: str | None) -> None:
-        """Bring the books up to date; `gtid` and `key` are those of the last rank before the first gap."""
-        low = applied.low
-        above = applied - RankSet.upto(low)
-        if (low, above) == (self._low, self._above):
+    def publish(self, applied: RankSet, place: Place) -> None:
+        """Bring the books up to date; `place` is where the first gap begins."""
+        above = applied - RankSet.upto(place.rank)
+        if (place, above) == (self._place, self._above):
             return
         cluster = self.target.cluster
         self.run("BEGIN")
         changed = self.run(
-            f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s, gtid = COALESCE(%s, gtid), "
-            "order_key = IF(%s, order_key, %s) WHERE cluster = %s AND `rank` = %s",
-            (low, gtid, low == self._low, key, cluster, self._low),
+            f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s, gtid = %s, order_key = %s "
+            "WHERE cluster = %s AND `rank` = %s",
+            (place.rank, place.gtid, place.key, cluster, self._place.rank),
         )
-        if changed != 1 and low != self._low:
+        if changed != 1 and place != self._place:
             self.run("ROLLBACK")
-            raise ReplayStopped(f"the target's position is no longer {self._low}: something else has moved it")
+            raise ReplayStopped(
+                f"the target's position is no longer {self._place.rank}: something else has moved it",
+                remedy="look for what writes to the schema binlog_merge there, and run the replay again",
+            )
         self.run(
             f"UPDATE {META_SCHEMA}.replay_worker SET ranks = %s WHERE cluster = %s AND worker = 0",
             (str(above), cluster),
         )
         self.run("COMMIT")
-        self._low, self._above = low, above
+        self._place, self._above = place, above
 
     def _prepare(self) -> None:
         there = self.ask(
@@ -115,7 +142,7 @@ class Ledger(Session):
                 self.run(statement)
 
     def _wait_for_others(self, until: float) -> None:
-        """Wait until every session of an earlier replay has ended, and what it was in with it."""
+        """Wait until every session of an earlier replay has ended, and what it was in with it; let none open anew."""
         rows = self.ask(
             f"SELECT worker FROM {META_SCHEMA}.replay_worker WHERE cluster = %s AND worker > 0", (self.target.cluster,)
         )
@@ -123,13 +150,25 @@ class Ledger(Session):
             if not self.lock(number, max(0.0, until - time.monotonic())):
                 raise TargetBusy(
                     f"a session of an earlier replay is still at work on {self.target.address}",
-                    remedy="wait for it to end, a DDL may take its time; or look for it in SHOW PROCESSLIST",
+                    remedy=f"wait for it to end, a DDL may take its time; {self._holder(number)}",
                 )
-            self.ask("SELECT RELEASE_LOCK(%s)", (lock_name(self.target.cluster, number),))
+            self._held.append(number)
+
+    def _holder(self, number: int) -> str:
+        """Return which session has a lock, as words of a remedy."""
+        found = self.ask(
+            "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)",
+            (lock_name(self.target.cluster, number),),
+        )
+        for session, user, host in found:
+            return f"if that replay is gone for good, KILL {session} ({user}@{host}) on the server"
+        return "or look for it in SHOW PROCESSLIST"
 
     def _found(self) -> Found | None:
         cluster = (self.target.cluster,)
-        position = self.ask(f"SELECT `rank`, order_key FROM {META_SCHEMA}.replay_position WHERE cluster = %s", cluster)
+        position = self.ask(
+            f"SELECT `rank`, gtid, order_key FROM {META_SCHEMA}.replay_position WHERE cluster = %s", cluster
+        )
         sessions = self.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", cluster)
         if bool(position) != bool(sessions):
             # They come in one transaction.
@@ -140,7 +179,7 @@ class Ledger(Session):
             )
         if not position:
             return None
-        rank, key = position[0]
+        rank, gtid, key = position[0]
         applied = RankSet.upto(int(rank))
         for (ranks,) in sessions:
             applied |= RankSet.parse(ranks)
@@ -148,28 +187,13 @@ class Ledger(Session):
             f"SELECT `rank`, step, intent, before_intent FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s", cluster
         )
         steps = {int(rank): BegunDdl(int(step), *told) for rank, step, *told in begun}
-        return Found(applied, steps, key if applied.low == rank else None)
+        return Found(applied, steps, _place(int(rank), gtid, key))
 
-    def _take_over(self, applied: RankSet, sessions: int) -> None:
-        """Put all that is applied into the position, and give the sessions new rows."""
-        cluster, low = self.target.cluster, applied.low
-        above = applied - RankSet.upto(low)
-        self.run("BEGIN")
-        self.run(
-            f"INSERT INTO {META_SCHEMA}.replay_position (cluster, `rank`) VALUES (%s, %s) "
-            "ON DUPLICATE KEY UPDATE `rank` = %s",
-            (cluster, low, low),
-        )
-        self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
-        # A DDL that was refused, and then left out.
-        self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, low))
-        for number in range(sessions + 1):
-            self.run(
-                f"INSERT INTO {META_SCHEMA}.replay_worker (cluster, worker, ranks) VALUES (%s, %s, %s)",
-                (cluster, number, "" if number else str(above)),
-            )
-        self.run("COMMIT")
-        self._low, self._above = low, above
+
+def _place(rank: int, gtid: str | None, key: str | None) -> Place:
+    """Return a position as recorded. Replays used to raise the rank alone at times: the key is then the GTID's."""
+    number = _LAST_NUMBER.search(gtid or "")
+    return Place(min(rank, int(number[0])) if number else rank, gtid, key)
 
 
 _META_TABLES: Final = (

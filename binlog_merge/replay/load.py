@@ -23,6 +23,7 @@ from binlog_merge.replay.duckdb_documents import DuckdbDocuments
 from binlog_merge.replay.duckdb_rows import RowRefused, TableWriter
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.duckdb_types import facts_of
+from binlog_merge.replay.places import check_place, places_of
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.rows import RowSelector, TableShapes
 from binlog_merge.replay.segments import Segment, StatementAt, segments
@@ -53,6 +54,8 @@ def load(
         )
     if (target.rank or 0) > binlog.last_rank:
         raise ReplayStopped(f"the target has {target.rank} transactions, the merged binlog {binlog.last_rank}")
+    if target.place is not None:
+        check_place(target.place, places_of(binlog, {target.place.rank})[target.place.rank])
     if target.rank is None:
         rank = (first or 1) - 1
         chosen = options.filter
@@ -151,7 +154,7 @@ class _Loader:
         result.transactions, result.last_rank = rank - result.first_rank + 1, rank
 
     def _segment(self, segment: Segment) -> None:
-        for number, rank in enumerate(segment.transactions[:, k.T_RANK].tolist()):
+        for number, rank in enumerate(segment.ranks):
             if rank in self.options.skip and segment.transactions[number, k.T_END] >= 0:
                 self.skipped.append((rank, segment.begin(number).gtid))
         skip = self.options.skip

@@ -19,7 +19,7 @@ from typing import Any, Final
 from binlog_merge.binlog.constants import EventType, RowsFlag
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows, join_rows, row_padding
-from binlog_merge.errors import IoError, ReplayStopped, ServerRefused
+from binlog_merge.errors import IoError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows
@@ -32,6 +32,8 @@ LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4
 RETRY: Final = frozenset({1205, 1213, 3572})
 """Lock wait timeout, deadlock, NOWAIT: the same again may work."""
 META_SCHEMA: Final = "binlog_merge"
+NOTICE_SECONDS: Final = 1.0
+"""How long a server may take to notice that a session is gone."""
 _STATEMENT_BYTES: Final = 1 << 20
 
 
@@ -111,32 +113,37 @@ class Session:
 class RowSession(Session):
     """A session that applies transactions and records which; `number` names its row and its lock.
 
-    `open` needs the ledger's rows and the format description of the binlog whose rows will come. `row_by_row`: each
-    row is sent alone, so that `row` tells which was refused.
+    `open` needs the ledger's rows, the number that its `take_over` gave, and the format description of the binlog whose
+    rows will come. `row_by_row`: each row is sent alone, so that `row` tells which was refused.
     """
 
     def __init__(
-        self, target: MysqlTarget, number: int, description: RawEvent | None, row_by_row: bool = False
+        self, target: MysqlTarget, number: int, given: int, description: RawEvent | None, row_by_row: bool = False
     ) -> None:
         super().__init__(target)
         self.number = number
+        self._given = given
         self._row_by_row = row_by_row
         self._at: tuple[Rows, Row] | None = None
         self.done = RankSet()
         self._description = description
         self._recorded = RankSet()
-        self._commits = 0
+        self._commits = given
         self._begun = self._implicit = False
         self._packet = self._limit = _STATEMENT_BYTES
         self._rows: list[tuple[RawEvent, RawEvent, RowsEvent]] = []
         self._bytes = 0
 
     def open(self) -> None:
-        """Connect, take the lock, and be ready for rows. Raises ServerRefused."""
+        """Connect, take the lock, and be ready for rows. Raises ServerRefused, TargetBusy if it is another's by now."""
         super().open()
-        if not self.lock(self.number):
-            raise ServerRefused(f"session {self.number} of an earlier replay is still there")
-        self.done, self._commits, self._begun, self._implicit = RankSet(), 0, False, False
+        if not self.lock(self.number, NOTICE_SECONDS) or not self.ask(
+            f"SELECT 1 FROM {META_SCHEMA}.replay_worker WHERE cluster = %s AND worker = %s AND commits = %s",
+            (self.target.cluster, self.number, self._given),
+        ):
+            self.close()
+            raise TargetBusy(f"another replay of this cluster has taken over {self.target.address}")
+        self.done, self._commits, self._begun, self._implicit = RankSet(), self._given, False, False
         self._rows, self._bytes = [], 0
         self._shapes = TargetShapes(self.ask)
         # The log has every column of a table, one that the source itself made up too.

@@ -58,6 +58,7 @@ class ParquetTarget:
     columns: Callable[[str, str], Any] = lambda schema, table: None
     part_bytes: int = _PART_BYTES
     rank: int = 0
+    key: str | None = None
     _buffers: dict[tuple[str, str], ChangeBuffer] = field(default_factory=dict)
     _statements: list[tuple[int, str, int, str, str]] = field(default_factory=list)
     _written: list[tuple[Path, Path]] = field(default_factory=list)
@@ -76,7 +77,7 @@ class ParquetTarget:
         except OutputBusy:
             raise TargetBusy(f"another replay is writing to {self.folder}", file=str(self.folder)) from None
         try:
-            self.rank = self._position()
+            self.rank, self.key = self._position()
             self._clean()
         except BaseException:
             self._lock.__exit__(None, None, None)
@@ -114,8 +115,8 @@ class ParquetTarget:
         """Tell whether enough was written for a commit."""
         return bool(self._written)
 
-    def commit(self, rank: int) -> None:
-        """Make everything up to a transaction visible, and the position with it."""
+    def commit(self, rank: int, key: str | None) -> None:
+        """Make everything up to a transaction, whose order key this is, visible, and the position with it."""
         self._parts()
         for part, path in self._written:
             final = path.with_name(f"{self.rank + 1:012d}-{rank:012d}-{path.name}")
@@ -128,9 +129,10 @@ class ParquetTarget:
             sync_directory(folder)
         self._written.clear()
         self._number = 0
-        data = {"cluster_uuid": self.cluster, "rank": rank, "temporal": "text" if self.temporal_text else "typed"}
+        temporal = "text" if self.temporal_text else "typed"
+        data = {"cluster_uuid": self.cluster, "rank": rank, "order_key": key, "temporal": temporal}
         replace_file(self.folder / "position.json", json.dumps(data).encode() + b"\n")
-        self.rank = rank
+        self.rank, self.key = rank, key
         failpoint("parquet-committed")
 
     def _names(self, rows: Rows, key: OrderKey | None) -> tuple[str, ...]:
@@ -175,23 +177,23 @@ class ParquetTarget:
         sync_file(part)
         self._written.append((part, path))
 
-    def _position(self) -> int:
+    def _position(self) -> tuple[int, str | None]:
         path = self.folder / "position.json"
         if not path.exists():
             if any(self.folder.glob("*/*/*.parquet")):
                 raise ConfigError("the directory has Parquet files and no position", file=str(self.folder))
-            return 0
+            return 0, None
         try:
             values = json.loads(path.read_bytes())
             found, cluster = int(values["rank"]), values["cluster_uuid"]
-            temporal = values["temporal"]
+            temporal, key = values["temporal"], values.get("order_key")
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise IoError(f"the position cannot be read: {error}", file=str(path)) from None
         if cluster != self.cluster:
             raise ConfigError(f"the directory is a change log of cluster {cluster}", file=str(path))
         if temporal != ("text" if self.temporal_text else "typed"):
             raise ConfigError(f"the change log was begun with --temporal {temporal}", file=str(path))
-        return found
+        return found, key
 
     def _clean(self) -> None:
         """Remove what was written and not committed."""

@@ -104,6 +104,11 @@ class MergedBinlog:
         return "" if self.state.header is None else self.state.header.cluster_uuid
 
     @property
+    def with_gtids(self) -> bool:
+        """Tell whether transactions have GTIDs; where that is not known they may be anonymous."""
+        return self.state.header is not None and self.state.header.settings.get("output.gtid") == "on"
+
+    @property
     def last_rank(self) -> int:
         """Return the rank of the last published transaction, 0 if there is none."""
         return self.state.rank

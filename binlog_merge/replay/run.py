@@ -16,6 +16,7 @@ from binlog_merge.replay.flow import Flow
 from binlog_merge.replay.ledger import RECORD_GONE, Found, Ledger
 from binlog_merge.replay.mysql import RETRY, MysqlTarget, RowSession, passes, told
 from binlog_merge.replay.pace import Pace
+from binlog_merge.replay.places import Place, check_place, places_of
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.ranges import check_first
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
@@ -131,7 +132,7 @@ class _Run:
             options = replace(options, workers=1, batch=1, last_rank=last)
         ledger = Ledger(self.target)
         try:
-            found = self._begin(ledger, options.workers + DDL_SESSIONS)
+            found = self._begin(ledger)
             through = self._apply(ledger, found, options, careful > 0)
             ledger.finish()
         finally:
@@ -143,9 +144,11 @@ class _Run:
 
         Where rows were refused, perhaps for what ran beside them, the next time is to be careful.
         """
+        places = self._places(found)
+        count = options.workers + DDL_SESSIONS
+        given = ledger.take_over(found.applied, places[found.applied.low], count)
         description = self.binlog.format_description()
-        numbers = range(1, options.workers + DDL_SESSIONS + 1)
-        sessions = [RowSession(self.target, number, description, careful) for number in numbers]
+        sessions = [RowSession(self.target, number + 1, given, description, careful) for number in range(count)]
         workers: Workers | None = None
         flow: Flow | None = None
         at_once = True
@@ -156,7 +159,7 @@ class _Run:
                 if options.workers > 1:
                     session.side_by_side()
             workers = Workers(sessions, options.keep_order, options.retry_seconds)
-            flow = Flow(ledger, workers, found, options, self._note)
+            flow = Flow(ledger, workers, found, places, options, self._note)
             flow.run(self._source(found, options), self._pace.due)
             at_once = False
         except Failed as failed:
@@ -175,19 +178,29 @@ class _Run:
 
     def _source(self, found: Found, options: ReplayOptions) -> Iterator[Transaction]:
         selector = _selector(self.binlog, options)
-        for transaction in transactions(self.binlog, options, selector, found.applied, found.key):
+        for transaction in transactions(self.binlog, options, selector, found.applied):
             self._read = transaction.rank
             yield transaction
 
-    def _begin(self, ledger: Ledger, sessions: int) -> Found:
+    def _places(self, found: Found) -> dict[int, Place]:
+        """Return the places up to which the target has everything, or has it behind a gap.
+
+        Raises ReplayStopped if this log is not the one that the target has it from.
+        """
+        ends = {last for _, last in found.applied.intervals}
+        places = places_of(self.binlog, {found.place.rank, found.applied.low, *ends})
+        check_place(found.place, places[found.place.rank])
+        return places
+
+    def _begin(self, ledger: Ledger) -> Found:
         """Return what the target has; a first replay begins where the options say."""
         first = self.options.first_rank
-        found = ledger.begin(sessions, self.options.retry_seconds)
+        found = ledger.begin(self.options.retry_seconds)
         if found is None and self.result.first_rank:
             raise ReplayStopped("the target no longer says what it has", remedy=RECORD_GONE)
         if found is None:
             first = check_first(self.binlog, first or 1, f"transaction {first}")
-            found = ledger.start_at(first - 1, sessions)
+            found = Found(RankSet.upto(first - 1), {}, Place(first - 1))
         elif first is not None and first != found.applied.low + 1 and self.result.first_rank == 0:
             raise ConfigError(
                 f"the target has transactions up to {found.applied.low}; a replay goes on at {found.applied.low + 1}, "

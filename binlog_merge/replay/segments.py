@@ -57,6 +57,11 @@ class Segment:
         """Return the number of the last transaction."""
         return int(self.transactions[-1, k.T_RANK])
 
+    @property
+    def ranks(self) -> list[int]:
+        """Return the numbers of all transactions, one by one."""
+        return [int(rank) for rank in self.transactions[:, k.T_RANK].tolist()]
+
     def begin(self, number: int) -> Begin:
         """Return how a transaction begins."""
         at = int(self.transactions[number, k.T_GTID])

@@ -14,7 +14,7 @@ from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
 from binlog_merge.replay.keys import Claims, TableName, table_name
 from binlog_merge.replay.progress import RankSet
-from binlog_merge.replay.reader import Begin, End, Item, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.replay.reader import Begin, End, Item, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.statements import Plan, plan_statement
 from binlog_merge.replay.walk import ReplayOptions, Walk, text_of
@@ -67,24 +67,17 @@ class Transaction:
 
 
 def transactions(
-    binlog: MergedBinlog, options: ReplayOptions, selector: RowSelector, done: RankSet, last_key: str | None = None
+    binlog: MergedBinlog, options: ReplayOptions, selector: RowSelector, done: RankSet
 ) -> Iterator[Transaction]:
     """Yield what is not done yet, up to the end of the range. Raises what reading, filters and statements raise.
 
-    `last_key` is the order key of the last that is done before the first gap: ReplayStopped where the log has another.
     The `rest` of a transaction must be used up before the next one is asked for.
     """
     walk, current = Walk(options), None
-    ends = {file.last_rank: file.last_key for file in binlog.state.files}
-    if done.low in ends:
-        _compare(last_key, ends[done.low], done.low)
-        last_key = None
-    items = binlog.items(done.low + (last_key is None))
+    items = binlog.items(done.low + 1)
     for item in items:
         if walk.over(item):
             return
-        if isinstance(item, OrderedBy) and walk.begin is not None and walk.begin.rank == done.low:
-            _compare(last_key, item.key.text(), done.low)
         if isinstance(item, Begin):
             current = Transaction(item, walk.gtid, skipped=walk.skipping)
             selector.applied, selector.filtered = current.applied, current.filtered
@@ -99,14 +92,6 @@ def transactions(
             current.rest = _rest(items, current, walk, selector)
             yield current
             current = None
-
-
-def _compare(last_key: str | None, key: str, rank: int) -> None:
-    if last_key is not None and last_key != key:
-        raise ReplayStopped(
-            f"the target's transaction {rank} has the order key {last_key}, this log's {key}",
-            remedy="this is another output of the cluster: go on with the one that the replay began with",
-        )
 
 
 def _rest(items: Iterator[Item], current: Transaction, walk: Walk, selector: RowSelector) -> Iterator[Part]:

@@ -113,17 +113,31 @@ def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, tmp_
     written(binlog, tmp_path / "whole")
     written(binlog, tmp_path / "killed", last_rank=100)
     command = [sys.executable, "-m", "binlog_merge.cli.main", "replay", "--from", str(binlog.directory)]
-    killed = subprocess.run(
-        [*command, "--to", f"parquet://{tmp_path / 'killed'}"],
-        cwd=ROOT,
-        env={**os.environ, VARIABLE: f"{place}:kill"},
-        capture_output=True,
-        check=False,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    for _ in range(2):
+        killed = subprocess.run(
+            [*command, "--to", f"parquet://{tmp_path / 'killed'}"],
+            cwd=ROOT,
+            env={**os.environ, VARIABLE: f"{place}:kill"},
+            capture_output=True,
+            check=False,
+        )
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     written(binlog, tmp_path / "killed")
     assert changes(tmp_path / "killed") == changes(tmp_path / "whole")
     assert changes(tmp_path / "killed", "_statements") == changes(tmp_path / "whole", "_statements")
+
+
+def test_another_output_is_refused(binlog: MergedBinlog, tmp_path: Path) -> None:
+    written(binlog, tmp_path, last_rank=100)
+    path = tmp_path / "position.json"
+    position = json.loads(path.read_text())
+    path.write_text(json.dumps(position | {"order_key": "7" * 54}))
+    with pytest.raises(ReplayStopped, match=r"(?s)transaction 100 has the order key 7.*another output"):
+        written(binlog, tmp_path)
+    # A change log that was begun before the position said the key is gone on with.
+    path.write_text(json.dumps({name: value for name, value in position.items() if name != "order_key"}))
+    assert written(binlog, tmp_path).last_rank == 210
+    assert json.loads(path.read_text())["order_key"] == binlog.state.files[-1].last_key
 
 
 def test_columns_are_chosen(binlog: MergedBinlog, tmp_path: Path) -> None:

@@ -212,10 +212,10 @@ def command(binlog: MergedBinlog, path: Path) -> list[str]:
 def test_killed_it_goes_on_without_a_seam(place: str, binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
     path = tmp_path / "file.db"
     loaded(binlog, path, last_rank=50)
-    killed = subprocess.run(
-        command(binlog, path), cwd=ROOT, env={**os.environ, VARIABLE: f"{place}:kill"}, capture_output=True, check=False
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    fatal = {**os.environ, VARIABLE: f"{place}:kill"}
+    for _ in range(2):
+        killed = subprocess.run(command(binlog, path), cwd=ROOT, env=fatal, capture_output=True, check=False)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     loaded(binlog, path)
     assert tables_of(path) == expected
 
@@ -253,6 +253,21 @@ def test_one_at_a_time_and_only_its_own_file(binlog: MergedBinlog, tmp_path: Pat
         process.kill()
 
 
+@pytest.mark.parametrize("rank", [50, 210])
+def test_another_output_is_refused(rank: int, binlog: MergedBinlog, expected: Any, tmp_path: Path) -> None:
+    path = tmp_path / "file.db"
+    loaded(binlog, path, last_rank=rank)
+    with duckdb.connect(str(path)) as connection:
+        ((key,),) = connection.execute("SELECT order_key FROM binlog_merge.replay_position").fetchall()
+        connection.execute("UPDATE binlog_merge.replay_position SET order_key = repeat('7', 54)")
+    with pytest.raises(ReplayStopped, match=f"(?s)transaction {rank} has the order key 7.*another output"):
+        loaded(binlog, path)
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE binlog_merge.replay_position SET order_key = ?", [key])
+    loaded(binlog, path)
+    assert tables_of(path) == expected
+
+
 def test_a_schema_store_is_no_target(binlog: MergedBinlog, tmp_path: Path) -> None:
     path = tmp_path / "store.duckdb"
     with Store.open(path):
@@ -280,7 +295,7 @@ def test_a_row_that_is_there_already_is_named(binlog: MergedBinlog, tmp_path: Pa
     path = tmp_path / "file.db"
     loaded(binlog, path)
     with duckdb.connect(str(path)) as connection:
-        connection.execute("UPDATE binlog_merge.replay_position SET rank = 209")
+        connection.execute("UPDATE binlog_merge.replay_position SET rank = 209, order_key = NULL")
     with pytest.raises(ReplayStopped, match=r"(the row is there already|there is no such row)"):
         loaded(binlog, path)
 

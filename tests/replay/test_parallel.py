@@ -1,7 +1,5 @@
 """Replay with several sessions: whatever runs beside whatever, the target ends as the source did."""
 
-import os
-import random
 import signal
 import time
 from collections.abc import Iterator
@@ -222,50 +220,6 @@ def test_lost_connections_are_made_again(mysql_server: MySqlServer, log: Log) ->
 
     result = run(mysql_server, binlog, disturb, workers=3, batch=5)
     assert not cuts and data(mysql_server) == expected and result.last_rank == binlog.last_rank
-
-
-@pytest.mark.parametrize("place", ["replay-before-commit", "replay-committed", "replay-intended", "replay-ddl-done"])
-def test_killed_at_an_edge(place: str, mysql_server: MySqlServer, log: Log) -> None:
-    binlog, base, expected = log
-    mysql_server.execute(base)
-    child = Child(mysql_server, binlog, f"{place}:kill:4", workers=3, batch=4, keep_order=place < "replay-d")
-    assert child.ended() == -signal.SIGKILL
-    run(mysql_server, binlog, workers=2)
-    assert data(mysql_server) == expected
-
-
-def test_killed_at_any_moment_again_and_again(mysql_server: MySqlServer, log: Log) -> None:
-    assert kill_again_and_again(mysql_server, log, 10, 7) == 10
-
-
-@pytest.mark.soak
-def test_killed_two_hundred_times(mysql_server: MySqlServer, tmp_path: Path) -> None:
-    seed, kills = int(os.environ.get("SOAK_SEED", "1")), 0
-    while kills < 200:
-        binlog, base = write_log(mysql_server, tmp_path / str(seed), seed, 500)
-        kills += kill_again_and_again(mysql_server, (binlog, base, data(mysql_server)), 10, seed)
-        seed += 1
-
-
-def kill_again_and_again(server: MySqlServer, log: Log, times: int, seed: int) -> int:
-    """Kill a replay at random moments, so many times or until it is through; then let it come to its end.
-
-    Return how many kills fell into the work.
-    """
-    binlog, base, expected = log
-    r, kills = random.Random(seed), 0
-    server.drop_databases()
-    server.execute(base)
-    while kills < times:
-        child = Child(server, binlog, workers=r.randint(1, 4), keep_order=r.random() < 0.5, batch=r.choice((1, 5, 50)))
-        time.sleep(0.02 + r.random() * 0.4)
-        child.kill()
-        if child.ended() == 0:
-            break
-        kills += 1
-    run(server, binlog, workers=2)
-    assert data(server) == expected, f"seed {seed}"
-    return kills
 
 
 def test_large_transactions_are_not_held_in_memory(

@@ -13,6 +13,7 @@ from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.replay.ledger import Ledger
 from binlog_merge.replay.mysql import MysqlTarget, RowSession
+from binlog_merge.replay.places import Place
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
@@ -213,7 +214,7 @@ def test_a_user_needs_few_rights_and_no_gtids(
 
 def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinlog) -> None:
     first = Ledger(target_of(server, binlog))
-    first.begin(1)
+    first.begin()
     try:
         with pytest.raises(TargetBusy, match="another replay of this cluster"):
             run(server, binlog)
@@ -222,9 +223,10 @@ def test_two_replays_at_once_are_refused(server: MySqlServer, binlog: MergedBinl
 
 
 def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer, binlog: MergedBinlog) -> None:
-    ledger, session = Ledger(target_of(server, binlog)), RowSession(target_of(server, binlog), 1, None)
-    ledger.begin(1)
-    ledger.start_at(0, 1)
+    target = target_of(server, binlog)
+    ledger = Ledger(target)
+    ledger.begin()
+    session = RowSession(target, 1, ledger.take_over(RankSet(), Place(0), 1), None)
     session.open()
     server.execute(
         "UPDATE binlog_merge.replay_worker SET commits = 5; UPDATE binlog_merge.replay_position SET `rank` = 5"
@@ -232,7 +234,7 @@ def test_a_record_that_someone_else_changed_stops_the_commit(server: MySqlServer
     with pytest.raises(ReplayStopped, match="something else has changed"):
         session.record(RankSet.of([1]), RankSet())
     with pytest.raises(ReplayStopped, match="no longer 0"):
-        ledger.publish(RankSet.of([1]), "g", None)
+        ledger.publish(RankSet.of([1]), Place(1, "g"))
     session.close()
     ledger.close()
 

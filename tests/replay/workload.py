@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from binlog_merge.binlog.events import Gtid, RowsQuery, parse_event, walk
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
-from binlog_merge.replay.reader import MergedBinlog
+from binlog_merge.replay.reader import MergedBinlog, order_key
 from tests.mysql_server import MySqlServer
 
 TABLES = """
@@ -41,10 +42,11 @@ def write_log(server: MySqlServer, folder: Path, seed: int, count: int, ddl: flo
     session = server.connect("w")
     try:
         with session.cursor() as cursor:
-            for transaction in _work(random.Random(seed), count, ddl):
+            for number, transaction in enumerate(_work(random.Random(seed), count, ddl), 1):
                 for statement in transaction:
                     try:
-                        cursor.execute(statement)
+                        # What a merge writes behind BEGIN: the order key. The server logs it with the text of its rows.
+                        cursor.execute(f"# CTS::{number:019d}{'0' * 35}\n{statement}")
                     except Exception as error:  # a collision of its own making: the statement is undone, no more
                         if error.args[0] not in (1062, 1451, 1452, 1060, 1061, 1091, 1050, 1051):
                             raise
@@ -60,13 +62,25 @@ def as_output(server: MySqlServer, folder: Path) -> MergedBinlog:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(file, folder / "binlog.000001")
     cluster, _, ranks = str(server.query("SELECT @@gtid_executed")[0][0]).partition(":")
-    last, size, key = int(ranks.rpartition("-")[2]), file.stat().st_size, "0" * 54
+    last, size, key = int(ranks.rpartition("-")[2]), file.stat().st_size, _last_key(file)
     header = Header(cluster, "w", {"n": 1}, "9.7.4", "", {})
     published = OutputFile("binlog.000001", size, True, key, key, 1, last, size, last, last)
     manifest = Manifest.load(folder)
     manifest.append(header)
     manifest.append(Publish(1, (published,), key, None, last, {}, {}))
     return MergedBinlog(folder)
+
+
+def _last_key(file: Path) -> str:
+    """Return the order key of a file's last transaction, zeros where it does not say one."""
+    key = None
+    for event in walk(file.read_bytes()):
+        value = parse_event(event)
+        if isinstance(value, Gtid):
+            key = None
+        elif isinstance(value, RowsQuery):
+            key = key or order_key(value)
+    return "0" * 54 if key is None else key.text()
 
 
 def _work(r: random.Random, count: int, ddl: float) -> Iterator[list[str]]:
