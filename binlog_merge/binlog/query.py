@@ -115,6 +115,35 @@ _READ: Final[dict[int, Callable[[Reader], Any]]] = {
 }
 
 
+def _named(value: bytes) -> bytes:
+    return pack_uint(len(value), 1) + value
+
+
+_PACK: Final[Mapping[StatusVar, Callable[[Any], bytes]]] = {
+    StatusVar.Q_FLAGS2_CODE: lambda v: pack_uint(v, 4),
+    StatusVar.Q_SQL_MODE_CODE: lambda v: pack_uint(v, 8),
+    StatusVar.Q_AUTO_INCREMENT: lambda v: b"".join(pack_uint(n, 2) for n in v),
+    StatusVar.Q_CHARSET_CODE: lambda v: b"".join(pack_uint(n, 2) for n in v),
+    StatusVar.Q_TIME_ZONE_CODE: _named,
+    StatusVar.Q_LC_TIME_NAMES_CODE: lambda v: pack_uint(v, 2),
+    StatusVar.Q_CHARSET_DATABASE_CODE: lambda v: pack_uint(v, 2),
+    StatusVar.Q_INVOKER: lambda v: b"".join(map(_named, v)),
+    StatusVar.Q_MICROSECONDS: lambda v: pack_uint(v, 3),
+    StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: lambda v: pack_uint(v, 1),
+    StatusVar.Q_DDL_LOGGED_WITH_XID: lambda v: pack_uint(v, 8),
+    StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4: lambda v: pack_uint(v, 2),
+    StatusVar.Q_SQL_REQUIRE_PRIMARY_KEY: lambda v: pack_uint(v, 1),
+    StatusVar.Q_DEFAULT_TABLE_ENCRYPTION: lambda v: pack_uint(v, 1),
+    StatusVar.Q_ENABLE_CASCADE_TRIGGERS: lambda v: pack_uint(v, 1),
+}
+"""Those that are written; readers stop at the first code that they do not know, so they stand in growing order."""
+
+
+def pack_status_vars(values: Mapping[StatusVar, Any]) -> bytes:
+    """Return the bytes of status variables."""
+    return b"".join(pack_uint(code, 1) + _PACK[code](values[code]) for code in sorted(values))
+
+
 def parse_status_vars(raw: Buffer) -> tuple[dict[StatusVar, Any], bytes]:
     """Return the variables by code, and the bytes from the first unknown code on (empty when all were understood)."""
     r = Reader(raw, "status variables")

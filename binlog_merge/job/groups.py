@@ -14,9 +14,10 @@ from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.local_keys import local_keys
-from binlog_merge.merge.markers import SessionVariables, transaction_events
+from binlog_merge.merge.markers import transaction_events
 from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block
 from snapshot_store.tso import OrderKey
@@ -58,7 +59,7 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
             if key < floor and key <= done:
                 continue
             try:
-                query = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+                query, timestamp = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
             except BinlogFormatError as error:
                 raise ChecksumMismatch(
                     f"a DDL cannot be read: {error.reason}",
@@ -68,19 +69,22 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                     order_key=key,
                 ) from None
             if query is not None:
+                version = version_number(file.server_version)
+                variables = SessionVariables.of(query, timestamp, version)
                 yield PhysicalDdl(
                     key, file.path, start, query.schema_text or None, text_of(query),
-                    session_of(query, version_number(file.server_version)), SessionVariables.of(query),
+                    session_of(query, version), variables,
                 )  # fmt: skip
 
 
-def _ddl_query(data: bytes, file: NodeFile) -> Query | None:
+def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
+    """Return the DDL of a group, and when it began."""
     for event in transaction_events(data, file.checksum_alg == 1):
         if event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(event.body)
             if query.text not in ("BEGIN", "COMMIT"):
-                return query
-    return None
+                return query, event.header.timestamp
+    return None, 0
 
 
 def first_rows(

@@ -17,8 +17,8 @@ from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, 
 from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
 from binlog_merge.merge.coordinate.shards import SESSION, Placed, Together, coordinate_shards
 from binlog_merge.merge.histories import Extended
-from binlog_merge.merge.markers import SessionVariables
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.joined import join_all
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.notes import (
@@ -41,6 +41,8 @@ from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 LOG = "shard-log"
+_UNKNOWN = SessionVariables(sql_mode=SESSION.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
+"""The session of what operators write, as servers since 8.0 have it: an event that is silent means 5.7's."""
 _AFTER_BASE = OrderKey(0, 0, 1, 0)
 _AT_BASE = OrderKey(0, 0, 0, 1)
 """Where the logical tables begin that no base has, and shards are there for."""
@@ -216,19 +218,11 @@ class ShardWork:
 
     def _ddl(self, placed: Placed) -> LogicalDdl:
         ran = None if placed.cause is None else self.log.ran.get(placed.cause)
-        variables = SessionVariables(sql_mode=SESSION.sql_mode) if ran is None else ran.variables
-        session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
-        return LogicalDdl(
-            key_of(placed.place),
-            placed.schema,
-            placed.sql,
-            variables.flags2,
-            session.sql_mode,
-            variables.server_collation,
-            variables.utf8mb4_collation,
-            placed.table is None,
-            time_zone=variables.time_zone,
-        )
+        variables = _UNKNOWN if ran is None else ran.variables
+        if ran is None or not placed.as_run:
+            session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
+            variables = replace(variables, sql_mode=session.sql_mode)
+        return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None)
 
     def holds(self) -> Holds | None:
         """Return what the stages must know; None where no table is coordinated here."""

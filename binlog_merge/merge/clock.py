@@ -16,8 +16,10 @@ from snapshot_store.tso import LOGICAL_BITS
 Column = npt.NDArray[np.int64]
 
 
-def time_tso(us: int) -> int:
-    """Return the TSO of a time in microseconds since 1970: its milliseconds << 22 | the microseconds beyond."""
+def time_tso(us: Any) -> Any:
+    """Return the TSO of a time in microseconds since 1970, or of an array of them: its milliseconds << 22 | the
+    microseconds beyond.
+    """
     return us // 1000 << LOGICAL_BITS | us % 1000
 
 

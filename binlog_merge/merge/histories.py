@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError
-from binlog_merge.merge.markers import SessionVariables
 from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl
 from snapshot_store.ddl.effects import Verb, effects_of
@@ -84,9 +84,7 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
     notes: list[str] = []
     for ddl in ddls:
         line.reach(ddl.key)
-        session = ddl_session(
-            SessionVariables(ddl.flags2, ddl.sql_mode, ddl.server_collation, ddl.utf8mb4_collation), server_version
-        )
+        session = ddl_session(ddl.session, ddl.session.server_version or server_version)
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
         if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
             line.catalog = line.catalog.with_schema(

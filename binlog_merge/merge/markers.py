@@ -9,17 +9,18 @@ position where the table map carries no names (PolarDB-X `CdcTableUtil`).
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.header import RawEvent, walk
 from binlog_merge.binlog.payload import TransactionPayload
-from binlog_merge.binlog.query import Query, StatusVar
+from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.values import charset_of, decode_cell
 from binlog_merge.errors import MarkerDisagreement
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables
 
 COLUMNS = (
@@ -29,30 +30,6 @@ COLUMNS = (
 PRIVATE, PUBLIC, PROTECTED = 0, 1, 2
 
 INSTRUCTION_TYPES = frozenset({"CdcStart", "StorageInstChange", "MetaSnapshot", "CdcEnvConfigChange", "FlushLogs"})
-
-
-@dataclass(frozen=True, slots=True)
-class SessionVariables:
-    """What a QUERY event says of its session, as far as DDL text depends on it; None where it says nothing."""
-
-    flags2: int = 0
-    sql_mode: int = 0
-    server_collation: int = 255
-    utf8mb4_collation: int | None = None
-    time_zone: str = ""
-
-    @classmethod
-    def of(cls, query: Query) -> "SessionVariables":
-        """Take them from a query event."""
-        found = query.status_vars
-        charset = found.get(StatusVar.Q_CHARSET_CODE)
-        return cls(
-            int(found.get(StatusVar.Q_FLAGS2_CODE, 0)),
-            int(found.get(StatusVar.Q_SQL_MODE_CODE, 0)),
-            int(charset[2]) if charset else 255,
-            found.get(StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4),
-            bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1"),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +85,7 @@ Message = Marker | Instruction | SyncPoint
 
 @dataclass(frozen=True, slots=True)
 class MarkerCopy:
-    """What one node's marker branch holds."""
+    """What one node's marker branch holds, and the session that wrote it."""
 
     marker: Message
     session: SessionVariables
@@ -133,7 +110,7 @@ def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy 
         if event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(event.body)
             if query.text.startswith(("XA START", "BEGIN")):
-                session = SessionVariables.of(query)
+                session = _writer(query)
         elif event.type_code == EventType.TABLE_MAP_EVENT:
             table_map = TableMap.parse(event.body)
             maps[table_map.table_id] = table_map
@@ -148,6 +125,11 @@ def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy 
     if any(marker != found[0] for marker in found[1:]):
         raise MarkerDisagreement("one transaction inserts several markers that differ")
     return MarkerCopy(found[0], session)
+
+
+def _writer(query: Query) -> SessionVariables:
+    """Return the session that wrote a marker: what it does not share with the DDL's is when it ran, and its thread."""
+    return replace(SessionVariables.of(query), microseconds=None, thread_id=0, exec_time=0, invoker_user=None)
 
 
 def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:

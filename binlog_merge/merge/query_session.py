@@ -1,10 +1,8 @@
 """What a QUERY event says of the session its statement ran in, as DDL needs it: how to read the text, what it means."""
 
-from dataclasses import replace
-
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.merge.charsets import charset_of, collation_name
-from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.session_variables import SessionVariables
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.characters import codec_of
 
@@ -17,30 +15,23 @@ _NO_FOREIGN_KEY_CHECKS = 1 << 26
 def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSession:
     """Return what a QUERY event's variables mean to a DDL; what it leaves unsaid is its server version's default."""
     modern = server_version >= 80000
+    explicit = session.explicit_defaults_for_timestamp
     utf8mb4 = collation_name(session.utf8mb4_collation or 0)
     return DdlSession(
         sql_mode=session.sql_mode,
         charset_server=charset_of(session.server_collation) or "utf8mb4",
         collation_server=collation_name(session.server_collation) or "utf8mb4_0900_ai_ci",
         default_collation_for_utf8mb4=utf8mb4 or ("utf8mb4_0900_ai_ci" if modern else "utf8mb4_general_ci"),
-        explicit_defaults_for_timestamp=modern,
+        explicit_defaults_for_timestamp=modern if explicit is None else bool(explicit),
         server_version=server_version,
+        charset_connection=charset_of(session.connection_collation) or "utf8mb4",
         foreign_key_checks=not session.flags2 & _NO_FOREIGN_KEY_CHECKS,
     )
 
 
 def session_of(query: Query, server_version: int = 90700) -> DdlSession:
     """Return the session of a node's own statement."""
-    session = ddl_session(SessionVariables.of(query), server_version)
-    explicit = query.status_vars.get(
-        StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP, session.explicit_defaults_for_timestamp
-    )
-    _, connection, _ = query.status_vars.get(StatusVar.Q_CHARSET_CODE) or _UTF8MB4
-    return replace(
-        session,
-        explicit_defaults_for_timestamp=bool(explicit),
-        charset_connection=charset_of(connection) or "utf8mb4",
-    )
+    return ddl_session(SessionVariables.of(query), server_version)
 
 
 def text_of(query: Query) -> str:

@@ -5,7 +5,7 @@ Rows are rendered by `binlog.kernels.render`; both write the same GTID event, wh
 
 import struct
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,8 @@ from binlog_merge.binlog.constants import BINLOG_MAGIC, POST_HEADER_LENS, EventF
 from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.frame import length_width, write_gtid
+from binlog_merge.binlog.query import Query
+from binlog_merge.merge.session_variables import SessionVariables
 from snapshot_store.tso import OrderKey
 
 _HEADER = struct.Struct("<IBIIIH")
@@ -41,31 +43,27 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class LogicalDdl:
-    """A DDL as it comes out: at its key, in its default schema, with the session variables that its text depends on.
+    """A DDL as it comes out: at its key, in its default schema, in the session that its effects depend on.
 
     `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
     `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
     where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
-    server's that ran it, where the cluster says so. `time_zone` is that of the TIMESTAMPs in it, "" where it has none.
+    server's that ran it, where the cluster says so. A session without a time runs it when it commits.
     """
 
     key: OrderKey
     schema: str
     sql: str
-    flags2: int
-    sql_mode: int
-    server_collation: int
-    utf8mb4_collation: int | None
+    session: SessionVariables = field(default_factory=SessionVariables)
     suppress_use: bool = False
     text: str | None = None
     server_id: int | None = None
     rows_query: bool = False
-    time_zone: str = ""
 
 
 def heartbeat(key: OrderKey) -> LogicalDdl:
     """Return the transaction that says how far the cluster is, as PolarDB-X's global binlog has it."""
-    return LogicalDdl(key, "", "", 0, 0, 255, None, text="# TSO HEARTBEAT TXN", rows_query=True)
+    return LogicalDdl(key, "", "", text="# TSO HEARTBEAT TXN", rows_query=True)
 
 
 def version_number(version: str) -> int:
@@ -102,20 +100,6 @@ def pack_rotate(head: FileHead, next_name: str, timestamp: int, position: int) -
     return _event(head, EventType.ROTATE_EVENT, struct.pack("<Q", 4) + next_name.encode(), timestamp, 0, position)
 
 
-def status_variables(ddl: LogicalDdl) -> bytes:
-    """Return the QUERY event's status variables: flags2, sql_mode, character sets (the text is utf8mb4), time zone.
-
-    Client and connection are collation 45 (utf8mb4_general_ci), which MariaDB knows as well; the default collation of
-    utf8mb4 (code 18) is named where the session's was.
-    """
-    data = struct.pack("<BIBQBHHH", 0, ddl.flags2, 1, ddl.sql_mode, 4, 45, 45, ddl.server_collation)
-    if ddl.utf8mb4_collation is not None:
-        data += struct.pack("<BH", 18, ddl.utf8mb4_collation)
-    if ddl.time_zone:
-        data += struct.pack("<BB", 5, len(ddl.time_zone)) + ddl.time_zone.encode("latin-1")
-    return data
-
-
 def pack_ddl(
     head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commit_us: int, position: int
 ) -> tuple[bytes, int]:
@@ -131,7 +115,9 @@ def pack_ddl(
     events = _ddl_events(head, ddl, rank, seconds, position + size)
     width = size - (19 + 49 + 4 + 4)
     reg = np.zeros(k.REGISTERS, np.int64)
-    reg[k.FILE_BASE], reg[k.SERVER_ID], reg[k.SERVER_VERSION] = position, head.server_id, head.server_version_number
+    # A replica asks which version ran a statement: before 8.0.16 CHECK was read and forgotten.
+    version = ddl.session.server_version or head.server_version_number
+    reg[k.FILE_BASE], reg[k.SERVER_ID], reg[k.SERVER_VERSION] = position, head.server_id, version
     reg[k.ANONYMOUS], reg[k.RANK], reg[k.SEQUENCE] = head.anonymous, rank, sequence
     reg[k.TIMESTAMP] = seconds
     gtid = np.zeros(128, np.uint8)
@@ -151,32 +137,41 @@ def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, posi
     text = ddl.sql if ddl.text is None else ddl.text
     begins, ends = head.cts != "end", head.cts != "begin"
     bodies: list[tuple[int, bytes, int]]
+    statement = _statement(ddl, text, rank)
     if ddl.sql:
         use = EventFlag.LOG_EVENT_SUPPRESS_USE_F if ddl.suppress_use else 0
-        bodies = [(EventType.QUERY_EVENT, _query(ddl.schema, status_variables(ddl), text), use)]
+        bodies = [(EventType.QUERY_EVENT, statement.pack(), use)]
     else:
-        bodies = [(EventType.QUERY_EVENT, _query("", b"", "BEGIN"), EventFlag.LOG_EVENT_SUPPRESS_USE_F)]
+        begin = Query(0, 0, 0, b"", b"BEGIN")
+        bodies = [(EventType.QUERY_EVENT, begin.pack(), EventFlag.LOG_EVENT_SUPPRESS_USE_F)]
         cts = f"# CTS::{ddl.key.text()}"
         if ddl.rows_query:
             # A server takes one such event in a statement.
             bodies.append(_rows_query(f"{cts}\n{text}" if begins else text))
         else:
             bodies += [_rows_query(cts)] if begins else []
-            query = _query(ddl.schema, status_variables(ddl), text)
-            bodies.append((EventType.QUERY_EVENT, query, EventFlag.LOG_EVENT_SUPPRESS_USE_F))
+            bodies.append((EventType.QUERY_EVENT, statement.pack(), EventFlag.LOG_EVENT_SUPPRESS_USE_F))
         bodies.append((EventType.XID_EVENT, struct.pack("<Q", rank), 0))
     if ends:
         bodies.append(_rows_query(f"CTS::{ddl.key.text()}"))
     events: list[bytes] = []
     for kind, body, flags in bodies:
-        events.append(_event(head, kind, body, timestamp, flags, position))
+        began = timestamp if kind != EventType.QUERY_EVENT or ddl.session.timestamp is None else ddl.session.timestamp
+        events.append(_event(head, kind, body, began, flags, position))
         position += len(events[-1])
     return events
 
 
-def _query(schema: str, variables: bytes, text: str) -> bytes:
-    name = schema.encode()
-    return struct.pack("<IIBHH", 0, 0, len(name), 0, len(variables)) + variables + name + b"\0" + text.encode()
+def _statement(ddl: LogicalDdl, text: str, rank: int) -> Query:
+    session = ddl.session
+    return Query(
+        session.thread_id,
+        session.exec_time,
+        0,
+        ddl.schema.encode("utf-8", "surrogateescape"),
+        text.encode("utf-8", "surrogateescape"),
+        session.status_vars(rank),
+    )
 
 
 def _rows_query(text: str) -> tuple[int, bytes, int]:

@@ -20,6 +20,7 @@ from binlog_merge.filters.filter import Filter
 from binlog_merge.replay.ledger import BegunDdl
 from binlog_merge.replay.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.reader import Statement
+from binlog_merge.replay.settings import KEPT, afterwards, settings_of
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.effects import Name
 from snapshot_store.errors import DdlNotUnderstood
@@ -28,8 +29,6 @@ from snapshot_store.render_sql import quote_name
 _TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
 _ABSENT: Final = frozenset({1049, 1109, 1146})
 _DENIED: Final = frozenset({1044, 1142, 1227})
-_NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
-_RELAXED_UNIQUE_CHECKS: Final = 1 << 27
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,38 +141,14 @@ def _note(session: RowSession, rank: int, now: BegunDdl) -> None:
 
 
 def _run(target: Session, statement: Statement, step: Step) -> None:
-    for setting in _settings(statement):
-        target.run(setting)
     if step.schema and not statement.suppress_use and _there(target, step.schema):
         target.use(step.schema)
+    own = {str(name): str(value) for name, value in target.ask(f"SHOW SESSION VARIABLES WHERE {KEPT}")}
+    settings = settings_of(statement, own)
+    target.run(settings)
     target.send(step.sql)
-    target.run("SET NAMES utf8mb4")
-    target.run(
-        "SET SESSION sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT, "
-        "time_zone = '+00:00'"
-    )
-
-
-def _settings(statement: Statement) -> list[str]:
-    """Return the session that a statement ran in, as mysqlbinlog writes it."""
-    found = statement.query.status_vars
-    flags = found.get(StatusVar.Q_FLAGS2_CODE, 0)
-    values: dict[str, Any] = {
-        "timestamp": statement.timestamp,
-        "sql_mode": found.get(StatusVar.Q_SQL_MODE_CODE, 0),
-        "foreign_key_checks": 0 if flags & _NO_FOREIGN_KEY_CHECKS else 1,
-        "unique_checks": 0 if flags & _RELAXED_UNIQUE_CHECKS else 1,
-    }
-    if (zone := found.get(StatusVar.Q_TIME_ZONE_CODE)) is not None:
-        values["time_zone"] = f"X'{zone.hex()}'"
-    if (charsets := found.get(StatusVar.Q_CHARSET_CODE)) is not None:
-        names = ("character_set_client", "collation_connection", "collation_server")
-        values |= dict(zip(names, charsets, strict=True))
-    if (collation := found.get(StatusVar.Q_DEFAULT_COLLATION_FOR_UTF8MB4)) is not None:
-        values["default_collation_for_utf8mb4"] = collation
-    if (explicit := found.get(StatusVar.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP)) is not None:
-        values["explicit_defaults_for_timestamp"] = explicit
-    return ["SET SESSION " + ", ".join(f"{name} = {value}" for name, value in values.items())]
+    for setting in afterwards(settings, own):
+        target.run(setting)
 
 
 def _there(target: Session, schema: str) -> bool:

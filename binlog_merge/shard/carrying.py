@@ -39,6 +39,11 @@ class Run(ABC):
         """Return the shards' tables, as far as coordinated."""
 
     @property
+    def alone(self) -> bool:
+        """Tell whether all rows of the logical table are one shard's."""
+        return len(self.members) <= 1 and not self.left
+
+    @property
     @abstractmethod
     def quiet(self) -> bool:
         """Tell whether nothing is under way."""
@@ -127,10 +132,13 @@ def carry_out(
         if last is not None and event.key != last and run.quiet:
             quiet = (last, run.start())
         last = event.key
+        written, alone = len(run.ledger.logical), run.alone
         try:
             run.take(event)
         except Stopped as stopped:
             return replace(run.outcome(), stop=stopped.stop, quiet=quiet)
+        if alone and run.alone:
+            run.ledger.logical[written:] = [replace(one, alone=True) for one in run.ledger.logical[written:]]
     if last is not None and run.quiet:
         quiet = (last, run.start())
     return replace(run.outcome(), quiet=quiet)

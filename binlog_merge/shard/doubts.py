@@ -15,10 +15,13 @@ from snapshot_store.lattice_columns import compare_columns, filled
 from snapshot_store.model import Column, Table
 
 
-def doubts_of(ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, author: bool) -> Iterator[Finding]:
+def doubts_of(
+    ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, author: bool, alone: bool = False
+) -> Iterator[Finding]:
     """Yield what is to be said of a shard's statements that take effect together.
 
-    `logical` is what is done to the logical table there; `author` tells that the words are this shard's.
+    `logical` is what is done to the logical table there; `author` tells that the words, and the session with its clock,
+    are this shard's; `alone` that it has all rows of the logical table.
     """
     change = compose(ddls)
     for column in change.after.columns:
@@ -28,8 +31,8 @@ def doubts_of(ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, a
         ddl = next((ddl for ddl in reversed(ddls) if _makes(ddl, column.name)), None)
         source, kept = change.source(column.name), logical.source(column.name)
         if ddl is not None and source is None and _depends_on_moment(column):
-            if column.auto_increment or kept is not None or not author:
-                text = f"existing rows get a value in {column.name} that differs from shard to shard"
+            text = _moment(column, change.before, kept, author, alone)
+            if text:
                 yield Finding(Doubt.MOMENT, ddl.key, ddl.shard, column.name, text)
             continue
         readded = dropping.has(ddls[0].shard, column.name) or column.name in change.replaced
@@ -38,6 +41,30 @@ def doubts_of(ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, a
         if found is not None:
             ddl = ddl or ddls[-1]
             yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
+
+
+def _moment(column: Column, before: Table, kept: str | None, author: bool, alone: bool) -> str:
+    """Return why existing rows get other values on the target in a column whose default depends on where and when; ""
+    where they do not: the statement runs there with its shard's clock and counter.
+    """
+    if not alone and (column.auto_increment or kept is not None or not author):
+        return f"existing rows get a value in {column.name} that differs from shard to shard"
+    if column.auto_increment and not _has_order(before):
+        return (
+            f"existing rows are numbered in {column.name} in the order in which they are stored, since the table has "
+            "no key that orders them; on the target that may be another"
+        )
+    return ""
+
+
+def _has_order(table: Table) -> bool:
+    """Tell whether a key orders the rows, as servers read them: the primary one, or a unique one without NULL."""
+    nullable = {column.name.lower() for column in table.columns if column.nullable}
+    for index in table.indexes:
+        whole = [part.column or "" for part in index.parts if part.length is None]
+        if index.unique and len(whole) == len(index.parts) and not {"", *nullable} & {name.lower() for name in whole}:
+            return True
+    return False
 
 
 def _difference(

@@ -176,7 +176,7 @@ class PessimisticRun(Run):
         place = self._carry_out(event, last, last.sql if decision is None else decision.sql)
         logical = self.ledger.since(count, before)
         for ddl in real:
-            self.ledger.doubt(doubts_of([ddl], logical, Dropping(), ddl is last))
+            self.ledger.doubt(doubts_of([ddl], logical, Dropping(), ddl is last, self.alone))
         self._release(ran, place)
         skipped = decision is not None and decision.action == "skip"
         if skipped:

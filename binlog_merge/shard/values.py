@@ -133,7 +133,7 @@ class Logical:
     """A logical DDL: where it stands, the statements, the table after it (None: dropped), and the event it is due to.
 
     `own` tells that the statements are those the shard wrote; otherwise they were made from the difference of the
-    tables.
+    tables. `alone`: all rows of the logical table are this shard's.
     """
 
     place: Place
@@ -141,6 +141,7 @@ class Logical:
     table: Table | None
     cause: Event
     own: bool = True
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Queues(Run):
         if before is not None:
             logical = self.ledger.since(count, before)
             for line in lines:
-                self.ledger.doubt(doubts_of(line, logical, dropping, line is lines[-1]))
+                self.ledger.doubt(doubts_of(line, logical, dropping, line is lines[-1], self.alone))
         self._took_effect(ddls, place)
         if self.lock.all_ready:
             self.uneven.clear()

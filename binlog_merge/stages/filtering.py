@@ -149,7 +149,7 @@ class OutputFilter:
         if not ddl.sql:
             return ddl
         try:
-            session = DdlSession(sql_mode=ddl.sql_mode)
+            session = DdlSession(sql_mode=ddl.session.sql_mode)
             events = ddl_events(sql, ddl.schema, session)
         except DdlNotUnderstood as error:
             raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
@@ -161,7 +161,7 @@ class OutputFilter:
         if kept:
             text = _put_together(events, kept)
             return replace(ddl, sql=text, text=None)
-        return LogicalDdl(ddl.key, "", "", 0, 0, 255, None, text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
+        return LogicalDdl(ddl.key, "", "", text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
 
     def _applies(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> bool:
         before = self._history.at(event.schema, event.table, key)

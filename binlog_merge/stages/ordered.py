@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
+from binlog_merge.merge.clock import time_tso
 from binlog_merge.stages.block import Column
 from binlog_merge.stages.order_values import OrderResult
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
@@ -54,9 +55,13 @@ def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Co
 
 
 def _commit_times(tso: Column, commit_us: Column) -> Column:
-    """Take the commit TSO's own time where it carries one (`snapshot_store.tso.carries_time`), else the source's."""
+    """Take the commit TSO's own time where it carries one (`snapshot_store.tso.carries_time`), else the source's.
+
+    A TSO that was made of the source's time has its microseconds too.
+    """
     millis = tso >> LOGICAL_BITS
-    return np.where((millis >= FIRST_MILLIS) & (millis < LAST_MILLIS), millis * 1000, commit_us)
+    carried = (millis >= FIRST_MILLIS) & (millis < LAST_MILLIS) & (tso != time_tso(commit_us))
+    return np.where(carried, millis * 1000, commit_us)
 
 
 def summed(number: int, path: str, rows: Mapping[str, Column]) -> OrderResult:

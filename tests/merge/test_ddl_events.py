@@ -18,6 +18,7 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event, walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.merge.render import CtsPlace, FileHead, LogicalDdl, heartbeat, pack_ddl, pack_head
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.polardbx.comments import PolarxComment
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case
@@ -35,7 +36,9 @@ def head(cts: CtsPlace = "begin", *, anonymous: bool = False, number: int = 1) -
 
 def ddl(sql: str, text: str | None = None, *, rows_query: bool = False, server_id: int | None = None) -> LogicalDdl:
     about_schema = "DATABASE" in sql
-    return LogicalDdl(KEY, "shop", sql, 0, 0, 255, None, about_schema, text, server_id=server_id, rows_query=rows_query)
+    return LogicalDdl(
+        KEY, "shop", sql, SessionVariables(), about_schema, text, server_id=server_id, rows_query=rows_query
+    )
 
 
 def log(top: FileHead, ddls: list[LogicalDdl]) -> bytes:
@@ -121,7 +124,7 @@ def variant(number: int) -> bytes:
         ddl("", COMMENT, rows_query=rows_query),
         ddl(f"CREATE TABLE {schema}.u (a int)"),
     ]
-    made = [LogicalDdl(d.key, "", d.sql, 0, 0, 255, None, True, d.text, None, d.rows_query) for d in statements]
+    made = [LogicalDdl(d.key, "", d.sql, SessionVariables(), True, d.text, None, d.rows_query) for d in statements]
     made[3:3] = [replace(made[2], schema="polardbx"), heartbeat(made[2].key)]
     return log(head(cts, number=number + 1), made)
 

@@ -48,7 +48,7 @@ def coordinated(holding: Holding) -> Iterator[None]:
 
     def logical(self: SchemaWork, part: Any, ddls: Sequence[LogicalDdl], *rest: Any) -> list[LogicalDdl]:
         mine = [
-            LogicalDdl(key_of(place), ddl.schema, ddl.sql, 0, 0, 255, None)
+            LogicalDdl(key_of(place), ddl.schema, ddl.sql)
             for place, ddl in zip(holds_of(known[0]).ddl, known[0].ddl, strict=True)
             if place.key >= self.floor
         ]

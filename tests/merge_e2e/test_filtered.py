@@ -219,13 +219,13 @@ def made(*rules: str, events: tuple[EventRule, ...] = ()) -> OutputFilter:
     ],
 )
 def test_statements_come_out_in_part(sql: str, rules: tuple[str, ...], left: str | None) -> None:
-    ddl = LogicalDdl(KEY, "s", sql, 0, 0, 255, None)
+    ddl = LogicalDdl(KEY, "s", sql)
     found = made(*rules).statement(ddl)
     assert (found.sql or None) == left and (left is not None or found.text == LEFT_OUT)
 
 
 def test_a_drop_may_be_left_out_of_a_table_that_comes_out() -> None:
     found = made("s.*", events=(EventRule(["s.a"], ["drop table"], []),)).statement(
-        LogicalDdl(KEY, "s", "DROP TABLE a, b", 0, 0, 255, None)
+        LogicalDdl(KEY, "s", "DROP TABLE a, b")
     )
     assert found.sql == "DROP TABLE b"

@@ -94,6 +94,15 @@ class Query:
     collation_server: int | None
     utf8mb4_collation: int | None
     commit_gcn: int | None = None  # of PolarDB-X's data nodes
+    status: dict[int, bytes] = field(default_factory=dict)
+
+    def status_of_ddl(self, flags2: int, sql_mode: int) -> bytes:
+        """Return the status variables of a DDL that a marker announces: those of the session that wrote the marker."""
+        own = {0: flags2.to_bytes(4, "little"), 1: sql_mode.to_bytes(8, "little"), 4: bytes([45, 0, 45, 0, 255, 0])}
+        if 4 in self.status:  # the text is utf8mb4
+            own[4] = bytes([45, 0]) + self.status[4][2:]
+        kept = {code: value for code, value in self.status.items() if code in (3, 5, 7, 8, 16, 18, 19, 20, 21)}
+        return b"".join(bytes([code]) + value for code, value in sorted({**kept, **own}.items()))
 
 
 def packed(data: bytes, at: int) -> tuple[int, int]:
@@ -213,7 +222,26 @@ def parse_query(event: Event) -> Query:
     _thread, _exec, schema_length, _error, length = struct.unpack_from("<IIBHH", event.body)
     status, rest = event.body[13 : 13 + length], event.body[13 + length :]
     found: dict[int, int] = {}
-    fixed = {0: 4, 1: 8, 3: 4, 4: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 200: 8, 201: 8}
+    raw: dict[int, bytes] = {}
+    fixed = {
+        0: 4,
+        1: 8,
+        3: 4,
+        4: 6,
+        7: 2,
+        8: 2,
+        9: 8,
+        10: 4,
+        13: 3,
+        16: 1,
+        17: 8,
+        18: 2,
+        19: 1,
+        20: 1,
+        21: 1,
+        200: 8,
+        201: 8,
+    }
     at = 0
     while at < len(status):
         code, at = status[at], at + 1
@@ -233,10 +261,11 @@ def parse_query(event: Event) -> Query:
                 width = status.index(0, at + width) + 1 - at
         else:
             raise OracleError(f"query status variable {code} is not known")
+        raw[code] = status[at : at + width]
         at += width
     schema, text = rest[:schema_length], rest[schema_length + 1 :]
     server = found[4] >> 32 if 4 in found else None
-    return Query(schema.decode(), text.decode(), found.get(0), found.get(1), server, found.get(18), found.get(200))
+    return Query(schema.decode(), text.decode(), found.get(0), found.get(1), server, found.get(18), found.get(200), raw)
 
 
 _XID = re.compile(r"XA (?:START|COMMIT|ROLLBACK) X'([0-9a-fA-F]*)',X'([0-9a-fA-F]*)',(\d+)$")

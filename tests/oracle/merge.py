@@ -163,8 +163,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def commit_us(key: Key, source_us: int) -> int:
-    """Return the commit TSO's time where it carries one, else the source's."""
-    millis = key[0] >> 22
+    """Return the commit TSO's time where it carries one, else the source's; one that was made of the source's time says
+    it to the microsecond.
+    """
+    millis, rest = key[0] >> 22, key[0] & 0x3FFFFF
+    if millis * 1000 + rest == source_us and rest < 1000:
+        return source_us
     return millis * 1000 if 10**12 <= millis < 4_294_967_296_000 else source_us
 
 

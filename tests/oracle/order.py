@@ -168,8 +168,9 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
     for group in groups:
         if group.kind == "undone":
             continue
+        committed = _commit_time(group) if carrier == "gtid-time" else group.commit_us()
         if carrier == "gtid-time" and group.kind not in ("prepare", "rollback"):
-            millis, micros = divmod(_commit_time(group), 1000)
+            millis, micros = divmod(committed, 1000)
             if (millis << 22 | micros, 0) > state.greatest:
                 state.greatest, state.counter = (millis << 22 | micros, 0), 0
         if group.kind == "prepare":
@@ -193,9 +194,9 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
                     state.greatest, state.counter = key[:2], 0
             if group.xid not in prepared:
                 raise OracleError(f"{group.where()}: {group.xid} is committed but was never prepared in these files")
-            state.branches.append(Branch(key, node, prepared.pop(group.xid)[0], group.commit_us()))
+            state.branches.append(Branch(key, node, prepared.pop(group.xid)[0], committed))
         elif group.kind == "ddl":
-            state.ddl.append(Branch(follow(), node, group, group.commit_us()))
+            state.ddl.append(Branch(follow(), node, group, committed))
         else:
             names = {name for name, _ in table_maps(group)}
             fed = carrier != "gtid-time"  # else the commit table is a table like others
@@ -205,7 +206,7 @@ def order_node(cluster: Cluster, node: Node, version: str, groups: list[Group], 
                         raise OracleError(f"{group.where()}: {gtrid!r} has two commit TSOs, {rows[gtrid]} and {tso}")
             if fed and names == {cluster.commit_table} and group.kind == "local":
                 continue
-            state.branches.append(Branch(follow(), node, group, group.commit_us()))
+            state.branches.append(Branch(follow(), node, group, committed))
             if group.creates:
                 state.ddl.append(state.branches[-1])
     state.by_time = carrier == "gtid-time"
@@ -281,9 +282,6 @@ def _marker(branch: Branch, row: dict[str, str | int | None], size: int, commit_
     if not isinstance(mode, int) or isinstance(mode, bool):
         mode = start.sql_mode or 0
     server = 255 if start.collation_server is None else start.collation_server
-    status = b"\x00" + (start.flags2 or 0).to_bytes(4, "little") + b"\x01" + mode.to_bytes(8, "little")
-    status += b"\x04" + b"".join(n.to_bytes(2, "little") for n in (45, 45, server))
-    if start.utf8mb4_collation is not None:
-        status += b"\x12" + start.utf8mb4_collation.to_bytes(2, "little")
+    status = start.status_of_ddl(start.flags2 or 0, mode)
     visible = row.get("VISIBILITY") in (None, 1)
     return Marker(branch.key, str(row["SCHEMA_NAME"]), str(row["DDL_SQL"]), server, visible, status, commit_us, size)

@@ -1,7 +1,7 @@
 """Coordination by markers: a logical DDL stands where its marker transaction stands, found alike on every node."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, MarkerIncomplete, MergeError
 from binlog_merge.merge.coordinate import Coordinated
@@ -91,10 +91,7 @@ def plain(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
         key,
         marker.schema,
         marker.sql,
-        copy.session.flags2,
-        sql_mode_of(marker.extension.get("sqlMode"), copy),
-        copy.session.server_collation,
-        copy.session.utf8mb4_collation,
+        replace(copy.session, sql_mode=sql_mode_of(marker.extension.get("sqlMode"), copy)),
         is_schema_ddl(marker.sql),
     )
 

@@ -7,9 +7,10 @@ from typing import Protocol
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.merge.coordinate.cluster import Cluster, Said, charset_of_database, collation_of
 from binlog_merge.merge.coordinate.marker import Convert, plain
-from binlog_merge.merge.markers import PROTECTED, MarkerCopy, SessionVariables, SyncPoint
+from binlog_merge.merge.markers import PROTECTED, MarkerCopy, SyncPoint
 from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import is_schema_ddl
 from binlog_merge.polardbx.ddl import has_private_syntax
 from binlog_merge.polardbx.ddl_markers import DdlMarker, PrivateForm, convert_create, convert_ddl
@@ -57,7 +58,8 @@ def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Po
             return None
         given = sql_mode_number(marker.ext.sql_mode)
         mode = copy.session.sql_mode if given is None else given
-        session = ddl_session(replace(copy.session, sql_mode=mode), server_version)
+        variables = replace(copy.session, sql_mode=mode)
+        session = ddl_session(variables, server_version)
         event = convert_ddl(marker, private, session=session, indexes=indexes)
         if event.text is None:
             return None
@@ -66,10 +68,7 @@ def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Po
             key,
             marker.schema.lower(),
             sql,
-            copy.session.flags2 if marker.ext.flags2 is None else marker.ext.flags2,
-            mode,
-            copy.session.server_collation,
-            copy.session.utf8mb4_collation,
+            replace(variables, flags2=copy.session.flags2 if marker.ext.flags2 is None else marker.ext.flags2),
             bool(sql) and is_schema_ddl(sql, session),
             text=event.text,
             server_id=marker.ext.server_id,
@@ -89,7 +88,7 @@ def strange(private: PrivateForm, server_version: int) -> Convert:
         ddl = plain(key, said, copy)
         if ddl is None or said.marker is None:
             return None
-        session = ddl_session(replace(copy.session, sql_mode=ddl.sql_mode), server_version)
+        session = ddl_session(ddl.session, server_version)
         if not has_private_syntax(ddl.sql, session):
             return ddl
         marker = said.marker

@@ -6,7 +6,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from binlog_merge.merge.coordinate.shard_log import DatabaseEvent, GhostEvent, Name, Ran, ShardLog
-from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.values import (
     Effect,
     Empties,

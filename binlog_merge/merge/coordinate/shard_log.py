@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.merge.histories import Applied
-from binlog_merge.merge.markers import SessionVariables
+from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.events import NodeDdl, as_logical, shard_events
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import Extract, with_columns

@@ -42,7 +42,8 @@ SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 class Placed:
     """A logical DDL: one statement at a place of its own. `table` is None where it is about a database.
 
-    `cause` is (node, key) of the statement it is due to, None for a decision.
+    `cause` is (node, key) of the statement it is due to, None for a decision. `as_run`: the very statement, on the very
+    rows.
     """
 
     place: Place
@@ -50,6 +51,7 @@ class Placed:
     table: str | None
     sql: str
     cause: tuple[str, OrderKey] | None
+    as_run: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def _ranked(name: Name, outcome: Outcome, ranks: dict[OrderKey, int]) -> tuple[l
             statements = () if one is None else one.statements
             if one is not None:
                 cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
-                ddl += [Placed(Place(key, here + i), *name, sql, cause) for i, sql in enumerate(statements)]
+                as_run = one.own and one.alone
+                ddl += [Placed(Place(key, here + i), *name, sql, cause, as_run) for i, sql in enumerate(statements)]
             moved[Place(key, rank)] = Place(key, here + max(len(statements) - 1, 0))
             ranks[key] = here + max(len(statements), 1)
     return ddl, [e if e.place is None else replace(e, place=moved[e.place]) for e in outcome.effects]

@@ -162,11 +162,7 @@ def _shape(name: Name, create: str) -> Table:
 def _ddl_unit(message: Message, found: Statement) -> Unit:
     session, ext = message.session, message.ext
     flags2 = ext["flags2"] if isinstance(ext.get("flags2"), int) else session.flags2 or 0
-    server = 255 if session.collation_server is None else session.collation_server
-    status = b"\x00" + flags2.to_bytes(4, "little") + b"\x01" + sql_mode(message).to_bytes(8, "little")
-    status += b"\x04" + b"".join(n.to_bytes(2, "little") for n in (45, 45, server))
-    if session.utf8mb4_collation is not None:
-        status += b"\x12" + session.utf8mb4_collation.to_bytes(2, "little")
+    status = session.status_of_ddl(flags2, sql_mode(message))
     schema = b"polardbx" if message.kind == "sync-point" else message.text("SCHEMA_NAME").lower().encode()
     body = bytes(8) + bytes([len(schema), 0, 0]) + len(status).to_bytes(2, "little") + status + schema + b"\0"
     body += found.text.encode()

@@ -1,0 +1,219 @@
+"""The session of a DDL is carried whole: what it does on a target is what the node's own log does there.
+
+One node runs, for every variable that servers put into a QUERY event, a statement whose result depends on it. A target
+that applies the merged log (`mysqlbinlog | mysql`) ends with the rows and definitions of the node, as one that applies
+the node's own log does, and mysqlbinlog sets the same session for each statement of both.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.gtid import Gtid
+from binlog_merge.binlog.header import walk
+from binlog_merge.binlog.query import Query, StatusVar
+from binlog_merge.job.result import MergeResult
+from binlog_merge.replay.mysql import MysqlTarget
+from binlog_merge.replay.reader import MergedBinlog
+from binlog_merge.replay.run import replay
+from binlog_merge.replay.walk import ReplayOptions
+from snapshot_store.server import ServerAddress
+from tests.merge_e2e.local import merge, written
+from tests.mysql_server import MySqlServer, mysqlbinlog
+
+pytestmark = pytest.mark.mysql
+
+BEGIN = """
+CREATE DATABASE app CHARACTER SET latin1
+USE app
+CREATE TABLE t (a INT PRIMARY KEY, n VARCHAR(9))
+INSERT INTO t VALUES (3, 'x'), (1, 'y'), (2, NULL)
+CREATE TABLE parent (a INT PRIMARY KEY)
+"""
+
+STORY: Mapping[str, str] = {
+    "microseconds": "ALTER TABLE t ADD c DATETIME(6) DEFAULT CURRENT_TIMESTAMP(6), ADD d TIMESTAMP(3) DEFAULT NOW(3)",
+    "timestamp": "SET timestamp = 1000000000.123456; ALTER TABLE t ADD c DATETIME(6) DEFAULT NOW(6)",
+    "seconds": "SET timestamp = 1234567890; ALTER TABLE t ADD c DATETIME DEFAULT CURRENT_TIMESTAMP",
+    "auto_increment": (
+        "SET auto_increment_increment = 10, auto_increment_offset = 5; CREATE TABLE q (a INT PRIMARY KEY); "
+        "INSERT INTO q VALUES (7), (3); ALTER TABLE q ADD id INT AUTO_INCREMENT, ADD KEY (id)"
+    ),
+    "lc_time_names": "SET lc_time_names = 'de_DE'; ALTER TABLE t ADD c VARCHAR(20) DEFAULT (DAYNAME('2026-01-01'))",
+    "thread_id": "ALTER TABLE t ADD c BIGINT DEFAULT (CONNECTION_ID())",
+    "charset": "SET NAMES latin1; ALTER TABLE t ADD c VARCHAR(30) AS (CONCAT(n, 'ab')), ADD CHECK (n <> 'zz')",
+    "collation_server": "SET collation_server = utf8mb4_bin; CREATE DATABASE others; CREATE TABLE others.t (a CHAR(1))",
+    "collation_database": "SET character_set_database = utf8mb4; CREATE TABLE q (a CHAR(1))",
+    "utf8mb4": "SET default_collation_for_utf8mb4 = utf8mb4_general_ci; CREATE TABLE q (a CHAR(1) CHARSET utf8mb4)",
+    "time_zone": (
+        "SET time_zone = '+05:00'; "
+        "ALTER TABLE t ADD c TIMESTAMP DEFAULT '2026-01-01 00:00:00', ADD d DATETIME DEFAULT NOW()"
+    ),
+    "sql_mode": "SET sql_mode = ''; ALTER TABLE t MODIFY n VARCHAR(9) NOT NULL, ADD d DATE NOT NULL",
+    "ansi": "SET sql_mode = 'ANSI'; CREATE TABLE \"q\" (\"a b\" REAL DEFAULT 1)",
+    "foreign_key_checks": (
+        "SET foreign_key_checks = 0, unique_checks = 0; CREATE TABLE q (a INT, FOREIGN KEY (a) REFERENCES nobody (b))"
+    ),
+    "explicit_defaults_for_timestamp": (
+        "SET explicit_defaults_for_timestamp = 0; "
+        "CREATE TABLE q (a TIMESTAMP, b TIMESTAMP DEFAULT '2026-01-01 00:00:00')"
+    ),
+    "sql_require_primary_key": "SET sql_require_primary_key = 1; CREATE TABLE q (a INT PRIMARY KEY, b INT)",
+    "default_table_encryption": "SET default_table_encryption = 1; CREATE DATABASE others",
+
+}  # fmt: skip
+"""By the variable; each in a session and a log of its own."""
+
+Held = dict[str, Any]
+
+
+def held(server: MySqlServer) -> Held:
+    """Return all databases, tables and rows of a server."""
+    found: Held = {}
+    for (database,) in server.query("SHOW DATABASES"):
+        if database in ("mysql", "sys", "information_schema", "performance_schema"):
+            continue
+        found[database] = server.query(f"SHOW CREATE DATABASE `{database}`")
+        for (table,) in server.query(f"SHOW TABLES FROM `{database}`"):
+            name = f"`{database}`.`{table}`"
+            create = re.sub(r" AUTO_INCREMENT=\d+", "", str(server.query(f"SHOW CREATE TABLE {name}")[0][1]))
+            found[name] = (create, sorted(server.query(f"SELECT * FROM {name}"), key=repr))
+    return found
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MySqlServer]:
+    with MySqlServer(tmp_path_factory.mktemp("node"), server_id=102) as server:
+        yield server
+
+
+def play(node: MySqlServer, story: str, folder: Path) -> Path:
+    """Run a story on an empty node; returns a configuration with its log."""
+    node.drop_databases()
+    node.execute("RESET BINARY LOGS AND GTIDS")
+    connection = node.connect()
+    with connection, connection.cursor() as cursor:
+        for sql in (*BEGIN.strip().splitlines(), *story.split("; ")):
+            cursor.execute(sql)
+    node.execute("FLUSH BINARY LOGS")
+    (folder / "node").mkdir(parents=True)
+    shutil.copy(node.binlog_files()[0], folder / "node" / "binlog.000001")
+    return folder
+
+
+def merged(folder: Path, mode: str, carrier: str = "gtid-time") -> MergeResult:
+    """Merge a played story into `out`."""
+    values = {
+        "version": 1,
+        "name": "session",
+        "nodes": [{"source-id": "dn", "files": ["node/binlog.*"]}],
+        "shard-mode": mode,
+        "commit-tso": {"carrier": carrier},
+        "output": {"server-id": 9001, "cluster-uuid": "11111111-2222-3333-4444-555555555555"},
+    }
+    (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
+    return merge(folder / "cluster.yaml", folder / "out")
+
+
+def replayed(server: MySqlServer, out: Path) -> None:
+    """Replay a merged log into an empty server."""
+    server.drop_databases()
+    binlog = MergedBinlog(out)
+    target = MysqlTarget(ServerAddress(socket=server.socket), binlog.cluster_uuid)
+    replay(binlog, target, ReplayOptions())
+    server.execute("DROP DATABASE binlog_merge")
+
+
+def sessions(path: Path) -> list[tuple[str, dict[str, str]]]:
+    """Return the statements that mysqlbinlog prints of a file, each with the session that it has set by then."""
+    found: list[tuple[str, dict[str, str]]] = []
+    now: dict[str, str] = {}
+    text = mysqlbinlog([path], "--skip-gtids", "--base64-output=DECODE-ROWS").decode()
+    for statement in re.split(r"/\*!\*/;\n", text):
+        said = "\n".join(line for line in statement.splitlines() if not line.startswith(("#", "/*!50", "DELIMITER")))
+        setting = re.fullmatch(r"(?:/\*!\d+ )?SET (.*?)(?:\*/;?)?", said.strip(), re.DOTALL)
+        if setting is not None:
+            for pair in re.sub(r"@@session\.", "", setting[1]).split(","):
+                name, _, value = pair.partition("=")
+                now[name.strip().lower()] = value.strip()
+        elif said.strip() and not said.startswith(("BEGIN", "COMMIT", "ROLLBACK", "/*!\\C", "use ")):
+            found.append((said.strip(), dict(now)))
+    return found
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("name", STORY)
+def test_a_target_holds_what_the_node_holds(
+    node: MySqlServer, mysql_server: MySqlServer, name: str, mode: str, tmp_path: Path
+) -> None:
+    folder = play(node, STORY[name], tmp_path)
+    result = merged(folder, mode)
+    assert not result.warnings
+    (file,) = written(folder / "out")
+    mysql_server.apply(mysqlbinlog([folder / "node" / "binlog.000001"], "--skip-gtids"))
+    plain = held(mysql_server)
+    mysql_server.drop_databases()
+    mysql_server.apply(mysqlbinlog([folder / "out" / file], "--skip-gtids"))
+    assert held(mysql_server) == plain == held(node)
+    replayed(mysql_server, folder / "out")
+    assert held(mysql_server) == plain
+    theirs, ours = (sessions(folder / path) for path in ("node/binlog.000001", f"out/{file}"))
+    assert len(ours) == len(theirs) > 2
+    for (_, mine), (sql, set_there) in zip(ours, theirs, strict=True):
+        # The text is utf8mb4 here.
+        assert mine | {"character_set_client": ""} == set_there | {"character_set_client": ""}, sql
+
+
+def statements(path: Path) -> list[tuple[Query, int, Gtid]]:
+    """Return the statements of a file, when each began, and the GTID event that it stands behind."""
+    found: list[tuple[Query, int, Gtid]] = []
+    gtid: Gtid | None = None
+    for event in walk(path.read_bytes()[4:], checksum=True, offset=4):
+        if event.type_code in (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT):
+            gtid = Gtid.parse(event.body)
+        elif event.type_code == EventType.QUERY_EVENT and gtid is not None:
+            query = Query.parse(event.body)
+            if query.text != "BEGIN":
+                found.append((query, event.header.timestamp, gtid))
+    return found
+
+
+def test_the_events_say_what_the_nodes_events_say(node: MySqlServer, tmp_path: Path) -> None:
+    """Every variable, the time, the thread and how long it took; in the GTID when it was committed, and by what."""
+    story = (
+        "; ".join(sql for sql in (*STORY.values(),) if sql.count("others") + sql.count("q (") + sql.count('"q"') == 0)
+        .replace("ADD c ", "ADD c{} ")
+        .replace("ADD d ", "ADD d{} ")
+    )
+    numbers = iter(range(100))
+    story = re.sub(r"\{\}", lambda _: str(next(numbers)), story)
+    folder = play(node, "SET time_zone = '+00:00'; " + story, tmp_path)
+    merged(folder, "pessimistic")
+    theirs, ours = statements(folder / "node" / "binlog.000001"), statements(folder / "out" / "binlog.000001")
+    assert len(ours) == len(theirs) > 8
+    left_out = {StatusVar.Q_CATALOG_NZ_CODE, StatusVar.Q_UPDATED_DB_NAMES}
+    for (mine, at, gtid), (query, then, source) in zip(ours, theirs, strict=True):
+        wanted = {code: value for code, value in query.status_vars.items() if code not in left_out}
+        wanted[StatusVar.Q_CHARSET_CODE] = (45, *query.status_vars[StatusVar.Q_CHARSET_CODE][1:])
+        wanted[StatusVar.Q_DDL_LOGGED_WITH_XID] = gtid.gno
+        assert dict(mine.status_vars) == wanted
+        assert not mine.status_unknown
+        assert (at, mine.thread_id, mine.exec_time) == (then, query.thread_id, query.exec_time)
+        assert gtid.original_commit_timestamp == source.original_commit_timestamp
+        assert gtid.original_server_version == source.original_server_version
+
+
+@pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
+def test_rows_that_no_key_orders_are_a_doubt(node: MySqlServer, mode: str, tmp_path: Path) -> None:
+    """As on any replica: they are numbered as they are stored, and that no log tells."""
+    story = "CREATE TABLE q (a INT); INSERT INTO q VALUES (7), (3); ALTER TABLE q ADD id INT AUTO_INCREMENT PRIMARY KEY"
+    result = merged(play(node, story, tmp_path), mode)
+    (warning,) = result.warnings
+    assert "numbered in id in the order in which they are stored" in warning
+    assert "shard to shard" not in warning
