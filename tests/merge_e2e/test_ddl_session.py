@@ -107,14 +107,15 @@ def play(node: MySqlServer, story: str, folder: Path) -> Path:
     return folder
 
 
-def merged(folder: Path, mode: str, carrier: str = "gtid-time") -> MergeResult:
+def merged(folder: Path, mode: str, doubts: str = "error") -> MergeResult:
     """Merge a played story into `out`."""
     values = {
         "version": 1,
         "name": "session",
         "nodes": [{"source-id": "dn", "files": ["node/binlog.*"]}],
         "shard-mode": mode,
-        "commit-tso": {"carrier": carrier},
+        "shard-doubts": doubts,
+        "commit-tso": {"carrier": "gtid-time"},
         "output": {"server-id": 9001, "cluster-uuid": "11111111-2222-3333-4444-555555555555"},
     }
     (folder / "cluster.yaml").write_text(yaml.safe_dump(values))
@@ -213,7 +214,7 @@ def test_the_events_say_what_the_nodes_events_say(node: MySqlServer, tmp_path: P
 def test_rows_that_no_key_orders_are_a_doubt(node: MySqlServer, mode: str, tmp_path: Path) -> None:
     """As on any replica: they are numbered as they are stored, and that no log tells."""
     story = "CREATE TABLE q (a INT); INSERT INTO q VALUES (7), (3); ALTER TABLE q ADD id INT AUTO_INCREMENT PRIMARY KEY"
-    result = merged(play(node, story, tmp_path), mode)
+    result = merged(play(node, story, tmp_path), mode, "warn")
     (warning,) = result.warnings
     assert "numbered in id in the order in which they are stored" in warning
     assert "shard to shard" not in warning
