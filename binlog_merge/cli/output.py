@@ -70,6 +70,11 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     if _number(result.get("waiting")):
         lines += _rows("held", [f"{_count(result['waiting'], 'branch', 'branches')} of shards wait for other shards"])
         lines += [f"  {'':<10} {_held(shard)}" for shard in _items(result.get("waiting_shards"))]
+    again = _items(result.get("read_again"))
+    lines += _rows(
+        "read again",
+        [f"{_count(again, 'published file')} with another time or place than before: sound"] if again else [],
+    )
     left_out = [f for f in _items(result.get("left_out")) if not f["file"].endswith(".index")]
     lines += _rows("left out", [f"{f['node']}  {f['file']}: {f['reason']}" for f in left_out])
     for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):

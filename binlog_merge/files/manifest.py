@@ -48,7 +48,7 @@ class OutputFile:
     """A merged binlog file as published. A file that is not closed may be published again, longer.
 
     Keys are 54-digit texts. `input_bytes` is what the file cut counts; `sequence_number` is that of its last
-    transaction.
+    transaction; `tail` is the SHA-256 of its last 64 KiB, None in older manifests.
     """
 
     name: str
@@ -62,6 +62,7 @@ class OutputFile:
     transactions: int
     sequence_number: int
     sha256: str | None = None
+    tail: str | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -11,19 +11,31 @@ disk:
     5  append the publish record to the manifest      <- from here on they exist
 
 A crash before 5 leaves names and bytes that no record names; `recover` takes them away at the start of the next run,
-which makes them again, byte for byte. What is published is never touched.
+which makes them again, byte for byte. What is published is never touched; whether something else has, `recover` sees
+(`files.intact`).
 """
 
-import hashlib
 import os
 import re
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from binlog_merge.errors import InternalError, ManifestError
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.intact import (
+    PUT_BACK,
+    Stamp,
+    changed,
+    check_believed,
+    check_whole,
+    read_note,
+    stamp_of,
+    tail_of,
+    write_note,
+)
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.source import io_error
 
@@ -68,6 +80,7 @@ def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapp
     for file in record.files:
         _check_rendered(rendered[file.name], file)
         sync_file(rendered[file.name])
+    sealed = tuple(replace(file, tail=tail_of(rendered[file.name], file.size)) for file in record.files)
     failpoint("publish-before-rename")
     for file in record.files:
         try:
@@ -80,22 +93,25 @@ def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapp
     names = [file.name for file in manifest.state.after(record).files if (directory / file.name).exists()]
     _write_index(directory, basename_of(manifest.state), names)
     failpoint("publish-before-manifest")
-    state = manifest.append(record)
+    state = manifest.append(replace(record, files=sealed))
     failpoint("publish-after-manifest")
+    published = {file.name: stamp_of(directory / file.name) for file in record.files}
+    write_note(directory, {name: stamp for name, stamp in (read_note(directory) | published).items() if stamp})
     return state
 
 
-def recover(directory: Path, manifest: Manifest, basename: str) -> None:
+def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ...]:
     """Bring a directory back to what its manifest says, after a crash; changes nothing after a clean end.
 
     Removes temporary files, and numbered files and bytes beyond the manifest. Raises ManifestError where published
     bytes are missing or changed, and where there are files of that name but no manifest, for then they are not ours.
-    Closed files may have been removed by the user.
+    Closed files may have been removed by the user, the oldest first. Returns the files that were read whole, because
+    they are not as they were left (see `files.intact`).
     """
     state = manifest.state
     if state.header is None:
         _check_unclaimed(directory, basename)
-        return
+        return ()
     basename = basename_of(state)
     try:
         for path in directory.glob(".*.part"):
@@ -106,15 +122,32 @@ def recover(directory: Path, manifest: Manifest, basename: str) -> None:
                 path.unlink()
     except OSError as error:
         raise io_error(error, str(directory)) from error
-    for file in state.files:
-        _recover_file(directory / file.name, file)
-    names = [file.name for file in state.files if (directory / file.name).exists()]
+    note = read_note(directory)
+    there = _still_there(directory, state)
+    stamps = {file.name: _recover_file(directory / file.name, file, note.get(file.name)) for file in there}
+    if stamps != note:
+        write_note(directory, stamps)
+    names = list(stamps)
     index = directory / f"{basename}.index"
     if names and (not index.exists() or index.read_bytes() != _index(names)):
         replace_file(index, _index(names))
     elif not names and index.exists():
         index.unlink()
     sync_directory(directory)
+    return tuple(name for name in names if note.get(name) != stamps[name])
+
+
+def _still_there(directory: Path, state: ManifestState) -> list[OutputFile]:
+    """Return the files but for those that were purged. Raises ManifestError where others are missing."""
+    stamps = [stamp_of(directory / file.name) for file in state.files]
+    first = next((i for i, stamp in enumerate(stamps) if stamp is not None), len(stamps))
+    if state.open_file is not None:
+        first = min(first, len(stamps) - 1)
+    for file, stamp in zip(state.files[first:], stamps[first:], strict=True):
+        if stamp is None:
+            why = "and a later one is there" if file.closed else "and the output goes on in it"
+            raise ManifestError(f"{file.name} is missing, {why}", file=str(directory / file.name), remedy=PUT_BACK)
+    return list(state.files[first:])
 
 
 def _check_unclaimed(directory: Path, basename: str) -> None:
@@ -149,28 +182,22 @@ def _check_rendered(path: Path, file: OutputFile) -> None:
         raise InternalError(f"{file.name} was rendered with {size} bytes, not {file.size}", file=str(path))
 
 
-def _recover_file(path: Path, file: OutputFile) -> None:
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        if file.closed:
-            return
-        raise ManifestError(f"{file.name} is missing, and the output goes on in it", file=str(path)) from None
+def _recover_file(path: Path, file: OutputFile, noted: Stamp | None) -> Stamp:
+    """Check a published file, cut off what a crash left behind it, and return how it is then."""
+    stamp = stamp_of(path)
+    if stamp is None:
+        raise changed(path, "it is gone")
+    size = stamp[0]
     if size < file.size or (file.closed and size > file.size):
-        raise ManifestError(f"{file.name} has {size} bytes, the manifest says {file.size}", file=str(path))
+        raise changed(path, f"it has {size} bytes, the manifest says {file.size}")
+    if stamp != noted or size > file.size:
+        check_whole(path, file)
+    elif not file.closed:
+        check_believed(path, file)
     if size == file.size:
-        return
-    if file.sha256 is not None and _sha256(path, file.size) != file.sha256:
-        raise ManifestError(f"{file.name} differs from what was published", file=str(path))
+        return stamp
     truncate_file(path, file.size)
-
-
-def _sha256(path: Path, length: int) -> str:
-    digest, step = hashlib.sha256(), 1 << 20
-    with path.open("rb") as file:
-        for start in range(0, length, step):
-            digest.update(file.read(min(step, length - start)))
-    return digest.hexdigest()
+    return stamp_of(path) or stamp
 
 
 def _index(names: list[str]) -> bytes:

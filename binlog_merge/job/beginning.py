@@ -21,7 +21,7 @@ def begin(job: Job) -> Inputs:
     header = manifest.state.header
     if header is not None:
         check_continuation(header, job.config, bool(manifest.state.files))
-    recover(job.directory, manifest, job.config.output.basename)
+    read_again = recover(job.directory, manifest, job.config.output.basename)
     job.clear_work()
     job.work.mkdir()
     discovery = discover(job.config)
@@ -58,7 +58,7 @@ def begin(job: Job) -> Inputs:
         job.config.output.gtid == "anonymous",
         job.config.output.cts,
     )
-    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored)
+    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored, read_again)
 
 
 def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str | None:

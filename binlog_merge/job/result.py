@@ -24,7 +24,8 @@ class MergeResult:
     `waiting_shards` says whose: node, schema, table, transactions, bytes, and since which order key.
     `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
     `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
-    watermark. `left_out` are files that a node's `files` match and that were not read, with the reason.
+    watermark. `left_out` are files that a node's `files` match and that were not read, with the reason;
+    `read_again` published files that were checked byte by byte, for they were not as the last run left them.
     """
 
     files: tuple[Mapping[str, Any], ...]
@@ -52,6 +53,7 @@ class MergeResult:
     waiting: int = 0
     waiting_shards: tuple[Mapping[str, Any], ...] = ()
     left_out: tuple[Mapping[str, str], ...] = ()
+    read_again: tuple[str, ...] = ()
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

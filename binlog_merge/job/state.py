@@ -77,6 +77,7 @@ class Inputs:
     nodes: list[NodeInput]
     carrier: str
     left_out: tuple[IgnoredFile, ...] = ()
+    read_again: tuple[str, ...] = ()
 
 
 def key_after(key: OrderKey | None) -> OrderKey:

@@ -85,6 +85,7 @@ def result_of(
         waiting=ordered.waiting_branches,
         waiting_shards=tuple(_held(held) for held in ordered.waiting),
         left_out=tuple({"node": f.node, "file": f.path, "reason": f.reason} for f in inputs.left_out),
+        read_again=inputs.read_again,
         stages=dict(job.seconds),
     )
 

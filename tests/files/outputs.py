@@ -82,7 +82,7 @@ def run(directory: Path) -> None:
 
 
 def listing(directory: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in sorted(directory.iterdir()) if p.name != ".lock"}
+    return {p.name: p.read_bytes() for p in sorted(directory.iterdir()) if not p.name.startswith(".")}
 
 
 if __name__ == "__main__":
