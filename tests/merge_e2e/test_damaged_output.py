@@ -1,4 +1,4 @@
-"""Published files that somebody has changed: the next merge stops and names them; copies that are right are believed."""
+"""Published files that somebody has changed: the next merge stops and names them; a right copy is believed."""
 
 import json
 import os
