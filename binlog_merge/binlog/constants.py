@@ -198,6 +198,10 @@ POST_HEADER_LENS: Final = bytes((
 KNOWN_POST_HEADER_LENS: Final[dict[int, int]] = {
     EventType.QUERY_EVENT: 13,
     EventType.ROTATE_EVENT: 8,
+    EventType.APPEND_BLOCK_EVENT: 4,
+    EventType.DELETE_FILE_EVENT: 4,
+    EventType.BEGIN_LOAD_QUERY_EVENT: 4,
+    EventType.EXECUTE_LOAD_QUERY_EVENT: 26,
     EventType.TABLE_MAP_EVENT: 8,
     EventType.WRITE_ROWS_EVENT_V1: 8,
     EventType.UPDATE_ROWS_EVENT_V1: 8,

@@ -18,6 +18,9 @@ from binlog_merge.binlog.gtid import GtidSet
 from binlog_merge.binlog.header import knows_checksums
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
 
+LOST_EVENTS: Final = 1
+"""The one incident that there is; 0 is none."""
+
 VERSION_SUFFIX: Final = "-binlog-merge"
 
 
@@ -263,6 +266,8 @@ class Incident:
     def parse(cls, body: Buffer) -> Self:
         r = Reader(body, "incident event")
         number = r.u16("incident")
+        if number > LOST_EVENTS:  # as the server judges it
+            raise r.fail(f"incident {number} is not known")
         message = bytes(r.take(r.u8("message length"), "message"))
         r.done()
         return cls(number, message)
@@ -305,24 +310,6 @@ class Rand:
 
     def pack(self) -> bytes:
         return pack_uint(self.seed1, 8) + pack_uint(self.seed2, 8)
-
-
-@dataclass(frozen=True, slots=True)
-class UserVar:
-    """USER_VAR_EVENT: a user variable for the statement after it; `rest` holds its type, charset, value and flags as
-    they are."""
-
-    name: bytes
-    rest: bytes
-
-    @classmethod
-    def parse(cls, body: Buffer) -> Self:
-        r = Reader(body, "user variable event")
-        name = bytes(r.take(r.u32("name length"), "name"))
-        return cls(name, r.rest())
-
-    def pack(self) -> bytes:
-        return pack_uint(len(self.name), 4) + self.name + self.rest
 
 
 @dataclass(frozen=True, slots=True)

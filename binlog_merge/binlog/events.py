@@ -23,22 +23,25 @@ from binlog_merge.binlog.control import (
     RowsQuery,
     Sequence,
     Stop,
-    UserVar,
     XaPrepare,
     Xid,
 )
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame, is_ignorable, pack_event, walk
+from binlog_merge.binlog.load_data import DeleteFile, ExecuteLoadQuery, LoadBlock
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query, StatusVar, parse_status_vars
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.user_var import UserVar
 from binlog_merge.binlog.wire import Buffer
 
 __all__ = [
+    "DeleteFile",
     "Event",
     "EventHeader",
+    "ExecuteLoadQuery",
     "FormatDescription",
     "Gcn",
     "Gtid",
@@ -47,6 +50,7 @@ __all__ = [
     "HeartbeatV2",
     "Incident",
     "Intvar",
+    "LoadBlock",
     "Opaque",
     "PreviousGtids",
     "Query",
@@ -109,6 +113,10 @@ PARSE: Final[dict[int, Callable[[Buffer], Any]]] = {
     EventType.FORMAT_DESCRIPTION_EVENT: FormatDescription.parse,
     EventType.XID_EVENT: Xid.parse,
     EventType.TABLE_MAP_EVENT: TableMap.parse,
+    EventType.BEGIN_LOAD_QUERY_EVENT: LoadBlock.parse,
+    EventType.APPEND_BLOCK_EVENT: LoadBlock.parse,
+    EventType.DELETE_FILE_EVENT: DeleteFile.parse,
+    EventType.EXECUTE_LOAD_QUERY_EVENT: ExecuteLoadQuery.parse,
     EventType.INCIDENT_EVENT: Incident.parse,
     EventType.HEARTBEAT_LOG_EVENT: Heartbeat.parse,
     EventType.ROWS_QUERY_LOG_EVENT: RowsQuery.parse,

@@ -1,7 +1,8 @@
 """`binlog-merge inspect`: what stands in binlog files, event by event.
 
 Files are read one event at a time, whatever their size. Nothing is skipped: the first event that is not whole and
-sound ends the command with the place and the fault.
+sound ends the command with the place and the fault. Events that are sound but of a type that is not read are shown by
+their size, and the command ends with the first of them.
 """
 
 import io
@@ -16,7 +17,7 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from binlog_merge.binlog import errors as format_errors
-from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventType
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventFlag, EventType
 from binlog_merge.binlog.events import (
     EventHeader,
     FormatDescription,
@@ -25,14 +26,42 @@ from binlog_merge.binlog.events import (
     TableMap,
     TransactionPayload,
     check_magic,
+    event_name,
     frame,
+    is_ignorable,
+    is_known,
     parse_event,
 )
 from binlog_merge.cli.inspect_events import event_lines, rows_lines
 from binlog_merge.cli.inspect_records import event_record, rows_record
-from binlog_merge.errors import CHECK_PATH, ChecksumMismatch, EncryptedBinlog, IoError, MergeError, TruncatedEvent
+from binlog_merge.errors import (
+    CHECK_PATH,
+    ChecksumMismatch,
+    EncryptedBinlog,
+    IoError,
+    MergeError,
+    TruncatedEvent,
+    UnknownEvent,
+    UnsupportedInput,
+)
+from binlog_merge.files.source import open_local
 
 SCHEMA_VERSION = 1
+_RENUMBERED = "-a_drop"  # previews of 5.1 and 5.2 (mysql-server 5.7, `control_events.cpp`)
+_UNREAD = frozenset(
+    {
+        EventType.UNKNOWN_EVENT,
+        EventType.START_EVENT_V3,
+        EventType.LOAD_EVENT,
+        EventType.SLAVE_EVENT,
+        EventType.CREATE_FILE_EVENT,
+        EventType.EXEC_LOAD_EVENT,
+        EventType.NEW_LOAD_EVENT,
+        EventType.PRE_GA_WRITE_ROWS_EVENT,
+        EventType.PRE_GA_UPDATE_ROWS_EVENT,
+        EventType.PRE_GA_DELETE_ROWS_EVENT,
+    }
+)
 MAX_POSITION = (1 << 63) - 1
 
 
@@ -94,7 +123,7 @@ def inspect_file(
 ) -> Iterator[str]:
     """Yield the lines for one file. Raises a MergeError at the first event that cannot be read."""
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_local(str(path)), "rb") as file:
             yield from lines_of(read_events(file, str(path), start, stop), str(path), verbose, output)
     except OSError as error:
         raise IoError(f"{error.strerror or error}", file=str(path), remedy=CHECK_PATH) from error
@@ -119,21 +148,36 @@ def read_events(file: BinaryIO, name: str, start: int = 4, stop: int | None = No
     """
     magic = file.read(len(BINLOG_MAGIC))
     check_magic(magic, name)
-    position = len(BINLOG_MAGIC)
+    position = first = len(BINLOG_MAGIC)
     checksum = False
     while stop is None or position < stop:
         event = _read_event(file, name, position, checksum)
         if event is None:
             return
-        if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
-            checksum = FormatDescription.parse(event.body).checksum
-        yield event
-        position += event.header.event_size
-        if position < start:
-            if event.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
-                raise format_errors.BinlogFormatError("the file does not begin with a format description", name, 4)
-            position = start
-            file.seek(start)
+        describes = event.type_code == EventType.FORMAT_DESCRIPTION_EVENT
+        if position == first and not describes:
+            raise format_errors.BinlogFormatError("the file does not begin with a format description", name, first)
+        if describes:
+            checksum = _described(event, name).checksum
+        if describes or position >= start:
+            yield event
+        end = position + event.header.event_size
+        if position == first and end < start and not event.header.flags & EventFlag.LOG_EVENT_RELAY_LOG_F:
+            file.seek(start)  # in a relay log, the source's own format description may stand in between
+            end = start
+        position = end
+
+
+def _described(event: RawEvent, name: str) -> FormatDescription:
+    description = FormatDescription.parse(event.body)
+    if _RENUMBERED in description.server_version:
+        raise UnsupportedInput(
+            f"a server {description.server_version} numbers its events in another way than every release",
+            file=name,
+            position=event.offset,
+            remedy="no program of today reads it; merge and inspect take binlogs of released servers",
+        )
+    return description
 
 
 def _read_event(file: BinaryIO, name: str, position: int, checksum: bool) -> RawEvent | None:
@@ -155,8 +199,10 @@ def lines_of(events: Iterator[RawEvent], file: str, verbose: int, output: Inspec
     """Yield the lines for these events; payloads are unpacked event by event."""
     tables: dict[int, TableMap] = {}
     description: FormatDescription | None = None
+    unread: dict[str, RawEvent] = {}  # the first of each type
     for event in events:
         value = parse_event(event, description)
+        _note_unread(unread, event)
         if isinstance(value, FormatDescription):
             description = value
             tables.clear()
@@ -166,9 +212,18 @@ def lines_of(events: Iterator[RawEvent], file: str, verbose: int, output: Inspec
         if output == InspectFormat.text:
             yield "# Start of compressed events."
         for inner in value.events(offset=event.offset):
+            _note_unread(unread, inner)
             yield from _lines(inner, parse_event(inner, description), file, tables, verbose, output, inside=True)
         if output == InspectFormat.text:
             yield "# End of compressed events."
+    if unread:
+        first = next(iter(unread.values()))
+        raise UnknownEvent(f"events of types that are not read: {', '.join(unread)}", file=file, position=first.offset)
+
+
+def _note_unread(unread: dict[str, RawEvent], event: RawEvent) -> None:
+    if event.type_code in _UNREAD or not (is_known(event.type_code) or is_ignorable(event.header)):
+        unread.setdefault(event_name(event.type_code), event)
 
 
 def _lines(

@@ -10,10 +10,13 @@ from decimal import Decimal
 from typing import Any
 
 from binlog_merge.binlog.cells import decode_cell, type_name
+from binlog_merge.binlog.charsets import charset_of
 from binlog_merge.binlog.columns import column_charsets, column_names, temporal_as_text
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.events import (
+    DeleteFile,
+    ExecuteLoadQuery,
     FormatDescription,
     Gcn,
     Gtid,
@@ -22,6 +25,7 @@ from binlog_merge.binlog.events import (
     HeartbeatV2,
     Incident,
     Intvar,
+    LoadBlock,
     Opaque,
     PreviousGtids,
     Query,
@@ -45,6 +49,7 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.json_binary import decode_json, json_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage, iter_rows
+from binlog_merge.merge.charsets import collation_name
 
 _STATEMENT = {
     **dict.fromkeys(WRITE_TYPES, "INSERT INTO"),
@@ -82,8 +87,12 @@ def _clock(seconds: int) -> str:
     return f"{moment:%y%m%d} {moment.hour:2d}:{moment:%M:%S}"
 
 
+def _quoted_name(name: str) -> str:
+    return f"`{shown(name.replace('`', '``'))}`"
+
+
 def _table(table_map: TableMap) -> str:
-    return ".".join(f"`{shown(name.replace('`', '``'))}`" for name in (table_map.schema, table_map.table))
+    return ".".join(map(_quoted_name, (table_map.schema, table_map.table)))
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -149,7 +158,16 @@ def _describe_rare(event: RawEvent, value: Any) -> list[str]:
         case Rand():
             return ["Rand", f"SET @@RAND_SEED1={value.seed1}, @@RAND_SEED2={value.seed2}"]
         case UserVar():
-            return ["User_var", f"SET @`{_text(value.name)}`:=0x{value.rest.hex()}"]
+            return ["User_var", f"SET @{_quoted_name(_text(value.name))}:={_user_value(value)}"]
+        case LoadBlock():
+            first = event.type_code == EventType.BEGIN_LOAD_QUERY_EVENT
+            title = "Begin_load_query" if first else "Append_block"
+            return [f"{title}: file_id: {value.file_id}  block_len: {len(value.block)}"]
+        case DeleteFile():
+            return [f"Delete_file: file_id={value.file_id}"]
+        case ExecuteLoadQuery():
+            title, *rest = _describe(event, value.query)
+            return [f"{title.replace('Query', 'Execute_load_query', 1)}\tfile_id={value.file_id}", *rest]
         case Incident():
             return [f"Incident: {'LOST_EVENTS' if value.number == 1 else value.number}", _text(value.message)]
         case Heartbeat():
@@ -165,6 +183,25 @@ def _describe_rare(event: RawEvent, value: Any) -> list[str]:
             return ["Annotate_rows", _text(value.body)]
     known = "" if is_known(event.type_code) else " (ignorable)" if is_ignorable(event.header) else " (not ignorable)"
     return [f"{event_name(event.type_code)}{known}: {len(event.body)} bytes"]
+
+
+def _user_value(variable: UserVar) -> str:
+    """Return a user variable's value as mysqlbinlog prints it: text in hex, with its character set and collation."""
+    value = variable.value()
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        charset, collation = charset_of(variable.collation), collation_name(variable.collation)
+        if charset is None or collation is None:
+            return f"0x{value.hex().upper()} /* collation {variable.collation} is not known */"
+        return f"_{charset} {'0x' + value.hex().upper() if value else chr(34) * 2} COLLATE `{collation}`"
+    return (
+        f"{value:.14g}"
+        if isinstance(value, float)
+        else format(value, "f")
+        if isinstance(value, Decimal)
+        else str(value)
+    )
 
 
 def _carried(query: Query) -> list[str]:

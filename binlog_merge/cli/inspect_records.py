@@ -11,9 +11,11 @@ from binlog_merge.binlog.columns import column_names, member_text, temporal_as_t
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import RowsFlag
 from binlog_merge.binlog.events import (
+    ExecuteLoadQuery,
     FormatDescription,
     Gtid,
     GtidTagged,
+    LoadBlock,
     Opaque,
     PreviousGtids,
     Query,
@@ -24,6 +26,7 @@ from binlog_merge.binlog.events import (
     Stop,
     TableMap,
     TransactionPayload,
+    UserVar,
     XaPrepare,
     event_name,
     is_ignorable,
@@ -32,6 +35,8 @@ from binlog_merge.binlog.json_binary import decode_json, plain_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation
 from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, iter_rows
 from binlog_merge.cli.inspect_events import Columns, diffs_of, xid_text
+
+_DUPLICATES = ("ERROR", "IGNORE", "REPLACE")
 
 
 def event_record(event: RawEvent, value: Any, file: str, inside: bool) -> dict[str, Any]:
@@ -100,6 +105,19 @@ def _facts(event: RawEvent, value: Any) -> dict[str, Any]:
         case TransactionPayload():
             sizes = {"payload_size": len(value.payload), "uncompressed_size": value.uncompressed_size}
             return {"compression": value.compression, **sizes}
+        case UserVar():
+            user = value.value()
+            plain = None if user is None else _bytes_text(user) if isinstance(user, bytes) else str(user)
+            return {
+                "name": _bytes_text(value.name),
+                "type": value.kind.name,
+                "collation": value.collation,
+                "value": plain,
+            }
+        case LoadBlock():
+            return {"file_id": value.file_id, "block": _bytes_text(value.block)}
+        case ExecuteLoadQuery():
+            return {**_facts(event, value.query), "file_id": value.file_id, "duplicates": _DUPLICATES[value.duplicates]}
         case Opaque():
             return {"bytes": len(value.body), "ignorable": is_ignorable(event.header)}
         case Stop():

@@ -62,14 +62,10 @@ class LocalSource(Closing):
         self._path = path
         self._fd = -1
         try:
-            # Without O_NONBLOCK, opening a FIFO would wait for its writer.
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            status = os.fstat(self._fd)
+            self._fd = open_local(path)
+            self.size = os.fstat(self._fd).st_size
         except OSError as error:
-            raise _not_opened(error, path) from error
-        if kind := not_a_file(status.st_mode):
-            raise IoError(f"is {kind}, not a file", file=path, remedy=CHECK_PATH)
-        self.size = status.st_size
+            raise io_error(error, path) from error
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on; see Source."""
@@ -137,6 +133,19 @@ _KINDS = {
 def not_a_file(mode: int) -> str | None:
     """Return what a path of this mode is, in words, or None if it is a file."""
     return _KINDS.get(stat.S_IFMT(mode))
+
+
+def open_local(path: str) -> int:
+    """Return a descriptor that reads a local file. Raises IoError, also for what is no file."""
+    try:
+        # Without O_NONBLOCK, opening a FIFO would wait for its writer.
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise _not_opened(error, path) from error
+    if kind := not_a_file(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise IoError(f"is {kind}, not a file", file=path, remedy=CHECK_PATH)
+    return fd
 
 
 def _not_opened(error: OSError, path: str) -> IoError:
