@@ -9,7 +9,7 @@ order, row images pass untouched, and of the table map only id and names change.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.merge.convert import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
@@ -19,9 +19,42 @@ from binlog_merge.merge.reshape_pads import constant_pad, encode_now, pad_cell, 
 from binlog_merge.merge.reshape_plan import ReshapePlan
 from binlog_merge.merge.reshape_rows import reshape_rows, rewrite_rows
 from snapshot_store.diff import column_map
-from snapshot_store.model import Column, Table
+from snapshot_store.model import Table
 
-__all__ = ["ReshapePlan", "encode_now", "make_plan", "reshape_rows", "rewrite_rows"]
+__all__ = ["ColumnPlan", "ReshapePlan", "encode_now", "make_plan", "plan_column", "reshape_rows", "rewrite_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """Where a logical column's cells come from: as they are (`kept`), converted, or a pad (None: NULL)."""
+
+    kept: bool = False
+    convert: Converter | None = None
+    pad: bytes | Computed | None = None
+    pads_now: bool = False
+
+
+def plan_column(
+    physical: Table,
+    logical: Table,
+    i: int,
+    at: int,
+    actual: Sequence[tuple[int, int]],
+    options: ReshapeOptions = DEFAULT_OPTIONS,
+) -> ColumnPlan:
+    """Return the plan of logical column `i`, made from physical column `at`, or padded where that is -1.
+
+    `actual` are type and metadata of the physical columns as table maps say them. Raises UnsupportedInput where no
+    value can be known.
+    """
+    column = logical.columns[i]
+    if at < 0:
+        now = pads_now(column)
+        return ColumnPlan(pad=None if now else pad_cell(column, logical.columns), pads_now=now)
+    if passes(physical.columns[at], column):
+        return ColumnPlan(kept=True)
+    default = constant_pad(column) if options.policy == "default" else None
+    return ColumnPlan(convert=make_converter(physical.columns[at], column, actual[at], options, default))
 
 
 def make_plan(
@@ -37,19 +70,15 @@ def make_plan(
     """
     columns = column_map(physical, logical)
     source = tuple(-1 if e.physical_index is None else e.physical_index for e in columns.entries)
-    kept = tuple(at >= 0 and passes(physical.columns[at], logical.columns[i]) for i, at in enumerate(source))
+    actual = tuple(zip(table_map.types, table_map.metas, strict=True))
+    made = [plan_column(physical, logical, i, at, actual, options) for i, at in enumerate(source)]
+    kept = tuple(one.kept for one in made)
     identity = columns.identity and all(kept)
     out = table_map if identity else _reshaped(table_map, logical, kept, source)
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
-    pad_now = tuple(i for i, s in enumerate(source) if s < 0 and pads_now(logical.columns[i]))
-    pads = {
-        i: pad_cell(logical.columns[i], logical.columns) for i, s in enumerate(source) if s < 0 and i not in pad_now
-    }
-    computed = tuple((i, pad) for i, pad in pads.items() if isinstance(pad, Computed))
-    convert = tuple(
-        None if at < 0 or kept[i] else _converter(table_map, physical.columns[at], at, logical.columns[i], options)
-        for i, at in enumerate(source)
-    )
+    pad_now = tuple(i for i, one in enumerate(made) if one.pads_now)
+    computed = tuple((i, one.pad) for i, one in enumerate(made) if isinstance(one.pad, Computed))
+    convert = tuple(one.convert for one in made)
     return ReshapePlan(
         schema=table_map.schema,
         table=table_map.table,
@@ -62,21 +91,13 @@ def make_plan(
         out_types=out.types,
         out_metas=out.metas,
         source=source,
-        pads=tuple(pad if isinstance(pad := pads.get(i), bytes) else None for i in range(len(source))),
+        pads=tuple(one.pad if isinstance(one.pad, bytes) else None for one in made),
         pad_now=pad_now,
         convert=convert,
         logical=logical.columns,
         offset=options.offset,
         computed=computed,
     )
-
-
-def _converter(
-    table_map: TableMap, physical: Column, at: int, logical: Column, options: ReshapeOptions
-) -> Converter | None:
-    actual = (table_map.types[at], table_map.metas[at])
-    default = constant_pad(logical) if options.policy == "default" else None
-    return make_converter(physical, logical, actual, options, default)
 
 
 def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:
