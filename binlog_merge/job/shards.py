@@ -12,10 +12,11 @@ from binlog_merge.job.groups import first_rows
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
-from binlog_merge.job.touched import Line, Names
+from binlog_merge.job.touched import Line, Names, referring
+from binlog_merge.merge.coordinate.shard_ddl import Placed
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
 from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
-from binlog_merge.merge.coordinate.shards import SESSION, Placed, Together, coordinate_shards
+from binlog_merge.merge.coordinate.shards import SESSION, Together, coordinate_shards
 from binlog_merge.merge.histories import Extended
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
@@ -104,6 +105,8 @@ class ShardWork:
         if not self.active:
             return set()
         lines: set[Line] = {(None, *name) for name in self.log.names()}
+        lines |= {(None, schema, "") for _, schema, _ in lines}
+        lines.update(referring(store, self.log.renamed()))
         if self.floor == ORIGIN or joined:
             for node, schema, table in store.names():
                 if (
@@ -250,7 +253,7 @@ class ShardWork:
             return
         path = self.directory / STORE_NAME
         with told(path), Store.open(path) as store:
-            log = self.log.before(next_floor).settled(self.together.quiet, self.together.by_table, next_floor)
+            log = self.log.before(next_floor).settled(self.together.settled, next_floor)
             entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= self.floor.text() < next_floor.text()]
             store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
             store.set_note(LOCKS, locks_to_json(self.locks(known, held)))

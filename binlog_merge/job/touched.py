@@ -45,12 +45,21 @@ def touched_lines(
         lines |= {(node.source_id, schema, name) for schema, name in tables}
         about = [subject_of(ddl.sql, ddl.schema) for ddl in ddls.get(node.source_id, ())]
         lines.update(_named(store, node.source_id, about))
+        renamed = {name for subject in about for name in subject.renamed}
+        again = {logical for name in renamed for logical in _logical(topology, node.source_id, *name)}
+        lines.update(referring(store, again))
     lines |= {(None, *name) for line in lines for name in _logical(topology, *line)}
     texts = list(logical)
     lines |= {(None, database or "", "") for _, database in texts}
     lines.update(_named(store, None, [subject_of(sql, database) for sql, database in texts]))
     # Names in damaged events may be no text; those stand in no store.
     return {line for line in lines if is_text(*line[1:])}
+
+
+def referring(store: Names, renamed: Iterable[tuple[str, str]]) -> list[Line]:
+    """Return the lines of logical tables whose foreign keys follow where these get other names."""
+    names = sorted({table for _, table in renamed if is_text(table)})
+    return store.referencing(None, names) if names else []
 
 
 def _logical(topology: Topology, node: str | None, schema: str, name: str) -> Iterator[tuple[str, str]]:

@@ -5,11 +5,11 @@ table the waiting one touches comes out later than it. All others stay where the
 shard never change their order, and no transaction is torn.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.shard.values import Effect, Place, Shard
+from binlog_merge.shard.values import Effect, Name, Place, Shard
 from snapshot_store.tso import OrderKey
 
 
@@ -31,6 +31,14 @@ class Waits:
         self._keys = {shard: [e.key for e in effects] for shard, effects in self._effects.items()}
         self._earliest = {shard: list(_latest(effects)) for shard, effects in self._effects.items()}
 
+    def hops(self) -> list[tuple[OrderKey, dict[Shard, Shard]]]:
+        """Return which shards get other names at which keys, the last first."""
+        found: dict[OrderKey, dict[Shard, Shard]] = {}
+        for effect in (effect for effects in self._effects.values() for effect in effects):
+            if effect.to is not None:
+                found.setdefault(effect.key, {})[effect.shard] = effect.to
+        return sorted(found.items(), key=lambda pair: pair[0], reverse=True)
+
     def earliest(self, shard: Shard, key: OrderKey) -> Place | None:
         """Return the place before which rows at `key` do not come out; None if it is not known yet."""
         before = bisect_left(self._keys.get(shard, []), key)
@@ -38,8 +46,25 @@ class Waits:
 
     def renames(self, shard: Shard, key: OrderKey, place: Place) -> tuple[tuple[str, str], ...]:
         """Return how columns have been renamed between a row's own place and the one it comes out at."""
-        behind = self._effects.get(shard, [])[bisect_left(self._keys.get(shard, []), key) :]
-        return tuple(pair for e in behind if e.place is not None and e.place <= place for pair in e.renames)
+        return tuple(pair for effect in self._between(shard, key, place) for pair in effect.renames)
+
+    def name(self, shard: Shard, key: OrderKey, place: Place) -> Name | None:
+        """Return of which logical table a row is where it comes out, if it is not what its shard's name says."""
+        names = [effect.name for effect in self._between(shard, key, place) if effect.name is not None]
+        return names[-1] if names else None
+
+    def _between(self, shard: Shard, key: OrderKey, place: Place) -> Iterator[Effect]:
+        """Yield what has taken effect at a place on the table that a shard was at a key, whatever its name since."""
+        goes: Shard | None = shard
+        while goes is not None:
+            behind = self._effects.get(goes, [])[bisect_right(self._keys.get(goes, []), key) :]
+            goes = None
+            for effect in behind:
+                if effect.place is not None and effect.place <= place:
+                    yield effect
+                if effect.to is not None:
+                    goes, key = effect.to, effect.key
+                    break
 
 
 def live(effects: Iterable[Effect], floor: OrderKey, limit: OrderKey) -> tuple[Effect, ...]:
@@ -47,12 +72,19 @@ def live(effects: Iterable[Effect], floor: OrderKey, limit: OrderKey) -> tuple[E
 
     What takes effect at or above the limit has no place yet.
     """
-    found = (
+    found = [
         replace(effect, place=None) if effect.place is not None and effect.place.key >= limit else effect
         for effect in effects
         if effect.key < limit
+    ]
+    waits = [effect.place is None or effect.place.key >= floor for effect in found]
+    # Where a table got another name behind the first of them, its rows still come behind those that wait.
+    since = min((effect.key for effect, kept in zip(found, waits, strict=True) if kept), default=limit)
+    return tuple(
+        effect
+        for effect, kept in zip(found, waits, strict=True)
+        if kept or (effect.to is not None and effect.key >= since)
     )
-    return tuple(effect for effect in found if effect.place is None or effect.place.key >= floor)
 
 
 def _latest(effects: Iterable[Effect]) -> Iterator[Place | None]:
@@ -72,7 +104,10 @@ def arrange(transactions: Iterable[Touching], waits: Waits) -> Iterator[tuple[To
     Those of one place come out in order of key, behind the DDL that stands there.
     """
     floors: dict[Shard, Place | None] = {}
+    hops = waits.hops()
     for transaction in transactions:
+        while hops and hops[-1][0] < transaction.key:
+            _carry_floors(floors, hops.pop()[1])
         place: Place | None = Place(transaction.key)
         for shard in transaction.tables:
             place = _later(place, waits.earliest(shard, transaction.key))
@@ -80,6 +115,13 @@ def arrange(transactions: Iterable[Touching], waits: Waits) -> Iterator[tuple[To
         if place != Place(transaction.key):
             floors.update(dict.fromkeys(transaction.tables, place))
         yield transaction, place
+
+
+def _carry_floors(floors: dict[Shard, Place | None], moves: Mapping[Shard, Shard]) -> None:
+    """Let tables that get other names, all by one statement, take along behind what their rows must come."""
+    carried = {to: floors.pop(shard) for shard, to in moves.items() if shard in floors}
+    for to, floor in carried.items():
+        floors[to] = _later(floor, floors.get(to, floor))
 
 
 def in_order(placed: Sequence[tuple[Touching, Place | None]]) -> list[tuple[Touching, Place]]:

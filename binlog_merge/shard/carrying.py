@@ -107,10 +107,6 @@ class Run(ABC):
         """Write the CREATE TABLE of the first shard."""
         self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
 
-    def _refuse_move(self, event: Moves) -> Stopped:
-        detail = f"{event.shard} is renamed to {event.to} while its DDL waits for other shards"
-        return Stopped(Fault.STRANGE_TABLE, event, detail)
-
 
 def carry_out(
     way: Callable[[Start, DdlSession], Run],

@@ -8,7 +8,7 @@ A statement whose clauses one after the other come to another table than all at 
 COLUMN b TO a) stays whole. Names are replaced and clauses cut by their places in the text; what the user wrote stays.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.shard.values import Step
@@ -69,6 +69,57 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
 
 def _behind_foreign_key(cursor: Cursor) -> bool:
     return cursor.word(-2) == "FOREIGN" and cursor.word(-1) == "KEY"
+
+
+def without_rename(sql: str, session: DdlSession) -> str:
+    """Return an ALTER TABLE without its RENAME TO; "" where nothing else is in it."""
+    cursor = Cursor.of(sql, session)
+    _, head = _name_place(cursor, sql)
+    pieces: list[tuple[int, int]] = []
+    cursor, depth, begins = Cursor.of(sql, session), 0, True
+    while not cursor.done:
+        token = cursor.peek()
+        if token.start >= head and depth == 0 and begins and cursor.at("RENAME") and _names_a_table(cursor):
+            cursor.next()
+            if not cursor.accept_symbol("="):
+                cursor.accept_one("TO", "AS")
+            cursor.table_name()
+            pieces.append((token.start, cursor.peek(-1).end))
+            continue
+        cursor.next()
+        if token.kind == "symbol" and token.start >= head:
+            depth += (token.text == "(") - (token.text == ")")
+        begins = token.end == head or (depth == 0 and token.text == "," and token.kind == "symbol")
+    kept = cursor.text
+    for start, end in reversed(pieces):
+        before, behind = kept[:start].rstrip(), kept[end:].lstrip()
+        if behind.startswith(","):
+            behind = behind[1:].lstrip()
+        elif before.endswith(","):
+            before = before[:-1]
+        kept = f"{before} {behind}"
+    return kept.strip() if kept[head:].strip().strip(";") else ""
+
+
+def _names_a_table(cursor: Cursor) -> bool:
+    return cursor.word(1) not in ("COLUMN", "INDEX", "KEY")
+
+
+def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) -> str:
+    """Return a RENAME TABLE with its tables' names replaced, in the order they stand in."""
+    cursor = Cursor.of(sql, session)
+    cursor.expect("RENAME")
+    cursor.accept_one("TABLE", "TABLES")
+    pieces = []
+    for name in names:
+        start = cursor.peek().start
+        cursor.table_name()
+        pieces.append((start, cursor.peek(-1).end, ".".join(map(quote_name, name))))
+        if not cursor.accept_symbol(","):
+            cursor.accept("TO")
+    for start, end, text in reversed(pieces):
+        sql = sql[:start] + text + sql[end:]
+    return sql
 
 
 def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:

@@ -1,16 +1,20 @@
 """What a node's DDL means to the logical tables: a change of a shard, a shard that joins, leaves, moves or is emptied.
 
-A RENAME TABLE that puts another table in a shard's place, as gh-ost and pt-online-schema-change do at the end, is a
-change of the shard: `changes` are what was run on the other table since it was made, if that is known, and say which
-columns were renamed.
+A RENAME TABLE that puts the table of a tool in a shard's place, as gh-ost and pt-online-schema-change do at the end, is
+a change of the shard: `changes` are what was run on the other table since it was made, if that is known, and say which
+columns were renamed. Any other table takes its rows with it; what that comes to depends on the other shards
+(`following`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 
-from binlog_merge.shard.clauses import Naming, routed, steps_of
-from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Shard, ShardDdl, ShardEvent
+from binlog_merge.shard.clauses import Naming, routed, steps_of, with_names, without_rename
+from binlog_merge.shard.modes import made_by_a_tool
+from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Name, Renamed, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply import DdlEffect
+from snapshot_store.ddl.effects import Effects, effects_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.references import under_name
 from snapshot_store.ddl.session import DdlSession
@@ -21,8 +25,6 @@ from snapshot_store.questions_alter import alter_sql
 from snapshot_store.render_sql import create_sql, quote_name
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
-
-Name = tuple[str, str]
 
 
 class NodeDdl:
@@ -57,7 +59,7 @@ def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Shard
     ):
         yield from _renamed(ddl, topology)
     elif isinstance(statement, AlterTable):
-        yield from _altered(ddl, topology)
+        yield from _altered(ddl, topology, ddl.sql)
     elif isinstance(statement, TruncateTable):
         yield from _emptied(ddl, topology)
     else:
@@ -68,12 +70,12 @@ def _logical(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
     return topology.logical_name(ddl.node, *name)
 
 
-def _altered(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name, ShardEvent]]:
     name = ddl.effect.tables[0]
     logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
     if logical is None or table is None:
         return
-    sql, before = _routed(ddl, topology, ddl.sql, name, logical), _as_logical(ddl, topology, table, logical)
+    sql, before = _routed(ddl, topology, text, name, logical), _as_logical(ddl, topology, table, logical)
     steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
     yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
 
@@ -112,48 +114,88 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
 
 
 def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield what a rename means, by which tables stand under routed names before and after it."""
+    """Yield what a rename means: what else an ALTER does, then whose shard each table is from then on."""
     before, after = ddl.before.tables, ddl.effect.catalog.tables
-    origins = _origins(ddl, after)
-    moved_from = {origin: name for name, origin in origins.items() if origin != name}
-    for name in sorted({*ddl.effect.tables} & before.keys()):
+    if isinstance(ddl.statement, AlterTable):
+        yield from _rest_of_alter(ddl, topology)
+    moved = {new: old for new, old in _effects(ddl).origins.items() if old in before and new in after}
+    shards = {new: old for new, old in moved.items() if _logical(ddl, topology, old) == _logical(ddl, topology, new)}
+    rings = {name for name in shards if _in_a_ring(name, shards)}
+    for name in sorted(rings):
         logical = _logical(ddl, topology, name)
-        if logical is None:
-            continue
-        shard, target = Shard(ddl.node, *name), moved_from.get(name)
-        stays = target is not None and target not in before and _logical(ddl, topology, target) == logical
-        if name in after:
-            yield from _swapped(ddl, topology, logical, shard, origins.get(name, name))
-        elif stays and target is not None:
-            yield logical, Moves(ddl.key, shard, Shard(ddl.node, *target))
-        else:
-            yield logical, Leaves(ddl.key, shard, f"DROP TABLE {_quoted(logical)}")
-    for name in sorted({*ddl.effect.tables} & after.keys() - before.keys()):
-        logical, origin = _logical(ddl, topology, name), origins.get(name, name)
-        if logical is not None and _logical(ddl, topology, origin) != logical:
-            table = _as_logical(ddl, topology, after[name], logical)
-            yield logical, Joins(ddl.key, Shard(ddl.node, *name), table, create_sql(table, qualified=True))
+        if logical is not None:
+            found = _swapped(ddl, topology, logical, Shard(ddl.node, *name), moved[name])
+            yield from ((logical, event) for event in found)
+    for new, old in _ends_first({new: old for new, old in shards.items() if new not in rings}):
+        logical = _logical(ddl, topology, old)
+        if logical is not None:
+            yield logical, Moves(ddl.key, Shard(ddl.node, *old), Shard(ddl.node, *new))
+    text = _with_logical_names(ddl, topology)
+    for old, new in sorted((old, new) for new, old in moved.items()):
+        if new not in shards:
+            event = _moved(ddl, topology, old, new, text)
+            yield event.old or event.new or new, event
 
 
-def _origins(ddl: NodeDdl, after: Mapping[Name, Table]) -> dict[Name, Name]:
-    """Return under which name each of the tables that a rename speaks of stood before it."""
-    statement, names = ddl.statement, ddl.effect.tables
-    if isinstance(statement, AlterTable):
-        return {names[-1]: names[0]}
-    origins: dict[Name, Name] = {}
-    for old, new in zip(names[::2], names[1::2], strict=True):
-        origins[new] = origins.pop(old, old)
-    return {new: old for new, old in origins.items() if new in after}
+def _rest_of_alter(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield what an ALTER TABLE does beside giving the table another name."""
+    sql = without_rename(ddl.sql, ddl.session)
+    statement = parse_statement(sql, ddl.session) if sql else None
+    if isinstance(statement, AlterTable) and statement.actions:
+        yield from _altered(ddl, topology, sql)
 
 
-def _swapped(
-    ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name
-) -> Iterator[tuple[Name, ShardEvent]]:
+def _in_a_ring(name: Name, moved: Mapping[Name, Name]) -> bool:
+    """Tell whether the tables of some names, this one among them, change places with each other alone."""
+    seen, at = {name}, moved[name]
+    while at in moved and at not in seen:
+        seen.add(at)
+        at = moved[at]
+    return at == name
+
+
+def _ends_first(moved: Mapping[Name, Name]) -> Iterator[tuple[Name, Name]]:
+    """Yield (new, old) so that no table takes a name before the one that has it has left it."""
+    left = dict(moved)
+    while left:
+        new = next(name for name in sorted(left) if name not in left.values())
+        yield new, left.pop(new)
+
+
+def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) -> Renamed:
+    """Return what it means that a table goes from one logical table to another, or comes to light, or disappears."""
+    was, now = _logical(ddl, topology, old), _logical(ddl, topology, new)
+    shard, to, table = Shard(ddl.node, *old), Shard(ddl.node, *new), None
+    instead: tuple[ShardDdl, ...] = ()
+    tool = was is None and made_by_a_tool(old[1])
+    if now is not None:
+        table = _as_logical(ddl, topology, ddl.effect.catalog.tables[new], now)
+        if new in ddl.before.tables:
+            with nullcontext() if tool else suppress(SnapshotStoreError):
+                instead = tuple(_swapped(ddl, topology, now, to, old))
+    return Renamed(ddl.key, shard, to, was, now, table, instead, tool, sql=text)
+
+
+def _with_logical_names(ddl: NodeDdl, topology: Topology) -> str:
+    """Return a RENAME TABLE with logical names; "" for another statement, and where one of the names has none."""
+    names = [_logical(ddl, topology, name) for name in ddl.effect.tables]
+    known = [name for name in names if name is not None]
+    if not isinstance(ddl.statement, RenameTables) or len(known) < len(names):
+        return ""
+    return with_names(ddl.sql, ddl.session, known)
+
+
+def _effects(ddl: NodeDdl) -> Effects:
+    return effects_of(ddl.statement, ddl.database or "")
+
+
+def _swapped(ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name) -> Iterator[ShardDdl]:
+    """Yield what makes the table that had a shard's name the one that has it now."""
     before = _as_logical(ddl, topology, ddl.before.tables[(shard.schema, shard.table)], logical)
     after = _as_logical(ddl, topology, ddl.effect.catalog.tables[(shard.schema, shard.table)], logical)
     for sql in _statements(ddl, topology, logical, before, after, origin):
         steps = steps_of(sql, before, ddl.session)
-        yield logical, ShardDdl(ddl.key, shard, sql, before, steps, ddl.session)
+        yield ShardDdl(ddl.key, shard, sql, before, steps, ddl.session)
         before = steps[-1].after
 
 

@@ -42,7 +42,11 @@ class Holding:
     """Finds where rows come out, of stretches that follow each other; no transaction is in two of them."""
 
     def __init__(self, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> None:
-        shards = sorted({effect.shard for effect in effects} | {shard for found in tables for shard in found})
+        shards = sorted(
+            {effect.shard for effect in effects}
+            | {effect.to for effect in effects if effect.to is not None}
+            | {shard for found in tables for shard in found}
+        )
         number = {shard: i for i, shard in enumerate(shards)}
         self.places = tuple(sorted({effect.place for effect in effects if effect.place is not None}))
         rank = {place: i + 1 for i, place in enumerate(self.places)}
@@ -54,6 +58,13 @@ class Holding:
         self._waits = np.zeros(len(shards), np.int64)  # by shard: the latest place its effects so far ask for
         self._floor = np.zeros(len(shards), np.int64)  # by shard: where the last that was moved comes out
         self._following = self._bounds[:-1].copy()  # by shard: the next of its effects
+        self._hops = sorted((e for e in effects if e.to is not None), key=lambda e: e.key)
+        moves = [(number[e.shard], number[e.to], i) for i, e in enumerate(self._hops) if e.to is not None]
+        self._moves = np.array(moves, np.int64).reshape(-1, 3)  # from, to, and the first of the same statement
+        for i in range(1, len(moves)):
+            if self._hops[i].key == self._hops[i - 1].key:
+                self._moves[i, 2] = self._moves[i - 1, 2]
+        self._hopped = np.zeros(1, np.int64)  # how many lie behind
 
     def take(self, keys: Column, sets: Column) -> Column:
         """Return where the rows of the next stretch come out, as `Held.place` says it."""
@@ -69,6 +80,9 @@ class Holding:
             self._waits,
             self._floor,
             self._following,
+            self._moves,
+            np.array([_up_to(keys, transaction, e.key) for e in self._hops], np.int64),
+            self._hopped,
         )
 
 
@@ -114,14 +128,27 @@ def _hold(
     waits: Any,
     floor: Any,
     following: Any,
+    moves: Any,
+    moved: Any,
+    hopped: Any,
 ) -> Any:
-    """Walk the transactions; `since` and `before` count the transactions up to an effect, and up to a place."""
+    """Walk the transactions; `since`, `before` and `moved` count those up to an effect, a place and a new name."""
     n = len(transaction)
     out = np.zeros(n, np.int64)
     row = 0
     while row < n:
         end = row
         latest = 0
+        while hopped[0] < len(moves) and moved[hopped[0]] <= transaction[row]:
+            # Tables that get other names take along what their rows must come behind; all of a statement at once.
+            first, last = hopped[0], hopped[0]
+            while last < len(moves) and moves[last, 2] == moves[first, 2]:
+                last += 1
+            carried = floor[moves[first:last, 0]]
+            floor[moves[first:last, 0]] = 0
+            for i in range(first, last):
+                floor[moves[i, 1]] = max(floor[moves[i, 1]], carried[i - first])
+            hopped[0] = last
         while end < n and transaction[end] == transaction[row]:
             for at in range(starts[sets[end]], starts[sets[end] + 1]):
                 shard = shards[at]

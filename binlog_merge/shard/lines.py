@@ -67,6 +67,13 @@ class Lines:
         for shard in shards:
             self._set(shard, self._lines[shard][1:], waiting)
 
+    def rename(self, shard: Shard, to: Shard, line: list[ShardDdl], waiting: Container[Shard]) -> None:
+        """Give a shard's line to the name it has from now on, in its place among the others."""
+        order = list(self._lines)
+        self._set(shard, [], ())
+        self._set(to, line, waiting)
+        self._lines = {one: self._lines[one] for one in (to if one == shard else one for one in order)}
+
     def pop(self, shard: Shard) -> list[ShardDdl]:
         """Take a shard's line away, and return it; it may have none."""
         line = self._lines.get(shard, [])

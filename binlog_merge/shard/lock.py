@@ -113,6 +113,11 @@ class Lock:
         """Return the lock without a shard."""
         return self._with(shard, None)
 
+    def moved(self, shard: Shard, to: Shard) -> "Lock":
+        """Return the lock in which a shard has another name."""
+        standing = self.standing(shard)
+        return self._with(shard, None)._with(to, standing)
+
     def released(self) -> "Lock":
         """Return the lock in which every shard has what it waited with."""
         return replace(self, normal=self.final, waiting={})

@@ -13,6 +13,11 @@ GHOSTS = frozenset({"_*_gho", "_*_ghc", "_*_del", "_*_new", "_*_old"})
 """Tables that gh-ost (the first three) and pt-online-schema-change make on their way (DM: `online-ddl`)."""
 
 
+def made_by_a_tool(table: str) -> bool:
+    """Tell whether a table's name is one that such a tool gives the table that is to take another's place."""
+    return table.startswith("_") and table.endswith(("_gho", "_new"))
+
+
 @dataclass(frozen=True, slots=True)
 class Modes:
     """What routes say besides names: `routes` have a mode of their own, others `default`."""

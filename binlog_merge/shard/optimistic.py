@@ -184,12 +184,9 @@ class OptimisticRun(Queues):
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(line).renames)))
 
     def _take_moves(self, event: Moves) -> None:
-        if event.shard in self.lines:
-            raise self._refuse_move(event)
         self.owed.move(event.shard, event.to)
-        table = self.lock.normal[event.shard]
-        round, _ = self.round.without(event.shard)
-        self.round = replace(round, lock=round.lock.with_table(event.to, table))
+        self.round = self.round.moved(event.shard, event.to)
+        self.rename_lines(event.shard, event.to)
         self.ledger.swallowed.append(event)
 
 

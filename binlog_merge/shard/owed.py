@@ -1,6 +1,6 @@
 """DDL that shards count as having run, by an operator's decision, until they run it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from binlog_merge.shard.composed import inverse
@@ -60,6 +60,11 @@ class Owed:
     def forget(self, shard: Shard) -> None:
         """Let a shard go, with what it owes."""
         self._debts.pop(shard, None)
+
+    def exchange(self, new: Mapping[int, ShardDdl]) -> None:
+        """Know DDL by other objects, from now on, which are given by the ids of the old ones."""
+        for debt in (debt for debts in self._debts.values() for debt in debts):
+            debt.ddl = new.get(id(debt.ddl), debt.ddl)
 
     def move(self, shard: Shard, to: Shard) -> None:
         """Give a shard's debts to the name it has from now on."""

@@ -147,8 +147,6 @@ class PessimisticRun(Run):
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(alone).renames)))
 
     def _take_moves(self, event: Moves) -> None:
-        if len(self.sequence.shards[event.shard]) > self.sequence.active:
-            raise self._refuse_move(event)
         self.owed.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)

@@ -56,6 +56,12 @@ class Dropping:
         names = {column.lower() for column in columns}
         return Dropping({n: s for n, s in self.columns.items() if n not in names})
 
+    def moved(self, shard: Shard, to: Shard) -> "Dropping":
+        """Let a shard get another name."""
+        return Dropping(
+            {n: {to if s == shard else s: p for s, p in shards.items()} for n, shards in self.columns.items()}
+        )
+
     def without(self, shard: Shard) -> tuple["Dropping", tuple[str, ...]]:
         """Forget a shard; also return the columns that no shard is dropping any more."""
         left = {n: {s: p for s, p in shards.items() if s != shard} for n, shards in self.columns.items()}
@@ -98,6 +104,11 @@ class Round:
         """Let a shard go; also return the columns that no shard is dropping any more."""
         dropping, columns = self.dropping.without(shard)
         return Round(self.lock.without(shard), dropping, self.done - {shard}), columns
+
+    def moved(self, shard: Shard, to: Shard) -> "Round":
+        """Let a shard get another name."""
+        done = self.done if shard not in self.done else (self.done - {shard}) | {to}
+        return Round(self.lock.moved(shard, to), self.dropping.moved(shard, to), done)
 
     def try_sync(self, shard: Shard, before: Table, steps: Sequence[Step]) -> tuple["Round", Answer]:
         """Return the round after a statement of a shard, clause by clause, and what became of it.

@@ -12,6 +12,9 @@ from snapshot_store.ddl.session import DdlSession
 from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
+Name = tuple[str, str]
+"""A logical table's database and name."""
+
 
 class Shard(NamedTuple):
     """A physical table on a node: one of those that make a logical table."""
@@ -96,6 +99,28 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """A table gets a name under which it is of another logical table; one of those that one statement renames at once.
+
+    `old` and `new` are the logical tables, None where it does not come out; `table` is it under the new logical name.
+    `instead` is what makes the table that had the name so far what this one is. `tool`: a tool for online schema
+    changes made it, so it has that table's rows. `plain` is False where more than the name becomes another. `sql` is
+    the whole statement with logical names, "" where not all of its tables come out.
+    """
+
+    key: OrderKey
+    shard: Shard
+    to: Shard
+    old: Name | None
+    new: Name | None
+    table: Table | None = None
+    instead: tuple[ShardDdl, ...] = ()
+    tool: bool = False
+    plain: bool = True
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Empties:
     """A shard is truncated."""
 
@@ -104,7 +129,7 @@ class Empties:
     sql: str = ""
 
 
-ShardEvent = ShardDdl | Joins | Leaves | Moves | Empties
+ShardEvent = ShardDdl | Joins | Leaves | Moves | Renamed | Empties
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +173,16 @@ class Logical:
 class Effect:
     """A shard DDL takes effect at a place; at its own key, or later, and the shard's rows behind it wait until then.
 
-    `place` None: not within what is known, so the rows behind it are held back.
+    `place` None: not within what is known, so the rows behind it are held back. `to` is the shard's name from `key`
+    on, if it gets another there; from `place` on its rows are of the logical table `name`, if that is another then.
     """
 
     shard: Shard
     key: OrderKey
     place: Place | None
     renames: tuple[tuple[str, str], ...] = ()
+    to: Shard | None = None
+    name: Name | None = None
 
 
 class Doubt(Enum):

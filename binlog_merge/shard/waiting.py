@@ -132,6 +132,17 @@ class Queues(Run):
             if standing.waiting is None and count > conflicts[id(standing.normal)]
         ]
 
+    def rename_lines(self, shard: Shard, to: Shard) -> None:
+        """Let a shard that has got another name wait under that."""
+        line = next((line for one, line in self.lines if one == shard), [])
+        mine = (ddl for ddl in (*line, *self.uneven, *self.pretended) if ddl.shard == shard)
+        new = {id(ddl): replace(ddl, shard=to) for ddl in mine}
+        if line:
+            self.lines.rename(shard, to, [new.get(id(ddl), ddl) for ddl in line], self.lock.waiting)
+        self.uneven = [new.get(id(ddl), ddl) for ddl in self.uneven]
+        self.pretended = [new.get(id(ddl), ddl) for ddl in self.pretended]
+        self.owed.exchange(new)
+
     # What takes effect.
 
     def _attempt(self, ddl: ShardDdl, event: Event) -> bool:

@@ -33,9 +33,13 @@ class Moving:
         found = bisect_left(places, Place(key)) if moved_to is None else bisect_right(places, place_of(moved_to))
         return versions[found - 1] if found else self._history.at(*name, key)
 
-    def renames(self, shard: Shard, key: OrderKey, moved_to: OrderKey) -> Renames:
-        """Return how a shard renamed columns between a row's own key and the place it was moved to."""
-        return self._waits.renames(shard, key, place_of(moved_to))
+    def renames(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> Renames:
+        """Return how a shard renamed columns between a row's own key and the place it comes out at."""
+        return self._waits.renames(shard, key, Place(key) if moved_to is None else place_of(moved_to))
+
+    def name(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> tuple[str, str] | None:
+        """Return of which logical table a row is where it comes out, if it is not what its shard's name says."""
+        return self._waits.name(shard, key, Place(key) if moved_to is None else place_of(moved_to))
 
 
 def renamed(table: Table, renames: Renames) -> Table:

@@ -75,8 +75,9 @@ class Schemas:
     def boundaries(self) -> tuple[OrderKey, ...]:
         """Return the keys behind which a table may have another shape, or belong elsewhere."""
         moved = () if self.places is None else self.places.boundaries()
-        held = () if self.holds is None else (effect.key for effect in self.holds.effects)
-        return tuple(sorted({*self.history.boundaries(), *moved, *held}))
+        held = () if self.holds is None else self.holds.effects
+        behind = (e.place.key for e in held if e.place is not None)
+        return tuple(sorted({*self.history.boundaries(), *moved, *(effect.key for effect in held), *behind}))
 
 
 class PlanTable:
@@ -156,6 +157,9 @@ class PlanTable:
         table_map = TableMap.parse(body)
         source_id = self._nodes[node]
         name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
+        shard = Shard(source_id, table_map.schema, table_map.table)
+        if name is not None and self._moving is not None:
+            name = self._moving.name(shard, key, moved_to) or name
         if name is None or (self.filter is not None and not self.filter.chooses(*name)):
             return self._number((node, body[8:], 0, 0, ()), None)
         history = self._schemas.history
@@ -170,8 +174,8 @@ class PlanTable:
             )
         version = history.at(table_map.schema, table_map.table, seen, source_id)
         renames: Renames = ()
-        if self._moving is not None and moved_to is not None:
-            renames = self._moving.renames(Shard(source_id, table_map.schema, table_map.table), key, moved_to)
+        if self._moving is not None:
+            renames = self._moving.renames(shard, key, moved_to)
         known = (node, body[8:], 0 if version is None else version.version_id, logical.version_id, renames)
         if known in self._known:
             return self._known[known]

@@ -28,12 +28,12 @@ from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
 from tests.mysql_server import MySqlServer
-from tests.shard.scenario import WAYS
+from tests.shard.scenario import HIDDEN, WAYS, by_table
 
 SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 TARGET = ("shardddl", "tb")
 # A shard of node source1 is source1_shardddl1.tb1.
-ROUTES = Topology((Route("*_shardddl?", "tb*", *TARGET),))
+ROUTES = Topology((Route("*_shardddl?", "tb*", *TARGET),), hidden=HIDDEN)
 _DATABASE = re.compile(r"`?\b(shardddl\d)\b`?")
 
 Values = dict[str, Any]
@@ -115,9 +115,8 @@ def _take_ddl(log: Log, key: OrderKey, query: Query) -> None:
     before = log.catalogs.get(node, Catalog())
     effect = apply_ddl(before, query.text, query.schema_text or None, SESSION)
     log.catalogs[node] = effect.catalog
-    for logical, event in shard_events(
-        NodeDdl(node, key, query.text, SESSION, before, effect, database=query.schema_text or None), ROUTES
-    ):
+    ddl = NodeDdl(node, key, query.text, SESSION, before, effect, database=query.schema_text or None)
+    for logical, event in by_table(shard_events(ddl, ROUTES)):
         if logical == TARGET:
             log.events.append(event)
 

@@ -1,7 +1,7 @@
 """A small cluster that runs SQL, and tells coordination what it ran: every statement is an event."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,7 +9,8 @@ from binlog_merge.shard import optimistic, pessimistic
 from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.joined import join_all, order
-from binlog_merge.shard.values import Decided, Event, Outcome, Place, Shard, ShardDdl
+from binlog_merge.shard.modes import GHOSTS
+from binlog_merge.shard.values import Decided, Event, Outcome, Place, Renamed, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table
@@ -20,7 +21,8 @@ SESSION = DdlSession()
 WAYS = {"optimistic": optimistic.coordinate, "pessimistic": pessimistic.coordinate}
 ROWS = re.compile(r"\s*(?:insert\s+(?:ignore\s+)?into|replace\s+into|update|delete\s+from)\s+([\w`.]+)", re.IGNORECASE)
 MADE = re.compile(r"\s*create\s+(?:database|schema)\s+`?(\w+)", re.IGNORECASE)
-ROUTES = Topology((Route("shardddl*", "tb*", "shardddl", "tb"), Route("shop*", "t*", "shop", "t")))
+HIDDEN = frozenset(("*", ghost) for ghost in GHOSTS)
+ROUTES = Topology((Route("shardddl*", "tb*", "shardddl", "tb"), Route("shop*", "t*", "shop", "t")), hidden=HIDDEN)
 Name = tuple[str, str]
 
 
@@ -94,7 +96,7 @@ class Cluster:
         elif effect.kind == "CREATE TABLE":
             self.changes[node, effect.tables[0]] = []
         self.catalogs[node] = effect.catalog
-        for logical, event in shard_events(ddl, self.topology):
+        for logical, event in by_table(shard_events(ddl, self.topology)):
             self.events.setdefault(logical, []).append(event)
 
     def decide(self, way: str, action: Literal["emit", "skip", "as-if-done"], sql: str = "", shard: str = "") -> None:
@@ -107,6 +109,15 @@ class Cluster:
         """Return what the events come to."""
         events = self.events.get(logical, [])[:until]
         return WAYS[way](self.members.get(logical, {}), None, events, SESSION)
+
+
+def by_table(events: Iterable[tuple[Name, ShardEvent]]) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield events, of renames those by which a tool's table comes into a shard's place."""
+    for name, event in events:
+        if not isinstance(event, Renamed):
+            yield name, event
+        elif event.tool and event.new is not None:
+            yield from ((event.new, ddl) for ddl in event.instead)
 
 
 def cluster(create: str, *shards: str) -> Cluster:

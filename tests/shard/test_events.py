@@ -3,7 +3,7 @@
 import pytest
 
 from binlog_merge.shard.events import NodeDdl, shard_events
-from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Shard, ShardDdl, ShardEvent
+from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Renamed, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl import DdlSession, parse_dump
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.errors import AmbiguousRoute
@@ -12,7 +12,10 @@ from snapshot_store.tso import OrderKey
 
 SESSION = DdlSession()
 KEY = OrderKey(7, 0, 0, 1)
-ROUTES = Topology((Route("s*", "t*", "shop", "t"), Route("s*", "u*", "shop", "u")))
+ROUTES = Topology(
+    (Route("s*", "t*", "shop", "t"), Route("s*", "u*", "shop", "u")),
+    hidden=frozenset({("*", "_*_gho"), ("*", "_*_del")}),
+)
 BASE = """
 CREATE DATABASE s1; CREATE DATABASE other; CREATE TABLE s1.t1 (a INT); CREATE TABLE s1.t2 (a INT);
 CREATE TABLE s1.u1 (a INT); CREATE TABLE other.x (a INT); CREATE TABLE s1._t1_gho (a INT, b INT);
@@ -39,8 +42,7 @@ def told(sql: str) -> list[tuple[str, str, str]]:
             ("other.x", "Leaves", "x"), ("shop.t", "Leaves", "t1"), ("shop.u", "Leaves", "u1"),
         ]),
         ("DROP DATABASE s1", [
-            ("s1._t1_gho", "Leaves", "_t1_gho"), ("shop.t", "Leaves", "t1"), ("shop.t", "Leaves", "t2"),
-            ("shop.u", "Leaves", "u1"),
+            ("shop.t", "Leaves", "t1"), ("shop.t", "Leaves", "t2"), ("shop.u", "Leaves", "u1"),
         ]),
         ("CREATE TABLE t3 (a INT)", [("shop.t", "Joins", "t3")]),
         ("CREATE TABLE IF NOT EXISTS t1 (z INT)", []),
@@ -48,13 +50,18 @@ def told(sql: str) -> list[tuple[str, str, str]]:
         ("TRUNCATE t1", [("shop.t", "Empties", "t1")]),
         ("RENAME TABLE t1 TO t9", [("shop.t", "Moves", "t1")]),
         ("ALTER TABLE t1 RENAME TO t9", [("shop.t", "Moves", "t1")]),
-        ("RENAME TABLE t1 TO u9", [("shop.t", "Leaves", "t1"), ("shop.u", "Joins", "u9")]),
-        ("RENAME TABLE t1 TO other.y", [("shop.t", "Leaves", "t1"), ("other.y", "Joins", "y")]),
+        ("RENAME TABLE t1 TO u9", [("shop.t", "Renamed", "t1")]),
+        ("RENAME TABLE t1 TO other.y", [("shop.t", "Renamed", "t1")]),
+        ("ALTER TABLE t1 RENAME u9", [("shop.t", "Renamed", "t1")]),
+        ("ALTER TABLE t1 ADD b INT, RENAME TO t9, DROP a", [("shop.t", "ShardDdl", "t1"), ("shop.t", "Moves", "t1")]),
+        ("ALTER TABLE t1 RENAME AS u9, ADD b INT", [("shop.t", "ShardDdl", "t1"), ("shop.t", "Renamed", "t1")]),
+        ("ALTER TABLE t1 RENAME COLUMN a TO b, RENAME u9", [("shop.t", "ShardDdl", "t1"), ("shop.t", "Renamed", "t1")]),
+        ("RENAME TABLE t1 TO t9, t2 TO t1", [("shop.t", "Moves", "t1"), ("shop.t", "Moves", "t2")]),
+        ("RENAME TABLE t1 TO u9, u1 TO t1", [("shop.t", "Renamed", "t1"), ("shop.u", "Renamed", "u1")]),
+        ("RENAME TABLE other.x TO s1.x, s1.x TO other.x", []),
         ("RENAME TABLE t1 TO tmp, tmp TO t9", [("shop.t", "Moves", "t1")]),
         ("RENAME TABLE t1 TO x1, t2 TO t1, x1 TO t2", []),  # two shards swapped that are alike
-        ("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1", [
-            ("s1._t1_gho", "Leaves", "_t1_gho"), ("shop.t", "ShardDdl", "t1"), ("s1._t1_del", "Joins", "_t1_del"),
-        ]),
+        ("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1", [("shop.t", "Renamed", "_t1_gho"), ("shop.t", "Renamed", "t1")]),
         ("ALTER DATABASE s1 CHARACTER SET latin1", []),
         ("CREATE VIEW v AS SELECT 1", []),
         ("ANALYZE TABLE t1", []),
@@ -89,9 +96,24 @@ def test_a_table_made_of_others_is_written_out() -> None:
 
 
 def test_a_table_in_a_shards_place_without_known_changes_is_the_difference() -> None:
-    ((_, event),) = [e for e in events("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1") if e[0] == "shop.t"]
-    assert isinstance(event, ShardDdl)
-    assert event.sql == "ALTER TABLE `shop`.`t`   ADD COLUMN `b` int DEFAULT NULL AFTER `a`"
+    comes, leaves = [event for _, event in events("RENAME TABLE t1 TO _t1_del, _t1_gho TO t1")]
+    assert isinstance(leaves, Renamed) and isinstance(comes, Renamed)
+    assert (leaves.new, leaves.table, leaves.tool) == (None, None, False)
+    assert (comes.old, comes.new, comes.to, comes.tool) == (None, ("shop", "t"), Shard("n", "s1", "t1"), True)
+    (ddl,) = comes.instead
+    assert (ddl.shard, ddl.sql) == (comes.to, "ALTER TABLE `shop`.`t`   ADD COLUMN `b` int DEFAULT NULL AFTER `a`")
+
+
+def test_a_table_that_gets_another_logical_name() -> None:
+    ((_, event),) = events("RENAME /* x */ TABLE t1 TO other.tmp, `other`.tmp TO `u9`")
+    assert isinstance(event, Renamed)
+    assert (event.old, event.new) == (("shop", "t"), ("shop", "u"))
+    assert event.table is not None and (event.table.schema, event.table.name) == ("shop", "u")
+    assert event.sql == "RENAME /* x */ TABLE `shop`.`t` TO `other`.`tmp`, `other`.`tmp` TO `shop`.`u`"
+    (_, alter), (_, event) = events("ALTER TABLE t1 ADD b INT, RENAME TO u9 /* why */, ALGORITHM=COPY")
+    assert isinstance(alter, ShardDdl) and isinstance(event, Renamed)
+    assert " ".join(alter.sql.split()) == "ALTER TABLE `shop`.`t` ADD b INT, ALGORITHM=COPY"
+    assert event.table is not None and [column.name for column in event.table.columns] == ["a", "b"]
 
 
 def test_a_shard_that_moves_says_where_to() -> None:

@@ -183,14 +183,15 @@ def test_a_truncated_shard_empties_the_table_only_if_it_is_the_only_one() -> Non
     assert written(outcome_of(ran(TABLE, "t1", "t1 TRUNCATE TABLE t1"))) == ["TRUNCATE TABLE `shop`.`t`"]
 
 
-def test_a_renamed_shard_stays_one_unless_it_waits() -> None:
+def test_a_renamed_shard_stays_one_and_waits_under_its_new_name() -> None:
     made = ran(TABLE, "t1 t2", "t1 RENAME TABLE t1 TO t9", "t2 ADD COLUMN c INT")
     made.run("n1", "ALTER TABLE t9 ADD COLUMN c INT")
     check_agreement(outcome_of(made))
     made = ran(TABLE, "t1 t2", "t1 ADD COLUMN c INT", "t1 RENAME TABLE t1 TO t9")
-    outcome = made.outcome("pessimistic")
-    assert outcome.stop is not None
-    assert outcome.stop.fault is Fault.STRANGE_TABLE
+    (waiting,) = made.outcome("pessimistic").open
+    assert [shard.table for shard in waiting.done] == ["t9"]
+    made.run("n2", "ALTER TABLE t2 ADD COLUMN c INT")
+    check_agreement(outcome_of(made))
 
 
 def test_a_moment_as_default_is_told() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 from typing import Any
 
-from binlog_merge.merge.coordinate.shard_log import DatabaseEvent, GhostEvent, Name, Ran, ShardLog
+from binlog_merge.merge.coordinate.shard_log import DatabaseEvent, GhostEvent, Ran, ShardLog
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.values import (
     Effect,
@@ -13,7 +13,9 @@ from binlog_merge.shard.values import (
     Joins,
     Leaves,
     Moves,
+    Name,
     Place,
+    Renamed,
     Shard,
     ShardDdl,
     ShardEvent,
@@ -71,7 +73,14 @@ def log_to_json(log: ShardLog) -> str:
             [*name, key.text(), *_start(start, tables, sessions)] for name, (key, start) in sorted(log.starts.items())
         ],
         "effects": [
-            [*e.shard, list(e.key), None if e.place is None else [list(e.place.key), e.place.rank], e.renames]
+            [
+                *e.shard,
+                list(e.key),
+                None if e.place is None else [list(e.place.key), e.place.rank],
+                e.renames,
+                e.to,
+                e.name,
+            ]
             for e in log.effects
         ],
         "ran": [[r.node, r.key.text(), r.sql, r.file, r.position, *astuple(r.variables)] for r in log.ran.values()],
@@ -92,6 +101,10 @@ def _event(event: ShardEvent, tables: _Numbered, sessions: _Numbered) -> list[An
             return [*head, tables.table(event.table), event.sql]
         case Moves():
             return [*head, *event.to]
+        case Renamed():
+            table = None if event.table is None else tables.table(event.table)
+            instead = [_event(ddl, tables, sessions) for ddl in event.instead]
+            return [*head, event.to, event.old, event.new, table, instead, event.tool, event.plain, event.sql]
         case _:
             return [*head, event.sql]
 
@@ -137,6 +150,12 @@ def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
         return Joins(key, shard, tables[rest[0]], rest[1])
     if kind == "Moves":
         return Moves(key, shard, Shard(*rest))
+    if kind == "Renamed":
+        to, old, new, table, instead, *more = rest
+        ddls = (_read_event(ddl, tables, sessions) for ddl in instead)
+        made = tuple(ddl for ddl in ddls if isinstance(ddl, ShardDdl))
+        now = None if table is None else tables[table]
+        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, *more)
     return _KINDS[kind](key, shard, rest[0])
 
 
@@ -162,9 +181,14 @@ def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
 
 
 def _read_effect(row: Sequence[Any]) -> Effect:
-    *shard, key, place, renames = row
-    to = None if place is None else Place(OrderKey(*place[0]), place[1])
-    return Effect(Shard(*shard), OrderKey(*key), to, _pairs(renames))
+    *shard, key, place, renames, to, name = row
+    at = None if place is None else Place(OrderKey(*place[0]), place[1])
+    goes = None if to is None else Shard(*to)
+    return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name))
+
+
+def _name(value: Sequence[str] | None) -> Name | None:
+    return None if value is None else (value[0], value[1])
 
 
 def _pairs(values: Sequence[Sequence[str]]) -> tuple[Name, ...]:

@@ -4,7 +4,7 @@ It grows with the nodes' DDL and is kept from run to run, so every run comes to 
 came to, and goes on from there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.merge.histories import Applied
@@ -12,12 +12,10 @@ from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.events import NodeDdl, as_logical, shard_events
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import Extract, with_columns
-from binlog_merge.shard.values import LAST, Effect, Joins, Shard, ShardDdl, ShardEvent, Start
+from binlog_merge.shard.values import LAST, Effect, Joins, Name, Renamed, Shard, ShardDdl, ShardEvent, Start
 from snapshot_store.model import Schema, Table
 from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import ORIGIN, OrderKey
-
-Name = tuple[str, str]
 
 _LAST_NODE = 999_999  # the greatest number in a key's text
 _ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
@@ -55,6 +53,19 @@ class GhostEvent:
     sql: str
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Logical tables that can go on from a key, as they were there; `events` are the ids of those that are in that.
+
+    `effects` are all that came of them.
+    """
+
+    key: OrderKey
+    starts: Mapping[Name, Start]
+    events: frozenset[int]
+    effects: tuple[Effect, ...]
+
+
 @dataclass
 class ShardLog:
     """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
@@ -89,20 +100,20 @@ class ShardLog:
             {place: ran for place, ran in self.ran.items() if ran.key < key},
         )
 
-    def settled(
-        self, quiet: Mapping[Name, tuple[OrderKey, Start]], effects: Mapping[Name, Sequence[Effect]], floor: OrderKey
-    ) -> "ShardLog":
+    def settled(self, settled: Iterable[Settled], floor: OrderKey) -> "ShardLog":
         """Return the log with tables that go on where they were quiet, if nothing at that key is above `floor`.
 
-        `effects` are all effects by table. Of those that lie behind, the renames count for rows that still wait.
+        Of the effects that lie behind, the renames count for rows that still wait.
         """
-        starts = {name: one for name, one in quiet.items() if one[0]._replace(node_seq=_LAST_NODE) < floor}
-        events = [(name, e) for name, e in self.events if name not in starts or e.key > starts[name][0]]
+        quiet = [one for one in settled if one.key._replace(node_seq=_LAST_NODE) < floor]
+        starts = {name: (one.key, start) for one in quiet for name, start in one.starts.items()}
+        gone = {source: one.key for one in quiet for source in one.events}
+        events = [(name, e) for name, e in self.events if id(e) not in gone or e.key > gone[id(e)]]
         behind = [
             effect
-            for name, (key, _) in starts.items()
-            for effect in effects[name]
-            if effect.renames and (effect.key <= key or effect.key == LAST)
+            for one in quiet
+            for effect in one.effects
+            if (effect.renames or effect.to or effect.name) and (effect.key <= one.key or effect.key == LAST)
         ]
         needed = {(event.shard.node, event.key) for _, event in events}
         return replace(
@@ -121,7 +132,12 @@ class ShardLog:
 
     def names(self) -> set[Name]:
         """Return the logical tables that are coordinated here."""
-        return {*self.members, *self.starts, *(name for name, _ in self.events)}
+        found = {*self.members, *self.starts, *(name for name, _ in self.events)}
+        return found | {e.new for _, e in self.events if isinstance(e, Renamed) and e.new is not None}
+
+    def renamed(self) -> set[Name]:
+        """Return the logical tables whose shards have begun to get other names."""
+        return {e.old for _, e in self.events if isinstance(e, Renamed) and e.old is not None}
 
     def begin(self, node: str, tables: Iterable[Table], databases: Iterable[str], modes: Modes) -> None:
         """Take in what a node has at the beginning."""
@@ -163,8 +179,7 @@ class ShardLog:
             node_ddl = NodeDdl(node, ddl.key, ddl.sql, ddl.session, one.before, effect, changes, ddl.schema)
             events = [
                 (logical, self._with_columns(event, modes))
-                for logical, event in shard_events(node_ddl, modes.topology)
-                if modes.of(*event.shard) != "marker"
+                for logical, event in _coordinated(shard_events(node_ddl, modes.topology), modes)
             ]
             self.events += events
             databases = [name for name in effect.changed_schemas if modes.coordinates(node, name)]
@@ -196,6 +211,8 @@ class ShardLog:
 
     def _with_columns(self, event: ShardEvent, modes: Modes) -> ShardEvent:
         """Return an event with the columns that the shard's route writes."""
+        if isinstance(event, Renamed):
+            return self._renamed_with_columns(event, modes)
         extract = modes.extract(*event.shard)
         if extract is None:
             return event
@@ -203,6 +220,13 @@ class ShardLog:
             table = self._extended(event.shard, event.table, modes)
             return Joins(event.key, event.shard, table, create_sql(table, qualified=True))
         return self._ddl_with_columns(event, extract) if isinstance(event, ShardDdl) else event
+
+    def _renamed_with_columns(self, event: Renamed, modes: Modes) -> Renamed:
+        extract = modes.extract(*event.to)
+        if extract is None or event.table is None:
+            return event
+        instead = tuple(self._ddl_with_columns(ddl, extract) for ddl in event.instead)
+        return replace(event, table=self._extended(event.to, event.table, modes), instead=instead)
 
     def _ddl_with_columns(self, ddl: ShardDdl, extract: Extract) -> ShardDdl:
         like = self.logical.get((ddl.before.schema, ddl.before.name))
@@ -212,6 +236,20 @@ class ShardLog:
     def _extended(self, shard: Shard, table: Table, modes: Modes) -> Table:
         extract = modes.extract(*shard)
         return table if extract is None else with_columns(table, extract, self.logical.get((table.schema, table.name)))
+
+
+def _coordinated(events: Iterable[tuple[Name, ShardEvent]], modes: Modes) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield the events of tables that no marker coordinates; one that markers do is not seen in a rename."""
+    for name, event in events:
+        if not isinstance(event, Renamed):
+            if modes.of(*event.shard) != "marker":
+                yield name, event
+            continue
+        was, now = modes.of(*event.shard), modes.of(*event.to)
+        old, new = None if was == "marker" else event.old, None if now == "marker" else event.new
+        plain = was == now and modes.extract(*event.shard) is None and modes.extract(*event.to) is None
+        if old is not None or new is not None:
+            yield old or new or name, replace(event, old=old, new=new, plain=plain)
 
 
 def coordinated(modes: Modes, node: str, schema: str, table: str) -> Name | None:

@@ -1,32 +1,26 @@
 """Coordination without markers: from what shards ran (`shard_log`) to the logical DDL, each at its place, and effects.
 
-Every logical table is coordinated by itself (`shard.pessimistic`, `shard.optimistic`); here their answers are put
-together. Where several statements follow from one event, those of a table one after the other, tables by name, each
-gets a rank of its own. A database is made with its first shard and dropped with its last.
+Which events are of which logical table is found first (`shard.following`); then every one is coordinated by itself
+(`shard.pessimistic`, `shard.optimistic`), and here their answers are put together. Where several statements follow from
+one event each gets a rank of its own (`shard_ddl`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 
-from binlog_merge.merge.coordinate.shard_log import Name, ShardLog
+from binlog_merge.merge.coordinate.shard_databases import First, databases_of, implied
+from binlog_merge.merge.coordinate.shard_ddl import Placed, Wanted, at_rank, in_order_of_keys, ranked
+from binlog_merge.merge.coordinate.shard_log import Settled, ShardLog
+from binlog_merge.merge.coordinate.shard_tables import Coordinated, components, open_rename, outcome_of
 from binlog_merge.shard import optimistic, pessimistic
+from binlog_merge.shard.following import Following
+from binlog_merge.shard.identity import RENAMED
 from binlog_merge.shard.modes import Modes, ShardMode
-from binlog_merge.shard.notes import decisions_about
-from binlog_merge.shard.values import (
-    Decided,
-    Effect,
-    Event,
-    Finding,
-    Logical,
-    Open,
-    Outcome,
-    Place,
-    Start,
-    Stop,
-)
+from binlog_merge.shard.renaming import rename_sql
+from binlog_merge.shard.values import Decided, Effect, Event, Finding, Name, Open, Outcome, Place, Renamed, Shard, Stop
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
-from snapshot_store.render_sql import quote_name
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -37,28 +31,15 @@ _WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
 SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 """Of statements whose own session is not known: those that operators write."""
 
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A logical DDL: one statement at a place of its own. `table` is None where it is about a database.
-
-    `cause` is (node, key) of the statement it is due to, None for a decision. `as_run`: the very statement, on the very
-    rows.
-    """
-
-    place: Place
-    schema: str
-    table: str | None
-    sql: str
-    cause: tuple[str, OrderKey] | None
-    as_run: bool = True
+_TOGETHER = -1
+"""Owns the places of renames: those of one key are one statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
     """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits.
 
-    `quiet` is where tables can go on from, `by_table` are the effects of each since it began.
+    `settled` is what tables can go on from.
     """
 
     ddl: tuple[Placed, ...] = ()
@@ -66,8 +47,7 @@ class Together:
     findings: tuple[Finding, ...] = ()
     open: tuple[tuple[ShardMode, Open], ...] = ()
     stop: tuple[Name, Stop] | None = None
-    quiet: Mapping[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
-    by_table: Mapping[Name, Sequence[Effect]] = field(default_factory=dict)
+    settled: tuple[Settled, ...] = ()
 
 
 def coordinate_shards(
@@ -76,170 +56,133 @@ def coordinate_shards(
     """Return what the events below `limit` come to; what stops one table stops all there. What comes out below `floor`
     has done so.
     """
-    outcomes = _outcomes(log, modes, decisions, limit)
-    stops = [(outcome.stop.key, name) for name, (_, outcome) in outcomes.items() if outcome.stop is not None]
+    following, tables = _coordinated(log, modes, decisions, limit)
+    stops = [(t.outcome.stop.key, t.table.called, t.outcome.stop) for t in tables if t.outcome.stop is not None]
     stop = None
     if stops:
-        key, name = min(stops)
-        found = outcomes[name][1].stop
-        assert found is not None
-        stop, limit = (name, found), key
-        outcomes = _outcomes(log, modes, decisions, key)
-    databases = list(_databases(log, modes.topology, limit))
-    databases = [*_implied(log, outcomes, databases), *databases]
+        limit, name, found = min(stops, key=lambda one: one[:2])
+        stop = (name, found)
+        following, tables = _coordinated(log, modes, decisions, limit)
+    databases = list(databases_of(log, modes.topology, limit))
+    databases = [*implied(log, _firsts(following, tables), databases), *databases]
     dropped = {(d.place.key, d.schema) for d in databases if d.sql.startswith("DROP ")}
     ranks: dict[OrderKey, int] = {}
-    ddl = [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) not in dropped]
-    effects: dict[Name, list[Effect]] = {}
-    for name, (_, outcome) in outcomes.items():
-        placed, moved = _ranked(name, _without_drops(name, outcome, dropped), ranks)
-        ddl += placed
-        effects[name] = moved
-    ddl += [_at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
+    ddl = [at_rank(d, ranks) for d in databases if (d.place.key, d.schema) not in dropped]
+    made, moved = ranked(_wanted(log, following, tables, dropped), ranks)
+    ddl += made
+    effects = [[_moved(e, t.number, moved) for e in t.effects] for t in tables]
+    ddl += [at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
     stands = in_order_of_keys(
-        [*(d.place for d in ddl), *(e.place for found in effects.values() for e in found if e.place is not None)], floor
+        [*(d.place for d in ddl), *(e.place for found in effects for e in found if e.place is not None)], floor
     )
     ddl = [replace(d, place=stands.get(d.place, d.place)) for d in ddl]
-    effects = {
-        name: [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found]
-        for name, found in effects.items()
-    }
+    effects = [
+        [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found] for found in effects
+    ]
+    findings = [*following.findings, *(f for t in tables for f in t.outcome.findings)]
+    renames = ((t.mode, one) for t in tables if (one := open_rename(t.table)) is not None)
     return Together(
         tuple(sorted(ddl, key=lambda d: d.place)),
-        tuple(
-            sorted((*log.effects, *(e for found in effects.values() for e in found)), key=lambda e: (e.key, e.shard))
-        ),
-        tuple(sorted((f for _, o in outcomes.values() for f in o.findings), key=lambda f: (f.key, f.shard))),
-        tuple((mode, one) for mode, outcome in outcomes.values() for one in outcome.open),
+        tuple(sorted((*log.effects, *(e for found in effects for e in found)), key=lambda e: (e.key, e.shard))),
+        tuple(sorted(findings, key=lambda f: (f.key, f.shard))),
+        (*renames, *((t.mode, one) for t in tables for one in t.outcome.open)),
         stop,
-        {name: outcome.quiet for name, (_, outcome) in outcomes.items() if outcome.quiet is not None},
-        effects,
+        tuple(components(tables, effects)),
     )
 
 
-def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Place]:
-    """Return the places from `floor` on that are to be others, so that order keys are in the order of places.
-
-    Places of events whose keys differ in nothing but the node are put behind those of the first of them: a rank counts
-    more in a key than a node does (`stages.holds.key_of`).
-    """
-    found: dict[Place, Place] = {}
-    ordered = sorted({place for place in places if place.key >= floor})
-    for _, same in groupby(ordered, key=lambda place: place.key[:3]):
-        first, *others = same
-        rank = first.rank
-        for place in others:
-            rank = place.rank if place.key == first.key else rank + 1
-            if place.key != first.key:
-                found[place] = Place(first.key, rank)
-    return found
-
-
-def _outcomes(
+def _coordinated(
     log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey
-) -> dict[Name, tuple[ShardMode, Outcome]]:
+) -> tuple[Following, list[Coordinated]]:
     """Coordinate each logical table with its events below `limit`; tables by name."""
-    events: dict[Name, list[Event]] = {name: [] for name in sorted(log.names())}
-    for name, event in log.events:
-        if event.key < limit:
-            events[name].append(event)
-    outcomes = {}
-    for name, found in events.items():
-        since, start = log.start(name)
-        decided: list[Event] = [d for d in decisions_about(name, decisions) if since < d.key < limit]
-        # What is decided at a key is decided before what shards do there.
-        ordered = sorted([*decided, *found], key=lambda e: (e.key, not isinstance(e, Decided)))
-        shards = [*start.members, *(e.shard for e in found if not isinstance(e, Decided))]
+    following = Following(partial(_may_follow, modes.topology))
+    for name in sorted({*log.members, *log.starts}):
+        following.begin(name, *log.start(name))
+    events: list[tuple[Name, Event]] = [(("", ""), d) for d in decisions if d.key < limit]
+    events += [(name, event) for name, event in log.events if event.key < limit]
+    # What is decided at a key is decided before what shards do there.
+    events.sort(key=lambda pair: (pair[1].key, not isinstance(pair[1], Decided)))
+    for key, found in groupby(events, key=lambda pair: pair[1].key):
+        following.take(key, list(found))
+    tables = []
+    for number, table in enumerate(sorted(following.tables, key=lambda table: table.called)):
+        start = table.start
+        shards = [*start.members, *(e.shard for e in table.events if not isinstance(e, Decided))]
         if shards:
             mode = modes.of(*shards[0])
-            outcomes[name] = (mode, _WAYS[mode](start.members, start.table, ordered, SESSION, start))
-    return outcomes
+            outcome = _WAYS[mode](start.members, start.table, table.events, SESSION, start)
+            tables.append(outcome_of(number, table, mode, outcome))
+    return following, tables
 
 
-def _without_drops(name: Name, outcome: Outcome, dropped: set[tuple[OrderKey, str]]) -> Outcome:
-    """Leave out the DROP TABLE of a table that goes with its database."""
-    kept = (
-        replace(one, statements=()) if one.table is None and (one.place.key, name[0]) in dropped else one
-        for one in outcome.logical
-    )
-    return replace(outcome, logical=tuple(kept))
+def _may_follow(topology: Topology, shard: Shard, event: Renamed) -> bool:
+    """Tell whether a shard can be renamed as another one was, and be of the same logical table then too."""
+    old, new = event.shard, event.to
+    assert event.new is not None
+    if shard.schema == old.schema:
+        schema = new.schema
+    elif old.schema == new.schema:
+        schema = shard.schema
+    else:
+        return False
+    if (shard.node, schema) == (new.node, new.schema) and event.new[1] == new.table:
+        return False  # that name is taken
+    return topology.logical_name(shard.node, schema, new.table) == event.new
 
 
-def _ranked(name: Name, outcome: Outcome, ranks: dict[OrderKey, int]) -> tuple[list[Placed], list[Effect]]:
-    """Give every statement a place of its own, behind those at its key so far (`ranks`), and effects theirs."""
-    logical = {one.place: one for one in outcome.logical}
-    last: dict[OrderKey, int] = {}
-    for place in (*logical, *(e.place for e in outcome.effects if e.place is not None)):
-        last[place.key] = max(last.get(place.key, 0), place.rank)
-    ddl: list[Placed] = []
-    moved: dict[Place, Place] = {}
-    for key, ranked in last.items():
-        for rank in range(ranked + 1):
-            one, here = logical.get(Place(key, rank)), ranks.get(key, 0)
-            statements = () if one is None else one.statements
-            if one is not None:
-                cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
-                as_run = one.own and one.alone
-                ddl += [Placed(Place(key, here + i), *name, sql, cause, as_run) for i, sql in enumerate(statements)]
-            moved[Place(key, rank)] = Place(key, here + max(len(statements) - 1, 0))
-            ranks[key] = here + max(len(statements), 1)
-    return ddl, [e if e.place is None else replace(e, place=moved[e.place]) for e in outcome.effects]
-
-
-def _implied(
-    log: ShardLog, outcomes: Mapping[Name, tuple[ShardMode, Outcome]], databases: Sequence[Placed]
-) -> Iterator[Placed]:
-    """Yield the making of logical databases that come with their first table: no database of a node goes there, as for
-    tables that keep their names beside others that are routed elsewhere.
-    """
-    first: dict[str, Logical] = {}
-    for name, (_, outcome) in outcomes.items():
-        for one in outcome.logical:
-            if name[0] not in first or one.place < first[name[0]].place:
-                first[name[0]] = one
-    made = {d.schema: d.place for d in reversed(databases) if d.sql.startswith("CREATE ")}
-    for database, one in sorted(first.items()):
-        there = database in log.schemas or bool(log.databases.get(database))
-        there = there or any(schema == database for schema, _ in log.starts)
-        there = there or (database in made and made[database] <= one.place)
-        if there or isinstance(one.cause, Decided):
+def _wanted(
+    log: ShardLog, following: Following, tables: Sequence[Coordinated], dropped: set[tuple[OrderKey, str]]
+) -> Iterator[Wanted]:
+    """Yield every statement, and every place that rows wait for, at the place of its own table's count."""
+    for table in tables:
+        logical = {one.place: (name, one) for name, one in table.logical}
+        waited = {e.place for e in table.effects if e.place is not None and e.place.rank != RENAMED}
+        for place in {*logical, *waited}:
+            if place not in logical:
+                yield Wanted(place, table.table.at(place), table.number)
+                continue
+            name, one = logical[place]
+            # A table that goes with its database is not dropped by itself.
+            gone = one.table is None and (place.key, name[0]) in dropped
+            cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
+            statements = () if gone else one.statements
+            yield Wanted(place, name, table.number, statements, cause, one.own and one.alone)
+    renamings = {renaming.key: renaming for renaming in following.renamings}
+    keys = {e.place.key for t in tables for e in t.effects if e.place is not None and e.place.rank == RENAMED}
+    for key in keys | renamings.keys():
+        if key not in renamings:
+            yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard has got its old name back
             continue
-        node, schema = one.cause.shard[:2]
-        events = [e for e in log.database_events if (e.node, e.name) == (node, schema) and e.key <= one.place.key]
-        value = events[-1].value if events else None
-        sql = f"CREATE DATABASE {quote_name(database)}"
-        if value is not None:
-            sql += f" CHARACTER SET {value.charset} COLLATE {value.collation}"
-        yield Placed(Place(one.place.key), database, None, sql, (node, one.cause.key))
+        renaming = renamings[key]
+        ran = None if renaming.cause is None else log.ran.get(renaming.cause)
+        session = SESSION if ran is None else replace(SESSION, sql_mode=ran.variables.sql_mode)
+        sql = rename_sql(renaming, session)
+        yield Wanted(Place(key, RENAMED), renaming.pairs[0][0], _TOGETHER, (sql,), renaming.cause)
 
 
-def _at_rank(ddl: Placed, ranks: dict[OrderKey, int]) -> Placed:
-    rank = ranks.get(ddl.place.key, 0)
-    ranks[ddl.place.key] = rank + 1
-    return replace(ddl, place=Place(ddl.place.key, rank))
+def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, Place], Place]) -> Effect:
+    if effect.place is None:
+        return effect
+    owner = _TOGETHER if effect.place.rank == RENAMED else number
+    return replace(effect, place=moved[owner, effect.place])
 
 
-def _databases(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator[Placed]:
-    """Yield the DDL of logical databases: made with the first of the nodes', dropped with the last, altered whenever
-    one gets what the logical one has not.
-    """
-    live = {name: set(found) for name, found in log.databases.items()}
-    defaults: dict[str, tuple[str, str]] = {}
-    for event in sorted((e for e in log.database_events if e.key < limit), key=lambda e: e.key):
-        name = topology.logical_schema(event.node, event.name)
-        if name is None:
-            continue
-        here, one = live.setdefault(name, set()), (event.node, event.name)
-        sql = None
-        if event.value is None:
-            here.discard(one)
-            sql = None if here else f"DROP DATABASE {quote_name(name)}"
-        else:
-            value = (event.value.charset, event.value.collation)
-            if not here or (one in here and defaults.get(name) != value):
-                verb = "ALTER" if here else "CREATE"
-                sql = f"{verb} DATABASE {quote_name(name)} CHARACTER SET {value[0]} COLLATE {value[1]}"
-                defaults[name] = value
-            here.add(one)
-        if sql is not None:
-            yield Placed(Place(event.key), name, None, sql, (event.node, event.key))
+def _firsts(following: Following, tables: Sequence[Coordinated]) -> dict[str, First]:
+    """Return where each logical database gets its first table by what shards did."""
+    firsts: dict[str, First] = {}
+    for table in tables:
+        found = [
+            (name[0], First(one.place, *one.cause.shard[:2], one.cause.key))
+            for name, one in table.logical
+            if not isinstance(one.cause, Decided)
+        ]
+        found += [
+            (name[0], First(place, hop.to.node, hop.to.schema, hop.key))
+            for place, name in table.table.names
+            for hop in table.table.hops
+            if hop.to is not None and hop.key == place.key
+        ]
+        for database, first in found:
+            if database not in firsts or first.place < firsts[database].place:
+                firsts[database] = first
+    return firsts
