@@ -28,6 +28,7 @@ The whole file is checked first; with --schema-file its expressions are too, on 
 _OPS: "tuple[Op, ...]" = ("insert", "update", "delete")
 _OUTCOMES = {
     "apply": "carried out",
+    "restate": "carried out in a merge as a CREATE TABLE with all columns; stops a replay",
     "ignore": "ignored: not carried out, but the table changes shape for the rows that follow",
     "discard": "discarded: as if it had never been there",
     "error": "stops with an error",

@@ -27,7 +27,7 @@ class DdlEvent:
     CREATE TABLE LIKE also the model. `text` is this part alone, in the user's own words; `query` the whole statement.
     `effects` is what this part does to those tables and to others, `together` what the whole statement does.
     `frees`: it may take a foreign key away, and with it what another table has to do with it. `head` is how long the
-    statement is before its list of tables, 0 where it has no list.
+    statement is before its list of tables, 0 where it has no list; `item` is the part's place in it.
     """
 
     action: str
@@ -39,6 +39,7 @@ class DdlEvent:
     together: Effects = NONE
     frees: bool = False
     head: int = 0
+    item: int = 0
 
     @property
     def schema(self) -> str:
@@ -92,8 +93,8 @@ def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) ->
     head, texts = _listed(sql, session)
     parts = [effects.of_item(item) for item in range(len(texts))]
     return tuple(
-        replace(event, tables=part.tables, text=text, effects=part, head=head)
-        for part, text in zip(parts, texts, strict=True)
+        replace(event, tables=part.tables, text=text, effects=part, head=head, item=item)
+        for item, (part, text) in enumerate(zip(parts, texts, strict=True))
     )
 
 

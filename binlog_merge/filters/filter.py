@@ -3,6 +3,8 @@
     rows        ignored by transaction, table, kind of event, expression, each alone enough
     statements  discarded: as if never there (transaction, not on the allow-list, table or database not chosen)
                 ignored:   not carried out, but the tables change shape for what follows (event filters)
+                restated:  CREATE TABLE chosen LIKE one that is not: as a CREATE TABLE of all its columns
+                an error:  rows come into what is chosen from outside it, or go where no rule can follow them
 
 A CREATE TABLE that is ignored leaves a table whose rows still pass; one that is discarded leaves none.
 """
@@ -20,18 +22,22 @@ from binlog_merge.filters.expressions import ExpressionFilter, ExpressionRule, O
 from binlog_merge.filters.incompatible import event_type
 from binlog_merge.filters.tables import ColumnFilter, TableFilter, TableRule, is_system_schema
 from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.effects import Name, Verb
 from snapshot_store.model import Table
 
 _CONTROL = "".join(map(chr, (*range(32), 127)))
 """What DM cuts off both ends of a statement."""
-Outcome = Literal["apply", "ignore", "discard", "error"]
+Outcome = Literal["apply", "restate", "ignore", "discard", "error"]
 
 
 class DdlDecision(NamedTuple):
-    """What becomes of a statement's part, and the rule that says so."""
+    """What becomes of a statement's part, and the rule that says so; `mixed`: because only some of its tables are
+    chosen.
+    """
 
     outcome: Outcome
     rule: str = ""
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,8 +150,9 @@ class Filter:
         if not event.allowed:
             return DdlDecision("discard", f"{event.kind} is not on the allow-list")
         chosen = self._ddl_tables(event)
-        if chosen.outcome != "apply":
+        if chosen.outcome == "discard":
             return chosen
+        # A rule that leaves the statement out also answers what tables that are not chosen ask.
         name = "" if event.is_schema else event.table
         decision = self.events.decide(event.schema, name, event.kind, event.query)
         if decision.action == "Do":
@@ -175,21 +182,81 @@ class Filter:
         return first
 
     def _ddl_tables(self, event: DdlEvent) -> DdlDecision:
-        named = self.schema(event.schema) if event.is_schema else self.table(event.schema, event.table)
-        renamed = event.tables[1:] if event.kind == "rename table" else ()
-        if named.action != "Do":
-            for schema, table in renamed:
-                if self.table(schema, table).action == "Do":
-                    before = ".".join(event.tables[0])
-                    reason = f"{schema}.{table} is chosen, but {before}, as it was called before, is not"
-                    return DdlDecision("error", f"{reason}: its rows are not at the target")
-            return DdlDecision("discard", named.rule)
-        for schema, table in event.tables[1:]:
-            # DM carries a statement over only if it may write every table that is named.
-            allowed, why = self.block_allow.decide(schema, table)
-            if not allowed:
-                return DdlDecision("discard", why)
-        return DdlDecision("apply", named.rule)
+        if event.is_schema:
+            named = self.schema(event.schema)
+            return DdlDecision("apply" if named.action == "Do" else "discard", named.rule)
+        moved = event.together.paths[event.item] if event.effects.moves else None
+        subject = moved[0] if moved is not None else (event.schema, event.table)
+        named = self.table(*subject)
+        if (mixed := self._mixed(event, moved)) is not None:
+            return mixed
+        return DdlDecision("apply" if named.action == "Do" else "discard", named.rule)
+
+    def _mixed(self, event: DdlEvent, moved: tuple[Name, Name] | None) -> DdlDecision | None:
+        """Return what becomes of a statement about tables that are chosen and others that are not."""
+        if moved is not None:
+            return self._moved(*moved)
+        effects = event.effects
+        for other in effects.others(Verb.EXCHANGE):
+            if self._chooses((event.schema, event.table)) != self._chooses(other):
+                own = (event.schema, event.table)
+                pair = (other, own) if self._chooses(other) else (own, other)
+                return _error(*pair, "whose rows change places with those of a partition: those that come")
+        if not self._chooses((event.schema, event.table)):
+            return None
+        for other in effects.others(Verb.COPY_ROWS):
+            if not self._chooses(other):
+                return _error((event.schema, event.table), other, "of which its query takes rows: those")
+        for other in effects.others(Verb.REFER):
+            if self._chooses(other):
+                continue
+            if event.action == "ActionCreateView":
+                return DdlDecision("discard", f"the view reads {_dotted(other)}, which is not chosen")
+            return DdlDecision(
+                "error",
+                f"{_dotted((event.schema, event.table))} is chosen, but {_dotted(other)}, which its foreign key refers "
+                "to, is not: the target refuses it",
+                True,
+            )
+        for other in effects.others(Verb.COPY_SHAPE):
+            if not self._chooses(other):
+                return DdlDecision("restate", f"{_dotted(other)}, whose shape it takes, is not chosen")
+        return None
+
+    def _moved(self, old: Name, new: Name) -> DdlDecision | None:
+        """Return what becomes of a renaming, all renamings of its statement taken together."""
+        if self._chooses(new) and not self._chooses(old):
+            return _error(new, old, "which it was until then: its rows")
+        allowed, why = self.block_allow.decide(*new)
+        if self._chooses(old) and not allowed:
+            # DM leaves such a statement out: the target would keep the table, which the source has no more.
+            return DdlDecision(
+                "error",
+                f"{_dotted(old)} is chosen, but {_dotted(new)}, as it is called from there on, must not be written "
+                f"({why}): the target would keep {_dotted(old)} with all its rows",
+                True,
+            )
+        return None
+
+    def _chooses(self, name: Name) -> bool:
+        return self.table(*name).action == "Do"
+
+
+def _error(chosen: Name, other: Name, what: str) -> DdlDecision:
+    return DdlDecision(
+        "error", f"{_dotted(chosen)} is chosen, but {_dotted(other)} is not, {what} are not at the target", True
+    )
+
+
+def _dotted(name: Name) -> str:
+    return ".".join(name)
+
+
+MIXED_REMEDY = (
+    "choose both tables or none of them; or leave the statement out, by an event filter on its kind, and bring the "
+    "target's rows to what the source has by hand"
+)
+"""What to do about a statement about tables of which some are chosen."""
 
 
 def verify(settings: FilterSettings, tables: Iterable[Table] = ()) -> Filter:

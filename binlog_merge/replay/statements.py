@@ -16,7 +16,7 @@ from binlog_merge.binlog.query import StatusVar
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
-from binlog_merge.filters.filter import Filter
+from binlog_merge.filters.filter import MIXED_REMEDY, Filter
 from binlog_merge.replay.ledger import BegunDdl
 from binlog_merge.replay.mysql import META_SCHEMA, RowSession, Session, passes
 from binlog_merge.replay.reader import Statement
@@ -27,6 +27,7 @@ from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.render_sql import quote_name
 
 _TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
+_CORRECT: Final = "correct the filter, or the target by hand"
 _ABSENT: Final = frozenset({1049, 1109, 1146})
 _DENIED: Final = frozenset({1044, 1142, 1227})
 
@@ -85,7 +86,16 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
     for event in events:
         decision = chosen.ddl(event, commit_tso=commit_tso)
         if decision.outcome == "error":
-            raise ReplayStopped(f"{event.text}: {decision.rule}", remedy="correct the filter, or the target by hand")
+            raise ReplayStopped(
+                f"{event.text}: {decision.rule}",
+                remedy=f"{MIXED_REMEDY}; --skip passes over the transaction" if decision.mixed else _CORRECT,
+            )
+        if decision.outcome == "restate":
+            raise ReplayStopped(
+                f"{event.text}: {decision.rule}, and a replay does not know what it was",
+                remedy="choose both tables; or filter when merging, `merge --filter`, which writes the columns out; or "
+                "make the table at the target by hand and pass over this transaction with --skip",
+            )
         if decision.outcome == "apply":
             steps.append(Step(event.text.encode("utf-8", "surrogateescape"), event.tables, schema))
         else:

@@ -26,12 +26,13 @@ from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodE
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
-from binlog_merge.filters.filter import Filter, FilterSettings
+from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
 from binlog_merge.merge.render import LogicalDdl
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
 from snapshot_store.model import Table
+from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import OrderKey
 
 LEFT_OUT = "# LEFT OUT BY FILTER"
@@ -155,22 +156,33 @@ class OutputFilter:
             raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
         if not events:
             return ddl
-        kept = [event for event in events if self._applies(event, ddl.key, session)]
+        decisions = [self._decided(event, ddl.key, session) for event in events]
+        if decisions[0] == "restate":
+            schema, table = events[0].tables[0]
+            made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
+            if made is None:  # IF NOT EXISTS, of a table that is there
+                return self._nothing(ddl)
+            return replace(ddl, sql=create_sql(made, qualified=True), text=None)
+        kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
         if len(kept) == len(events):
             return ddl
         if kept:
             text = _put_together(events, kept)
             return replace(ddl, sql=text, text=None)
+        return self._nothing(ddl)
+
+    def _nothing(self, ddl: LogicalDdl) -> LogicalDdl:
+        """Return what stands in the place of a statement that does not come out."""
         return LogicalDdl(ddl.key, "", "", text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
 
-    def _applies(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> bool:
+    def _decided(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> Outcome:
         before = self._history.at(event.schema, event.table, key)
         known = None if before is None else before.table
         decision = self._filter.ddl(event, commit_tso=key.commit_tso, table=known, session=session)
         if decision.outcome == "error":
-            raise ConfigError(f"{event.text}: {decision.rule}", remedy=_REMEDY)
-        if decision.outcome == "apply":
-            return True
+            raise ConfigError(f"{event.text}: {decision.rule}", remedy=MIXED_REMEDY if decision.mixed else _REMEDY)
+        if decision.outcome in ("apply", "restate"):
+            return decision.outcome
         for schema, table in event.tables:
             if table and self.chooses(schema, table) and self._changes_rows(schema, table, key):
                 raise ConfigError(
@@ -178,7 +190,7 @@ class OutputFilter:
                     "come out, have another shape from there on",
                     remedy="let the statement pass, or leave the table out",
                 )
-        return False
+        return decision.outcome
 
     def _changes_rows(self, schema: str, table: str, key: OrderKey) -> bool:
         after = next((v for v in self._history.versions_for(schema, table) if v.key == key), None)

@@ -166,8 +166,8 @@ def test_dm_files(tmp_path: Path) -> None:
     assert made.settings.time_zone == "+08:00" and made.transaction(commit_tso=7).ignored
     assert decided(made, "ALTER TABLE shop_1.orders DROP x") == "ignore"
     assert decided(made, "CREATE TABLE shop_1.orders (a INT)") == "apply"
-    assert decided(made, "CREATE TABLE shop_1.orders LIKE shop_1.log_1") == "discard"
-    assert decided(made, "RENAME TABLE shop_1.orders TO other.orders") == "discard"
+    assert decided(made, "CREATE TABLE shop_1.orders LIKE shop_1.log_1") == "restate"
+    assert decided(made, "RENAME TABLE shop_1.orders TO other.orders") == "ignore"  # its filters say so
     orders = parse_table("CREATE TABLE orders (id INT, price DOUBLE)", schema="shop_1")
     assert made.expressions.ignores(orders, "insert", None, [1, 0.5])
     assert not made.expressions.ignores(orders, "delete", [1, 0.5], None)  # an unknown column ignores nothing
@@ -308,3 +308,74 @@ def test_the_command_checks_expressions_on_tables(tmp_path: Path, capsys: pytest
     arguments = ["filter", "test", "--filter", path, "--table", "shop.orders"]
     assert run([*arguments, "--schema-file", str(tmp_path / "schema.sql")]) == 2
     assert "Cannot find column 'price' from table 'shop.orders'" in capsys.readouterr().err
+
+
+MIXED = [
+    # statement, outcomes of its parts; c and d are chosen, u and v are not
+    ("RENAME TABLE c TO d", ["apply"]),
+    ("RENAME TABLE u TO v", ["discard"]),
+    ("RENAME TABLE u TO c", ["error"]),
+    ("RENAME TABLE c TO u", ["apply"]),
+    ("RENAME TABLE c TO v, u TO c", ["apply", "error"]),
+    ("RENAME TABLE c TO v, d TO c, v TO d", ["apply", "apply", "apply"]),  # a swap over a name of no choice
+    ("RENAME TABLE u TO c, c TO v", ["discard", "discard"]),  # through a chosen name, and out of it
+    ("RENAME TABLE u TO v, c TO d", ["discard", "apply"]),
+    ("ALTER TABLE u ADD x INT, RENAME TO c", ["error"]),
+    ("ALTER TABLE u RENAME c", ["error"]),
+    ("ALTER TABLE c ADD x INT, RENAME TO d", ["apply"]),
+    ("ALTER TABLE u ADD x INT, RENAME TO v", ["discard"]),
+    ("ALTER TABLE c EXCHANGE PARTITION p WITH TABLE d", ["apply"]),
+    ("ALTER TABLE c EXCHANGE PARTITION p WITH TABLE u", ["error"]),
+    ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE c", ["error"]),
+    ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE v", ["discard"]),
+    ("CREATE TABLE c LIKE d", ["apply"]),
+    ("CREATE TABLE c LIKE u", ["restate"]),
+    ("CREATE TABLE u LIKE c", ["discard"]),
+    ("CREATE TABLE c SELECT x FROM d", ["apply"]),
+    ("CREATE TABLE c SELECT x FROM d JOIN u USING (i)", ["error"]),
+    ("CREATE TABLE u SELECT x FROM c", ["discard"]),
+    ("CREATE TABLE c (x INT, FOREIGN KEY (x) REFERENCES d (x))", ["apply"]),
+    ("CREATE TABLE c (x INT, FOREIGN KEY (x) REFERENCES c (x))", ["apply"]),
+    ("CREATE TABLE c (x INT, FOREIGN KEY (x) REFERENCES u (x))", ["error"]),
+    ("CREATE TABLE u (x INT, FOREIGN KEY (x) REFERENCES c (x))", ["discard"]),
+    ("ALTER TABLE c ADD y INT, ADD FOREIGN KEY (x) REFERENCES u (x)", ["error"]),
+    ("CREATE VIEW c AS SELECT * FROM d", ["apply"]),
+    ("CREATE VIEW c AS SELECT * FROM d JOIN u", ["discard"]),
+    ("CREATE VIEW u AS SELECT * FROM c", ["discard"]),
+    ("DROP TABLE c, u, d", ["apply", "discard", "apply"]),
+    ("ALTER TABLE c ORDER BY x", ["apply"]),
+    ("TRUNCATE c", ["apply"]),
+    ("TRUNCATE u", ["discard"]),
+]
+
+
+@pytest.mark.parametrize(("sql", "outcomes"), MIXED)
+def test_statements_about_chosen_tables_and_others(sql: str, outcomes: list[str]) -> None:
+    made = Filter(FilterSettings(rules=["s.c", "s.d"]))
+    found = [made.ddl(event) for event in ddl_events(sql, "s")]
+    assert [decision.outcome for decision in found] == outcomes
+    for decision in found:
+        assert decision.rule and decision.mixed is (decision.outcome == "error")
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("RENAME TABLE u TO c", "rename table"),
+        ("ALTER TABLE u EXCHANGE PARTITION p WITH TABLE c", "exchange table partition"),
+        ("ALTER TABLE c ADD FOREIGN KEY (x) REFERENCES u (x)", "add foreign key"),
+    ],
+)
+def test_a_rule_that_leaves_out_a_mixed_statement_wins(sql: str, kind: str) -> None:
+    rule = EventRule(["*.*"], [kind], [])
+    made = Filter(FilterSettings(rules=["s.c", "s.d"], event_rules=[rule]))
+    assert [made.ddl(event).outcome for event in ddl_events(sql, "s")] == ["ignore"]
+
+
+def test_what_may_not_be_written_is_no_place_for_what_is_chosen() -> None:
+    made = Filter(FilterSettings(block_allow={"do_tables": [("s", "c"), ("s", "d")]}))
+    outcomes = {sql: [made.ddl(e).outcome for e in ddl_events(sql, "s")] for sql, _ in MIXED}
+    told = dict(MIXED)
+    told["RENAME TABLE c TO u"] = ["error"]
+    told["RENAME TABLE c TO v, u TO c"] = ["error", "error"]
+    assert outcomes == told

@@ -18,6 +18,7 @@ from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.verify import verify
 from binlog_merge.replay.walk import history_of
 from binlog_merge.stages.filtering import LEFT_OUT, OutputFilter
+from snapshot_store.ddl.public import parse_table
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Column, ColumnType, Table
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -229,3 +230,20 @@ def test_a_drop_may_be_left_out_of_a_table_that_comes_out() -> None:
         LogicalDdl(KEY, "s", "DROP TABLE a, b")
     )
     assert found.sql == "DROP TABLE b"
+
+
+def test_a_table_like_one_that_does_not_come_out_is_written_out() -> None:
+    column = Column("id", ColumnType("int"), nullable=False, comment="of b")
+    like = TableVersion(KEY, 0, "s", "d", Table("s", "d", (column,)))
+    chosen = OutputFilter(FilterSettings(rules=["s.*", "!s.b"]), SchemaHistory().with_versions([like]))
+    found = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE d LIKE b", 0, 0, 255, None))
+    assert parse_table(found.sql) == like.table
+    again = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE IF NOT EXISTS e LIKE b", 0, 0, 255, None))
+    assert not again.sql and again.text == LEFT_OUT  # it was there: no version of it
+
+
+@pytest.mark.parametrize("sql", ["RENAME TABLE b TO a", "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"])
+def test_rows_that_come_from_what_does_not_come_out_stop_a_merge(sql: str) -> None:
+    with pytest.raises(ConfigError, match="are not at the target") as caught:
+        made("s.*", "!s.b").statement(LogicalDdl(KEY, "s", sql, 0, 0, 255, None))
+    assert "choose both tables" in (caught.value.remedy or "")
