@@ -39,7 +39,15 @@ def create_sql(table: Table, qualified: bool = False) -> str:
     body = ",\n".join(f"  {item}" for item in items)
     comment = f" COMMENT={quote_string(table.comment)}" if table.comment else ""
     options = f"ENGINE={table.engine} DEFAULT CHARSET={table.charset} COLLATE={table.collation}{comment}"
-    return f"CREATE TABLE {name} (\n{body}\n) {options}"
+    return f"CREATE TABLE {name} (\n{body}\n) {options}{_partitions_sql(table)}"
+
+
+def _partitions_sql(table: Table) -> str:
+    """Return the partitions behind a table's options; nothing where not all is known of them."""
+    from snapshot_store.ddl.partitioning import Partitioning
+
+    found = Partitioning.of(table.partitioning).sql() if table.partitioning else None
+    return "" if found is None else f"\n{found}"
 
 
 def _check_sql(name: str, expression: str, unenforced: bool) -> str:

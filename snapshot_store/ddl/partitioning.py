@@ -52,6 +52,54 @@ class Partitioning:
         values = self.values or ((),) * len(self.names)
         return list(zip(self.names, self.bounds, values, strict=True))
 
+    def sql(self) -> str | None:
+        """Return the clause PARTITION BY, None where not all of it is known."""
+        by = self._by()
+        parts = [self._part_sql(i, part) for i, part in enumerate(self.parts)]
+        if by is None or None in parts:
+            return None
+        numbered = self.names == tuple(f"p{i}" for i in range(len(self.names)))
+        if not self.by_value and not self.subs and numbered:
+            return f"PARTITION BY {by} PARTITIONS {len(self.names)}"
+        listed = ",\n ".join(part for part in parts if part is not None)
+        return f"PARTITION BY {by}\n({listed})"
+
+    def _by(self) -> str | None:
+        """Return by what rows are kept apart, and within partitions."""
+        first = len(self.columns) if not self.subs or self.sub else self._own_columns()
+        by = f"({self.expression})"
+        if self.method.endswith(("COLUMNS", "KEY")):
+            by = f"({','.join(map(quote_name, self.columns[:first]))})"
+        elif not self.expression:
+            return None
+        text = f"{'LINEAR ' if self.linear else ''}{self.method} {by}"
+        if not self.subs:
+            return text
+        sub = f"HASH ({self.sub})" if self.sub else f"KEY ({','.join(map(quote_name, self.columns[first:]))})"
+        return f"{text}\nSUBPARTITION BY {'LINEAR ' if self.linear_sub else ''}{sub} SUBPARTITIONS {self.subs}"
+
+    def _own_columns(self) -> int:
+        """Return how many of the columns are the partitions' own; those of subpartitions stand behind them."""
+        if self.method.endswith("COLUMNS"):
+            return len(self.values[0][0]) if self.values and self.values[0] else len(self.columns)
+        return sum(quote_name(column) in self.expression for column in self.columns)
+
+    def _part_sql(self, place: int, part: Part) -> str | None:
+        name, _, values = part
+        text = f"PARTITION {quote_name(name)}"
+        if self.by_value and not values:
+            return None
+        if self.method.startswith("RANGE"):
+            bound = ",".join(values[0])
+            text += f" VALUES LESS THAN {bound if bound == 'MAXVALUE' and self.method == 'RANGE' else f'({bound})'}"
+        elif self.method.startswith("LIST"):
+            many = len(values[0]) > 1
+            text += f" VALUES IN ({','.join(f'({v})' if many else v for v in map(','.join, values))})"
+        if self.subs and len(self.subpartitions) == len(self.names) * self.subs:
+            own = self.subpartitions[place * self.subs : (place + 1) * self.subs]
+            text += f" ({', '.join(f'SUBPARTITION {quote_name(sub)}' for sub in own)})"
+        return text
+
     def with_parts(self, parts: Sequence[Part]) -> "Partitioning":
         """Return the same partitioning into other partitions."""
         names, bounds = tuple(part[0] for part in parts), tuple(part[1] for part in parts)

@@ -49,7 +49,7 @@ def _method(cursor: Cursor) -> PartitionSpec:
         if cursor.accept("ALGORITHM"):
             cursor.accept_symbol("=")
             cursor.integer()
-        return PartitionSpec("KEY", _columns(cursor))
+        return PartitionSpec("KEY", _columns(cursor), linear=linear)
     if method in ("RANGE", "LIST") and cursor.accept("COLUMNS"):
         return PartitionSpec(f"{method} COLUMNS", _columns(cursor))
     found = read_expression(cursor.parenthesized(), cursor.session)
