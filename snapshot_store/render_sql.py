@@ -44,9 +44,11 @@ def create_sql(table: Table, qualified: bool = False) -> str:
 
 def _partitions_sql(table: Table) -> str:
     """Return the partitions behind a table's options; nothing where not all is known of them."""
-    from snapshot_store.ddl.partitioning import Partitioning
+    if not table.partitioning:
+        return ""
+    from snapshot_store.ddl.partitioning import Partitioning  # loads what reads DDL
 
-    found = Partitioning.of(table.partitioning).sql() if table.partitioning else None
+    found = Partitioning.of(table.partitioning).sql()
     return "" if found is None else f"\n{found}"
 
 

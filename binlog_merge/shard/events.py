@@ -16,10 +16,11 @@ from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply import DdlEffect
 from snapshot_store.ddl.effects import Effects, effects_of
 from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.references import under_name
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
-from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
 from snapshot_store.questions_alter import alter_sql
 from snapshot_store.render_sql import create_sql, quote_name
@@ -110,6 +111,8 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
     selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
     if isinstance(statement, CreateTable) and statement.query is None and not selects:
         return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
+    if table.partitioning and Partitioning.of(table.partitioning).sql() is None:
+        raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
     return create_sql(_as_logical(ddl, topology, table, logical), qualified=True)
 
 

@@ -236,14 +236,14 @@ def test_a_table_like_one_that_does_not_come_out_is_written_out() -> None:
     column = Column("id", ColumnType("int"), nullable=False, comment="of b")
     like = TableVersion(KEY, 0, "s", "d", Table("s", "d", (column,)))
     chosen = OutputFilter(FilterSettings(rules=["s.*", "!s.b"]), SchemaHistory().with_versions([like]))
-    found = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE d LIKE b", 0, 0, 255, None))
+    found = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE d LIKE b"))
     assert parse_table(found.sql) == like.table
-    again = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE IF NOT EXISTS e LIKE b", 0, 0, 255, None))
+    again = chosen.statement(LogicalDdl(KEY, "s", "CREATE TABLE IF NOT EXISTS e LIKE b"))
     assert not again.sql and again.text == LEFT_OUT  # it was there: no version of it
 
 
 @pytest.mark.parametrize("sql", ["RENAME TABLE b TO a", "ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b"])
 def test_rows_that_come_from_what_does_not_come_out_stop_a_merge(sql: str) -> None:
     with pytest.raises(ConfigError, match="are not at the target") as caught:
-        made("s.*", "!s.b").statement(LogicalDdl(KEY, "s", sql, 0, 0, 255, None))
+        made("s.*", "!s.b").statement(LogicalDdl(KEY, "s", sql))
     assert "choose both tables" in (caught.value.remedy or "")
