@@ -197,7 +197,7 @@ class MergeConfig(Section):
             "commit-tso.local-tso": self.commit_tso.local_tso,
             "base.logical": _digest(self.base.logical),
         }
-        values |= {f"markers.{key}": value for key, value in self.markers.model_dump(by_alias=True).items()}
+        values |= {f"markers.{key}": value for key, value in self.markers.settings().items()}
         values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
         if self.reshape.offset:
             values["reshape.time-zone"] = self.reshape.time_zone

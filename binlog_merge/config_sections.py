@@ -173,18 +173,35 @@ class CommitTso(Section):
         return schema, table
 
 
+def _overdue(value: Any) -> Any:
+    try:
+        return None if value is None or value == "alike" else parse_duration(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is neither `alike` nor a duration; write it as 500ms, 30s or 10m") from None
+
+
 class Markers(Section):
-    """The tables that marker transactions write."""
+    """The tables that marker transactions write, and what to do where a marker does not come.
+
+    `missing` is about clusters in which there has never been one. `overdue` is how far behind a node's DDL, in
+    microseconds of TSO time, its marker may stand; None: until all physical tables have changed alike.
+    """
 
     # pydantic keeps `schema` for itself, so the attribute has another name than the key.
     schema_name: PlainName = Field(default="__cdc__", alias="schema")
     ddl_record: PlainName = "__cdc_ddl_record__"
     instruction: PlainName = "__cdc_instruction__"
     heartbeat: PlainName = "__cdc_heartbeat__"
+    missing: Literal["error", "warn"] = "error"
+    overdue: Annotated[int | None, BeforeValidator(_overdue)] = None
 
     def tables(self) -> MarkerTables:
         """Return the names as the scan needs them."""
         return MarkerTables(self.schema_name, self.ddl_record, self.instruction, self.heartbeat)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what decides bytes: not whether to stop, and when to warn."""
+        return self.model_dump(by_alias=True, exclude={"missing", "overdue"})
 
 
 class Base(Section):

@@ -388,6 +388,18 @@ class OutsideLog(MergeError):
     code, exit_code = "outside-log", 45
 
 
+class UnannouncedDdl(MergeError):
+    """Nodes run DDL that changes rows, and no marker has ever been seen that would say when the logical table does."""
+
+    code, exit_code = "unannounced-ddl", 46
+    default_remedy = (
+        "if the nodes write no markers, say how to do without: `shard-mode: pessimistic` (all shards run the same DDL "
+        "in the same order; right for a single node too) or `shard-mode: optimistic`; if they do, give every node's "
+        "files up to and beyond the marker, and the tables' names in `markers`; to keep the logical tables as they "
+        "are, whatever nodes run, `markers: {missing: warn}`"
+    )
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -434,6 +446,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ShardsInDoubt,
     FileChanged,
     OutsideLog,
+    UnannouncedDdl,
     ReplayStopped,
     TargetBusy,
     InternalError,

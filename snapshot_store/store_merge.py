@@ -20,6 +20,7 @@ from snapshot_store.store_settings import Stop, remove_setting, stop_to_json, to
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
+_BEHIND_BASE = OrderKey(0, 0, 1, 0)
 _GIVEN = ", ".join(f"'{origin}'" for origin in GIVEN)
 
 
@@ -94,6 +95,15 @@ class MergeStore:
                UNION SELECT DISTINCT node, schema_name, '' FROM schema_versions WHERE node <> ''"""
         ).fetchall()
         return [(node, schema, name) for node, schema, name in rows]
+
+    def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
+        """Return, as (node, table), the tables of nodes that there are where everything below a key has happened."""
+        rows = self._connection.execute(
+            """SELECT node, schema_name, table_name FROM table_versions WHERE node <> '' AND order_key < $1
+               GROUP BY ALL HAVING arg_max(definition IS NOT NULL, order_key) ORDER BY ALL""",
+            [max(below, _BEHIND_BASE).text()],
+        ).fetchall()
+        return [(node, (schema, table)) for node, schema, table in rows]
 
     def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
         """Return the lines of tables whose foreign keys may name one of these: they follow when it is renamed."""

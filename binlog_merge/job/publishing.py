@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from binlog_merge.files.manifest import NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
@@ -23,11 +24,13 @@ def publish_run(
     limit: OrderKey,
     logical_versions: int | None,
     waiting: Mapping[int, int],
+    announced: Mapping[str, Any],
 ) -> None:
     """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
 
     `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `waiting`
-    are the first files, by node number, with rows that stand below it and come out later.
+    are the first files, by node number, with rows that stand below it and come out later; `announced` is what the next
+    run must know of markers.
     """
     state = inputs.manifest.state
     files = tuple(_output_file(state.open_file, g) for g in kept)
@@ -50,6 +53,7 @@ def publish_run(
             "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
             "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
             "logical_versions": logical_versions,
+            **announced,
         },
     )
     unchanged = (

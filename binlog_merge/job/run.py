@@ -13,6 +13,7 @@ from pathlib import Path
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import LateTransaction, MergeError
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.job.announced import announced_of
 from binlog_merge.job.beginning import begin
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.gathering import behind, gather_files, written_to
@@ -31,7 +32,7 @@ from binlog_merge.job.summary import result_of
 from binlog_merge.job.topologies import topology_of
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
 from binlog_merge.merge.render import version_number
-from binlog_merge.merge.without_tso import check_without_tso
+from binlog_merge.merge.without_tso import check_ordered, check_without_tso, still_without
 
 
 def run_merge(
@@ -66,6 +67,7 @@ def _run(job: Job) -> MergeResult:
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):
         check_without_tso({n.source_id: n.without_tso for n in scanned})
+        _check_order(job, scanned)
     with job.stage("coordinate"):
         store = SchemaStore(job.config, job.directory, inputs.manifest)
         merged = merged_to(inputs)
@@ -74,7 +76,8 @@ def _run(job: Job) -> MergeResult:
             job.directory,
         )  # fmt: skip
         shards = ShardWork(job.config, topology_of(job.config), merged, job.directory)
-        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged, cluster, shards)
+        announced = announced_of(job, inputs, cluster, floor)
+        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged, cluster, shards, announced)
         limit, watermarks, errors = limit_of(job, scanned, cluster, floor)
         if shards.active and limit != GREATEST_KEY:
             limit = limit._replace(node_seq=0)  # events that differ in nothing but their nodes are of one run
@@ -108,13 +111,24 @@ def _run(job: Job) -> MergeResult:
         versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
         cluster.keep(next_floor)
         shards.keep(next_floor, limit, ordered.waiting)
-        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions, ordered.waiting_files)
+        known = announced.keep(next_floor)
+        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions, ordered.waiting_files, known)
     result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit, gone)
     if errors and errors[0] is not None:
         error = errors[0]
         error.result = result
         raise error
     return result
+
+
+def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
+    """Raise MissingCommitTso, or warn where more may come, if nothing says in which order the nodes committed."""
+    greatest = {n.source_id: n.carry.max_tso for n in scanned}
+    without = {n.source_id: n.carry.seq for n in scanned}
+    if job.end_of_input:
+        check_ordered(greatest, without)
+    else:
+        job.warnings += still_without(greatest, without)
 
 
 def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:

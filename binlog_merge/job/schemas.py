@@ -1,10 +1,12 @@
 """Schemas of a run: what earlier runs stored, what this run's DDL and markers add, and what of it becomes final."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import MergeError
+from binlog_merge.job.announced import Announced, physical_tables
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
 from binlog_merge.job.coordination import Coordination, stop_at
@@ -12,18 +14,21 @@ from binlog_merge.job.groups import physical_ddl
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.shards import ShardWork
-from binlog_merge.job.sightings import all_sightings, local_markers
+from binlog_merge.job.sightings import all_sightings, local_markers, sightings
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.topologies import topology_of
-from binlog_merge.job.touched import touched_lines
+from binlog_merge.job.touched import Names, touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
-from binlog_merge.polardbx.names import is_internal
+from binlog_merge.merge.statements import subject_of
+from binlog_merge.polardbx.names import MarkerTables, is_internal
 from binlog_merge.stages.holds import place_of
-from snapshot_store.history import SchemaVersion, TableVersion
+from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
+from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -79,6 +84,7 @@ class SchemaWork:
     floor: OrderKey
     cluster: ClusterWork
     shards: ShardWork
+    announced: Announced
 
     def coordinate(self, limit: OrderKey, server_version: int) -> Coordination:
         """Turn the nodes' DDL and markers into both histories; `limit` is where this run stops."""
@@ -108,6 +114,7 @@ class SchemaWork:
                 coming.stop(OrderKey.parse(error.order_key), error)
         for node in self.scanned:
             done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
+        self._unheard(part, markers, limit, coming)
         versions = (*part.history.versions, *part.given_tables, *coming.tables)
         known = {(v.node, v.schema, v.name) for v in versions}
         self.shards.check_rows(self.scanned, known)
@@ -122,10 +129,12 @@ class SchemaWork:
             if stray is not None and stray.order_key is not None:
                 coming.stop(OrderKey.parse(stray.order_key), stray)
         wanted = self._logical(part, [*logical.ddl, *shard_ddl], coming, shapes, server_version)
+        history = _history(part, coming)
+        if self.announced.asks:
+            end = limit if coming.stopped is None else min(limit, coming.stopped)
+            coming.notes += self.announced.warnings(history, end, lambda: self._shards_there(coming))
         return Coordination(
-            part.history.continued(
-                [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
-            ),
+            history,
             self.cluster.topology(),
             tuple(d for d in wanted if self.floor <= _place(d.key) and coming.counts(_place(d.key))),
             done,
@@ -157,10 +166,48 @@ class SchemaWork:
                 placed
                 | touched_lines(names, self.scanned, ddls, texts, topology)
                 | self.shards.lines(names, self._joined())
+                | self.announced.lines()
+                | self._of_dropped(names, ddls, topology)
             ),
             self.floor,
             self._joined(),
         )
+
+    @staticmethod
+    def _of_dropped(names: Names, ddls: Mapping[str, Sequence[PhysicalDdl]], topology: Topology) -> set[TouchedLine]:
+        """Return the lines of the logical tables of databases that nodes drop."""
+        found: set[TouchedLine] = set()
+        for node, statements in ddls.items():
+            for ddl in statements:
+                dropped = subject_of(ddl.sql, ddl.schema).dropped
+                with suppress(AmbiguousRoute):  # whoever routes the tables says so
+                    logical = None if dropped is None else topology.logical_schema(node, dropped)
+                    found.update(names.names_in(None, logical) if logical is not None and is_text(logical) else ())
+        return found
+
+    def _unheard(self, part: Part, markers: MarkerTables, limit: OrderKey, coming: _Coming) -> None:
+        """Stop before the first change of rows in a cluster that has never shown a marker."""
+        if not self.announced.active:
+            return
+        self.announced.seen = self.announced.seen or self._shows_markers(markers)
+        if self.announced.seen or not self.announced.asks:
+            return
+        bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        unheard = self.announced.unheard(_history(part, coming), bound, lambda: self._shards_there(coming))
+        if unheard is not None:
+            key, error, held = unheard
+            coming.stop(key, error)
+            coming.notes += [] if error is not None else [held]
+
+    def _shows_markers(self, markers: MarkerTables) -> bool:
+        """Tell whether any node shows a marker, wherever it stands."""
+        try:
+            return any(True for node in self.scanned for _ in sightings(node, markers, self.floor, _LAST))
+        except MergeError:
+            return True  # one that cannot be read: the coordination says so
+
+    def _shards_there(self, coming: _Coming) -> set[tuple[str, tuple[str, str]]]:
+        return physical_tables(self.store.physical_tables(self.floor), coming.tables)
 
     def _joined(self) -> list[str]:
         """Return the nodes that are new in this run of an output."""
@@ -193,6 +240,7 @@ class SchemaWork:
             left = left[len(here) :]
             extended = extend_physical(part.history, line, node, here, topology)
             self.shards.take(node, extended)
+            self.announced.take(node, extended)
             coming.add(extended)
             if extended.stopped is not None:
                 return extended.stopped.previous()
@@ -265,6 +313,13 @@ class SchemaWork:
             OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None,
         )
         return self.store.save(made, next_floor)
+
+
+def _history(part: Part, coming: _Coming) -> SchemaHistory:
+    """Return what the store holds, and what has come so far."""
+    return part.history.continued(
+        [*part.given_tables, *coming.tables], [*part.given_schemas, *coming.schemas], part.numbers
+    )
 
 
 def _place(key: OrderKey) -> OrderKey:

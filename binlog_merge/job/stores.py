@@ -85,6 +85,13 @@ class SchemaStore:
             self._check(merging.last_number(floor.previous()))
             return merging.part(lines(merging), floor)
 
+    def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
+        """Return the tables of nodes that there are where everything below a key has happened."""
+        from snapshot_store.store import Store
+
+        with told(self.path), Store.open(self.path) as store:
+            return store.merging().physical_tables(below)
+
     def save(self, made: Made, next_floor: OrderKey) -> int | None:
         """Leave what a run made; returns how many logical versions there are below what the next may still change.
 
