@@ -4,9 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from binlog_merge.shard.doubts import rows_stay
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.values import (
     Decided,
+    Doubt,
     Empties,
     Event,
     Fault,
@@ -71,7 +73,9 @@ class Run(ABC):
             case Joins():
                 self._take_joins(event)
             case Leaves():
+                name = self._name()
                 self._take_leaves(event)
+                self._note_rows_left(event, name)
             case Moves():
                 self._take_moves(event)
             case Empties():
@@ -98,10 +102,25 @@ class Run(ABC):
     def _take_moves(self, event: Moves) -> None: ...
 
     def _take_empties(self, event: Empties) -> None:
-        if len(self.members) == 1 and not self.left and event.sql:
+        if self.alone and event.sql:
             self.ledger.append(event, (event.sql,), self.ledger.table)
         else:
             self.ledger.swallowed.append(event)
+            self.ledger.findings.append(rows_stay(event, self._name()))
+
+    def _note_rows_left(self, event: Leaves, name: str) -> None:
+        """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
+        if self.members:
+            self.ledger.findings.append(rows_stay(event, name))
+            return
+        # One statement may drop several shards.
+        kept = [f for f in self.ledger.findings if f.doubt is not Doubt.ROWS or f.key != event.key]
+        self.ledger.findings[:] = kept
+
+    def _name(self) -> str:
+        """Return the logical table's name."""
+        table = self.ledger.table or next(iter(self.members.values()), None)
+        return "the logical table" if table is None else f"{table.schema}.{table.name}"
 
     def _begin_table(self, event: Joins) -> None:
         """Write the CREATE TABLE of the first shard."""

@@ -9,7 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.rounds import Dropping
-from binlog_merge.shard.values import Doubt, Finding, ShardDdl
+from binlog_merge.shard.values import Doubt, Empties, Finding, Leaves, ShardDdl
+from snapshot_store.ddl.effects import Verb, effects_of
+from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.session import DdlSession
 from snapshot_store.lattice import Incomparable
 from snapshot_store.lattice_columns import compare_columns, filled
 from snapshot_store.model import Column, Table
@@ -41,6 +44,27 @@ def doubts_of(
         if found is not None:
             ddl = ddl or ddls[-1]
             yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
+
+
+MOVING = (Verb.EMPTY, Verb.FILL, Verb.EXCHANGE)
+"""What a statement may do to rows without a row event, beside putting another table in their place."""
+
+
+def rows_stay(event: Empties | Leaves | ShardDdl, name: str) -> Finding:
+    """Return what is to be said of a statement by which rows of one shard of several go, or change places."""
+    detail = (
+        f"this says nothing of the other shards' rows, and so it is not carried out: {name} keeps the rows that "
+        f"{event.shard} had, and rows that come again with their keys collide with them"
+    )
+    remedy = f"where the merge stops, delete the rows of {event.shard} from {name} on the target"
+    return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
+
+
+def moves_rows(ddl: ShardDdl, *verbs: Verb) -> bool:
+    """Tell whether a statement does one of these to rows of its table, without a row event."""
+    if not any(word in ddl.sql.upper() for word in ("PARTITION", "TABLESPACE")):
+        return False
+    return bool(effects_of(parse_statement(ddl.sql, ddl.session or DdlSession())).having(*verbs))
 
 
 def _moment(column: Column, before: Table, kept: str | None, author: bool, alone: bool) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from binlog_merge.shard.clauses import applied, steps_of
 from binlog_merge.shard.composed import Composed, compose, composed
+from binlog_merge.shard.doubts import MOVING, moves_rows
 from binlog_merge.shard.joined import order
 from binlog_merge.shard.shapes import one
 from binlog_merge.shard.values import (
@@ -113,12 +114,12 @@ class Ledger:
         """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
 
         One that the logical table does not take (its partitions are its own) is swallowed, and so is one that would
-        empty a column of other shards' rows too.
+        empty a column, or a partition, of other shards' rows too.
         """
         here = self.here(event)
         if self.table is None or not isinstance(event, ShardDdl) or order(event.before, event.after) != 0:
             return here
-        if compose([event]).replaced and not alone:
+        if not alone and (compose([event]).replaced or moves_rows(event, *MOVING)):
             self.swallowed.append(event)
             return here
         counts = self._inert.setdefault(plain(event.sql), {})

@@ -19,6 +19,7 @@ from functools import partial
 from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied, steps_of
 from binlog_merge.shard.composed import compose, inverse
+from binlog_merge.shard.doubts import MOVING, moves_rows, rows_stay
 from binlog_merge.shard.ledger import Stopped
 from binlog_merge.shard.same import same_ddl
 from binlog_merge.shard.shapes import one
@@ -60,6 +61,8 @@ class OptimisticRun(Queues):
             )
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
+        if not self.alone and moves_rows(ddl, *MOVING):
+            self.ledger.findings.append(rows_stay(ddl, self._name()))
         debt = self.owed.paid(ddl)
         if debt is not None:
             if debt.place is None:

@@ -15,7 +15,7 @@ from typing import Literal
 from binlog_merge.shard.carrying import Run, carry_out
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.composed import compose, inverse
-from binlog_merge.shard.doubts import doubts_of
+from binlog_merge.shard.doubts import doubts_of, moves_rows, rows_stay
 from binlog_merge.shard.joined import alike, join_all, order
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.owed import Owed
@@ -39,6 +39,7 @@ from binlog_merge.shard.values import (
     Start,
     open_id,
 )
+from snapshot_store.ddl.effects import Verb
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.diff import equivalent
 from snapshot_store.errors import SnapshotStoreError
@@ -72,6 +73,9 @@ class PessimisticRun(Run):
         return not (self.sequence.under_way or self.gone or self.owed or self.decision)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
+        # Partitions that all shards empty are emptied at once, as rows behind that wait; other tables' rows do not.
+        if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILL):
+            self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
         debt = self.owed.paid(ddl)
         if debt is not None:
@@ -184,7 +188,7 @@ class PessimisticRun(Run):
 
     def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
         assert self.ledger.table is not None
-        if not sql:
+        if not sql or (sql == ddl.sql and not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILL)):
             return self.ledger.here(event)
         try:
             table = applied(self.ledger.table, sql, self.ledger.session)

@@ -25,6 +25,7 @@ class Story:
 
     "n1 rows t" writes, changes and deletes a few rows of a table with the columns id and v. `routes` are (schema,
     table, target), with the same braces. `doubt` is a part of the error where it stops; there is none in most.
+    `warned` is a part of a warning that is given.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Story:
     doubt: str = ""
     modes: tuple[str, ...] = ("pessimistic", "optimistic")
     sections: dict[str, Any] = field(default_factory=dict)
+    warned: str = ""
 
     @property
     def id(self) -> str:
@@ -352,7 +354,7 @@ CARRIED = (
         n2 DELETE FROM t
         n2 DROP TABLE t
         n1 rows u
-        """),
+        """, sections={"shard-doubts": "warn"}, warned="keeps the rows that n2/"),
     Story("transactions over tables that are renamed", f"""
         n1 CREATE TABLE t {T}
         n2 CREATE TABLE t {T}

@@ -29,7 +29,7 @@ def test_the_target_has_what_the_nodes_have(stage: Stage, told: Told, story: Sto
     path = stage.configuration(f"{mode}-{story.id}", [played], mode, sections={**ERROR, **story.sections})
     out = path.parent / "out"
     result = merge(path, out)
-    assert result.warnings == ()
+    assert [w for w in result.warnings if not story.warned or story.warned not in w] == []
     assert (result.waiting_shards, result.locks) == ((), ())
     stage.carry_out(out)
     check(stage, played, number, not story.sections.get("online-ddl", True))
