@@ -455,6 +455,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
 ERRORS: dict[str, type[MergeError]] = {error.code: error for error in ERROR_CLASSES}
 
 EXIT_FOUND = 1
+EXIT_UNJUDGED = 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 EXIT_TERMINATED = 143  # 128 + SIGTERM
 
@@ -467,10 +468,13 @@ class ExitCode(NamedTuple):
     meaning: str
 
 
-EXIT_CODES: tuple[ExitCode, ...] = (
+_EXITS: tuple[ExitCode, ...] = (
     ExitCode(0, "ok", "The merge did what was asked."),
     ExitCode(EXIT_FOUND, "found", "`schema check` or `verify --against` found something to look into; it is printed."),
+    ExitCode(EXIT_UNJUDGED, "unjudged", "`verify --against` found no difference, but rows that it cannot judge."),
     *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),
     ExitCode(EXIT_INTERRUPTED, "interrupted", "Stopped with Ctrl-C; what was published stays valid."),
     ExitCode(EXIT_TERMINATED, "terminated", "Stopped with SIGTERM; what was published stays valid."),
 )
+EXIT_CODES = tuple(sorted(_EXITS))
+"""By number."""

@@ -1,16 +1,19 @@
 """`binlog-merge verify`: whether a merged binlog is whole, and whether a server holds what it says."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import EXIT_FOUND, ConfigError
+from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 
 if TYPE_CHECKING:
     from binlog_merge.replay.against import Comparison
     from binlog_merge.replay.compare import RowDifference, TableComparison
+    from binlog_merge.replay.reader import MergedBinlog
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
@@ -18,14 +21,16 @@ Stops at the first thing that is not as it should be and says where it is; its e
 
 With --against, compare a server with what the log says instead: rows and checksums of every table at the server's own
 position (a replay's, or a replica's executed GTIDs) or at the one given, and the rows that differ, found by the hash of
-their keys. The tables are made anew from the log; of those that were there before it, what the log does not name is no
-difference, and what cannot be judged is told. With --nodes the other side is the cluster itself: each logical table is
-the physical ones of all nodes together, which must rest meanwhile. Exit code 1 says that something differs, or that
-nothing can be judged.
+their keys. The tables are made anew from the log. Of a table that was there before it, each row that the log names is
+judged by its images: it must be as the last one says, or gone; rows that the log never names cannot be judged, unless
+--base says what the table had. With --nodes the other side is the cluster itself: each logical table is the physical
+ones of all nodes together, which must rest meanwhile. Exit code 1: something differs; 3: nothing does, as far as it can
+be judged, but not all of it can; 0: all was judged, and is the same.
 
 \b
   binlog-merge verify merged/
   binlog-merge verify --from merged/ --against mysql://root@10.0.0.7:3306
+  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --base dump.sql
   binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --nodes cluster.yaml --node dn-1=mysql://root@dn1
 """
 
@@ -37,6 +42,15 @@ def verify(
     source: Annotated[Path | None, typer.Option("--from", help="The same, as an option.", metavar="DIR")] = None,
     against: Annotated[
         str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            help="What the tables had where the log begins: a dump (a file or directory of SQL), a DuckDB file, a "
+            "server (mysql://…), or `empty`.",
+            metavar="WHAT",
+        ),
     ] = None,
     nodes: Annotated[
         Path | None, typer.Option("--nodes", help="Compare it with the nodes of this configuration.", metavar="FILE")
@@ -70,8 +84,8 @@ def verify(
         raise ConfigError("name one merged directory: MERGED_DIR or --from DIR")
     merged = directory or source or Path()
     if against is None:
-        if nodes is not None or node:
-            raise ConfigError("--nodes and --node go with --against")
+        if nodes is not None or node or base is not None:
+            raise ConfigError("--nodes, --node and --base go with --against")
         _look_through(merged, output)
         return
     from binlog_merge.cli.replay_options import address_of, filter_of, range_of
@@ -83,16 +97,41 @@ def verify(
     if nodes is None:
         _, rank = range_of(binlog, (None, None), (stop_gtid, stop_tso))
         chosen = filter_of(filter_file, False)
-        found = compare_with_server(binlog, server, ssl_ca=ca, rank=rank, chosen=chosen, most_rows=rows, work=work)
+        with _opened(base, binlog, password_file, ca) as known:
+            found = compare_with_server(
+                binlog, server, ssl_ca=ca, rank=rank, chosen=chosen, most_rows=rows, work=work, base=known
+            )
     else:
+        if base is not None:
+            raise ConfigError("--base goes without --nodes: the nodes have all rows, those from before the log too")
         addresses = {name: address_of("--node", url, password_file) for name, url in map(_named, node or ())}
         found = compare_with_nodes(binlog, server, nodes, addresses, ssl_ca=ca, most_rows=rows)
     if output is OutputFormat.json:
         print_json(document_of(out=str(merged), result=found))
     else:
         print("\n".join(printable(line) for line in _lines(found, str(server))), flush=True)
-    if not found.same:
-        raise typer.Exit(EXIT_FOUND)
+    if not found.same or not found.whole:
+        raise typer.Exit(EXIT_UNJUDGED if found.same else EXIT_FOUND)
+
+
+@contextmanager
+def _opened(text: str | None, binlog: "MergedBinlog", password_file: Path | None, ca: str | None) -> Iterator[Any]:
+    """Yield the base that --base names, None where it names none."""
+    from binlog_merge.cli.replay_options import address_of
+    from binlog_merge.replay.against import rank_of_server
+    from binlog_merge.replay.base import DuckdbBase, Empty, ServerBase, is_duckdb
+    from binlog_merge.replay.base_dump import DumpBase
+    from binlog_merge.replay.compare_sides import ServerSide
+
+    if text is None or text == "empty":
+        yield None if text is None else Empty()
+    elif text.startswith("mysql://"):
+        with ServerSide([address_of("--base", text, password_file)], ca) as server:
+            yield ServerBase(server, rank_of_server(server, binlog))
+    elif text.startswith("duckdb:") or is_duckdb(Path(text)):
+        yield DuckdbBase.of(Path(text.removeprefix("duckdb://").removeprefix("duckdb:")), binlog.cluster_uuid)
+    else:
+        yield DumpBase.of(Path(text), binlog.cluster_uuid)
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -125,24 +164,32 @@ def _look_through(directory: Path, output: OutputFormat) -> None:
 
 def _lines(found: "Comparison", server: str) -> list[str]:
     same = "holds what it should" if found.same else "differs"
-    unjudged = sum(table.unjudged for table in found.tables)
-    if unjudged:
-        same += f" where it can be judged; {unjudged} of {len(found.tables)} tables cannot"
+    in_part = sum(not table.whole for table in found.tables)
+    if found.same and in_part:
+        same += f", as far as it can be judged: {in_part} of {len(found.tables)} tables cannot be judged whole"
     lines = [f"{server} {same}" + (f", at transaction {found.rank}" if found.rank is not None else "")]
     for table in found.tables:
         lines += _table_lines(table)
-    return lines + [f"  {name}  is not of the log" for name in found.others]
+    lines += [f"  {name}  is not of the log" for name in found.others]
+    return lines + ([_BASE] if in_part else [])
+
+
+_BASE = "  --base says what tables had before the log: a dump, a DuckDB file, a server; or `empty`, that it was nothing"
 
 
 def _table_lines(table: "TableComparison") -> list[str]:
     if table.problem:
         return [f"  {table.name}  {table.problem}"]
     told = f"  {table.name}  {table.right[0]} rows, checksum {table.right[1]:08x}"
-    if table.same:
-        unnamed = f"; the log's {table.left[0]} are among them, {table.unnamed} others may be from before it"
-        return [told + (unnamed if table.unnamed else "")]
-    lines = [f"{told}; should be {table.left[0]} rows, checksum {table.left[1]:08x}"]
-    return lines + [f"    {_row_text(row)}" for row in table.rows]
+    if table.partly:
+        wrong = f" but for {'these' if table.rows else 'some'}" if table.different else ""
+        told = f"  {table.name}  {table.right[0]} rows; those that the log names are as they should be{wrong}"
+        told += f"; it was there before the log, which does not name {table.unnamed} of them"
+        told += f", nor all columns of {table.unsaid} others" if table.unsaid else ""
+        told += f"; {table.note}" if table.note else ""
+    elif not table.same:
+        told += f"; should be {table.left[0]} rows, checksum {table.left[1]:08x}"
+    return [told] + [f"    {_row_text(row)}" for row in table.rows]
 
 
 def _row_text(row: "RowDifference") -> str:

@@ -15,10 +15,11 @@ from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
 from binlog_merge.job.topologies import topology_of
-from binlog_merge.replay.compare import TableComparison, compare_tables
-from binlog_merge.replay.compare_sides import LogSide, ServerSide
+from binlog_merge.replay.compare import Known, TableComparison, compare_tables
+from binlog_merge.replay.compare_sides import Compared, LogSide, ServerSide
 from binlog_merge.replay.duckdb_target import DuckdbTarget
-from binlog_merge.replay.load import BeginningMissing, FoundThere, load
+from binlog_merge.replay.found_there import FoundThere, Name, Unjudgeable
+from binlog_merge.replay.load import Base, load
 from binlog_merge.replay.mysql import META_SCHEMA
 from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
@@ -39,7 +40,8 @@ class Position:
 class Comparison:
     """What came of a comparison, at a position where there is one.
 
-    `others` are tables of the server that the log does not have.
+    `others` are tables of the server that the log does not have. `same`: no difference is known; `whole`: and there is
+    nothing that could not be judged.
     """
 
     rank: int | None
@@ -48,14 +50,24 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Tell whether all tables that can be judged hold the same rows, and any can."""
-        judged = [table for table in self.tables if not table.unjudged]
-        return all(table.same for table in judged) and bool(judged or not self.tables)
+        """Tell whether no table differs, as far as they can be judged."""
+        return all(table.same for table in self.tables if not table.unjudged)
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all tables were judged, with all their rows."""
+        return all(table.whole for table in self.tables)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         tables = {table.name: table.to_dict() for table in self.tables}
-        return {"same": self.same, "rank": self.rank, "tables": tables, "others": list(self.others)}
+        return {
+            "same": self.same,
+            "whole": self.whole,
+            "rank": self.rank,
+            "tables": tables,
+            "others": list(self.others),
+        }
 
 
 def compare_with_server(
@@ -67,25 +79,47 @@ def compare_with_server(
     chosen: Filter | None = None,
     most_rows: int = 20,
     work: Path | None = None,
+    base: Base | None = None,
 ) -> Comparison:
     """Compare a server with the log, up to `rank` (None: where the server says it is).
 
     Raises ServerRefused, ConfigError where the server does not say, and what a replay into DuckDB raises. `work` is
-    where the tables are made for the time being.
+    where the tables are made for the time being. `base` has the rows of tables that were there before the log; of
+    others, what the log says of their rows is judged.
     """
     with ServerSide([address], ssl_ca) as server:
         found = position_of(server, binlog) if rank is None else Position(rank)
         if found.rank > binlog.last_rank:
             raise ReplayStopped(f"the server has {found.rank} transactions, the merged binlog {binlog.last_rank}")
+        if base is not None and base.rank > found.rank:
+            raise ConfigError(f"--base has {base.rank} transactions of the log, the server {found.rank}")
         options = ReplayOptions(
-            last_rank=found.rank, filter=chosen, skip=found.skipped, system_zone=_system_zone(server)
+            first_rank=base.rank + 1 if base is not None and base.rank else None,
+            last_rank=found.rank,
+            filter=chosen,
+            skip=found.skipped,
+            system_zone=_system_zone(server),
         )
         with tempfile.TemporaryDirectory(dir=work) as folder:
-            try:
-                return _made_and_compared(binlog, options, Path(folder) / "whole", server, most_rows, FoundThere())
-            except BeginningMissing:
-                there = FoundThere(left_out=True)
-                return _made_and_compared(binlog, options, Path(folder) / "made", server, most_rows, there)
+            left_out: dict[Name, str] = {}
+            while True:
+                there, path = FoundThere(dict(left_out)), Path(folder) / f"made-{len(left_out)}"
+                try:
+                    return _made_and_compared(binlog, options, path, server, most_rows, there, base)
+                except Unjudgeable as error:
+                    if error.name in left_out:
+                        raise
+                    path.unlink(missing_ok=True)
+                    left_out[error.name] = error.message
+                except ReplayStopped as error:
+                    error.remedy = error.remedy if base is None else _NOT_FROM_THEN
+                    raise
+
+
+_NOT_FROM_THEN: Final = (
+    "a base must hold the tables as they were where the log begins, or say where in the log it is; see what of the two "
+    "is wrong, or leave --base out"
+)
 
 
 def _system_zone(server: ServerSide) -> str:
@@ -142,11 +176,14 @@ def _made_and_compared(
     server: ServerSide,
     most_rows: int,
     found_there: FoundThere,
+    base: Base | None,
 ) -> Comparison:
-    """Make the log's tables anew in a file, and compare them. Raises BeginningMissing, unless those are left out."""
+    """Make the log's tables anew in a file, and compare them. Raises Unjudgeable for a table that is to be left out."""
     columns = (lambda schema, table: None) if options.filter is None else options.filter.columns
     with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
-        load(binlog, target, history_of(binlog.directory), options, found_there)
+        load(binlog, target, history_of(binlog.directory), options, found_there, base)
+        if base is not None and found_there.names and not found_there.given:
+            raise ConfigError("--base has none of the tables that the log begins with", remedy=_NOT_FROM_THEN)
         return _compared(target, server, options, most_rows, found_there)
 
 
@@ -158,20 +195,40 @@ def _compared(
         table for name, table in sorted(target.catalog.tables.items())
         if chosen is None or chosen.table(*name).action == "Do"
     ]  # fmt: skip
-    unjudged = found_there.names if found_there.left_out else set()
-    judged = [target.as_kept(table) for table in wanted if (table.schema, table.name) not in unjudged]
-    tables = compare_tables(judged, LogSide(target.connection), server, most_rows, server.columns, found_there.names)
+    left_out = {
+        name: found_there.left_out[was] for name, was in found_there.names.items() if was in found_there.left_out
+    }
+    judged = [target.as_kept(table) for table in wanted if (table.schema, table.name) not in left_out]
+    log = LogSide(target.connection)
+    tables = compare_tables(judged, log, server, most_rows, server.columns, lambda c: _known(log, found_there, c))
     tables += [
-        TableComparison(f"{schema}.{name}", problem=_UNJUDGED, unjudged=True)
-        for schema, name in sorted(unjudged)
+        TableComparison(f"{schema}.{name}", problem=f"cannot be judged: {reason}", unjudged=True)
+        for (schema, name), reason in sorted(left_out.items())
         if chosen is None or chosen.table(schema, name).action == "Do"
     ]
-    others = server.names() - target.catalog.tables.keys() - unjudged
+    others = server.names() - target.catalog.tables.keys() - left_out.keys()
     names = tuple(f"{schema}.{name}" for schema, name in sorted(others))
     return Comparison(options.last_rank, tuple(tables), names)
 
 
-_UNJUDGED: Final = "cannot be judged: it was there before the log, and the log does not say with which rows"
+def _known(log: LogSide, there: FoundThere, compared: Compared) -> Known | None:
+    """Return what the log tells of a table that was there before it; None of one that the log made."""
+    name = (compared.table.schema, compared.table.name)
+    if name not in there.names:
+        return None
+    touched, note = there.touched(name, log.connection), there.notes.get(there.names[name], "")
+    if not compared.keyed or not touched.there():
+        return Known(note=note)
+    keys = frozenset(key for key, _ in log.told(compared, touched.keys))
+    return Known(keys, dict(log.told(compared, touched.unsaid)), note)
+
+
+def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
+    """Return what a server has of a log; 0 where it says nothing. Raises ReplayStopped for gaps."""
+    try:
+        return position_of(server, binlog).rank
+    except ConfigError:
+        return 0
 
 
 def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:

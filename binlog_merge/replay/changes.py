@@ -95,9 +95,17 @@ def _patched(table: TableMap, column: int, old: Cell, new: Cell) -> Cell:
     return apply_to_cell(old, new.cell, table.metas[column])
 
 
-def no_document(table: TableMap, column: int) -> ConversionFailed:
+class NoDocument(ConversionFailed):
+    """A JSON difference of a document that is not known; `name` is the table's."""
+
+    name: tuple[str, str] = ("", "")
+
+
+def no_document(table: TableMap, column: int) -> NoDocument:
     """Return the error of a JSON difference that is of an unknown document."""
-    return ConversionFailed(
+    error = NoDocument(
         f"{table.schema}.{table.table}, column {column + 1}: JSON differences, and the value before is not there",
         remedy="the nodes must write binlog_row_image=FULL where they write partial JSON",
     )
+    error.name = (table.schema, table.table)
+    return error

@@ -1,12 +1,12 @@
 """Whether two sides hold the same rows: table by table, bucket by bucket, then row by row where buckets differ."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from binlog_merge.replay.compare_sides import Compared, Side, Sums, Texts
+from binlog_merge.replay.compare_sides import Compared, Side, Sums, Texts, bucket_of
 from snapshot_store.model import Table
 
 _BUCKETS_AT_ONCE: Final = 64
@@ -24,11 +24,6 @@ class RowDifference:
     right: int
     columns: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
-    def unnamed(self, compared: Compared) -> int:
-        """Return how many rows there are on the right beyond the left, if nothing else differs; 0 if something does."""
-        whole = len(compared.key) == len(compared.table.columns)
-        return self.right - self.left if self.left == 0 or (whole and self.right > self.left) else 0
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         columns = {name: list(texts) for name, texts in self.columns.items()}
@@ -36,28 +31,48 @@ class RowDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What the left side knows of a table whose rows it has not all seen.
+
+    The keys that it has heard of: what of them is not there must not be. Columns that it does not know of some rows, in
+    lower case; None: none but the key. `note` says what is not looked for.
+    """
+
+    touched: frozenset[Texts] = frozenset()
+    unsaid: Mapping[Texts, frozenset[str] | None] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableComparison:
     """What came of one table: rows and checksums of both sides, and rows that differ, the first so many of them.
 
-    `problem` says why the rows could not be compared; `unjudged`: for no fault that is known. `unnamed` counts rows on
-    the right of a table that was there before the left side began, which may be from then; `only_unnamed`: nothing else
-    differs.
+    `problem` says why the rows could not be compared; `unjudged`: for no fault that is known. `partly` tells that there
+    may be rows that the left side has never heard of: `unnamed` counts those on the right, `unsaid` the rows of which
+    it does not know all columns, and `note` says what else is not looked for.
     """
 
     name: str
     left: tuple[int, int] = (0, 0)
     right: tuple[int, int] = (0, 0)
-    buckets: int = 0
+    different: bool = False
     rows: tuple[RowDifference, ...] = ()
     problem: str = ""
     unjudged: bool = False
+    partly: bool = False
     unnamed: int = 0
-    only_unnamed: bool = False
+    unsaid: int = 0
+    note: str = ""
 
     @property
     def same(self) -> bool:
         """Tell whether both sides hold the same rows, as far as the left side can know."""
-        return not self.problem and (not self.buckets or self.only_unnamed)
+        return not self.problem and not self.different
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether everything was judged."""
+        return not self.unjudged and not self.partly
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; checksums as eight hexadecimal digits."""
@@ -66,7 +81,10 @@ class TableComparison:
             for side, (count, xor) in (("left", self.left), ("right", self.right))
         }
         problem = {"problem": self.problem} if self.problem else {}
-        known = {"unjudged": True} if self.unjudged else {"unnamed": self.unnamed} if self.unnamed else {}
+        known: dict[str, Any] = {"unjudged": True} if self.unjudged else {}
+        if self.partly:
+            known = {"partly": True, "unnamed": self.unnamed, "unsaid": self.unsaid}
+            known |= {"note": self.note} if self.note else {}
         rows = [row.to_dict() for row in self.rows]
         return {"same": self.same, **sides, **problem, **known, "differences": rows}
 
@@ -77,18 +95,23 @@ def compare_tables(
     right: Side,
     most_rows: int,
     columns: Any = None,
-    found_there: Collection[tuple[str, str]] = (),
+    known: Callable[[Compared], Known | None] = lambda compared: None,
 ) -> list[TableComparison]:
     """Compare tables; `columns` says which columns of a table the right side has, in lower case.
 
-    Of tables in `found_there` the left side may not know all rows.
+    `known` is what the left side knows of a table; None: all.
     """
-    return [
-        _compare(table, left, right, most_rows, columns, (table.schema, table.name) in found_there) for table in tables
-    ]
+    return [_compare(table, left, right, most_rows, columns, known) for table in tables]
 
 
-def _compare(table: Table, left: Side, right: Side, most_rows: int, columns: Any, found_there: bool) -> TableComparison:
+def _compare(
+    table: Table,
+    left: Side,
+    right: Side,
+    most_rows: int,
+    columns: Any,
+    known: Callable[[Compared], Known | None],
+) -> TableComparison:
     name = f"{table.schema}.{table.name}"
     if not right.has(table):
         return TableComparison(name, problem="it is not on the server")
@@ -101,22 +124,36 @@ def _compare(table: Table, left: Side, right: Side, most_rows: int, columns: Any
     compared = Compared.of(table)
     ours, theirs = left.sums(compared), right.sums(compared)
     different = sorted(b for b in ours.keys() | theirs.keys() if ours.get(b) != theirs.get(b))
-    totals = _total(ours), _total(theirs)
-    if not found_there:
+    totals, told = (_total(ours), _total(theirs)), known(compared)
+    if told is None:
         rows = islice(_rows(compared, left, right, different), most_rows)
-        return TableComparison(name, *totals, len(different), tuple(rows))
-    shown: list[RowDifference] = []
-    unnamed, wrong = 0, False
-    for row in _rows(compared, left, right, different):
-        stray = row.unnamed(compared)
-        unnamed, wrong = unnamed + stray, wrong or not stray
-        if len(shown) < most_rows:
-            shown.append(row)
-        elif wrong:
-            break
+        return TableComparison(name, *totals, bool(different), tuple(rows))
+    heard_of = ours.keys() | {bucket_of(key) for key in told.touched}
+    unnamed = sum(theirs[b][0] - ours.get(b, (0, 0))[0] for b in different if b not in heard_of)
+    shown, wrong = list[RowDifference](), 0
+    for row in _rows(compared, left, right, [b for b in different if b in heard_of]):
+        judged, stray = _judged(row, compared, told)
+        unnamed += stray
+        wrong += judged is not None
+        if judged is not None and len(shown) < most_rows:
+            shown.append(judged)
     return TableComparison(
-        name, *totals, len(different), tuple(shown if wrong else ()), unnamed=unnamed, only_unnamed=not wrong
+        name, *totals, wrong > 0, tuple(shown), partly=True, unnamed=unnamed, unsaid=len(told.unsaid), note=told.note
     )
+
+
+def _judged(row: RowDifference, compared: Compared, known: Known) -> tuple[RowDifference | None, int]:
+    """Return what of a difference is known to be one, and how many rows it is of which nothing is known."""
+    key = tuple(row.key.values())
+    if not compared.keyed:
+        return (row, 0) if row.right < row.left else (None, row.right - row.left)
+    if row.left == 0:
+        return (row, 0) if key in known.touched else (None, row.right)
+    if row.right != row.left or key not in known.unsaid:
+        return row, 0
+    unsaid = known.unsaid[key]
+    columns = {name: texts for name, texts in row.columns.items() if unsaid is not None and name.lower() not in unsaid}
+    return (replace(row, columns=columns) if columns else None), 0
 
 
 def _total(sums: Sums) -> tuple[int, int]:

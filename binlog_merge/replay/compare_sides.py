@@ -9,6 +9,7 @@ Both tell a row as the same texts, column by column, as the server prints them, 
 Bytes come as hexadecimal digits, FLOAT as DOUBLE, TIMESTAMP in UTC.
 """
 
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -22,6 +23,7 @@ from binlog_merge.binlog.kernels.checksums import crc32_each
 from binlog_merge.errors import ServerRefused
 from binlog_merge.merge.binlog_types import GEOMETRY_TYPES
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
+from binlog_merge.replay.duckdb_rows import keys_of
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
 from binlog_merge.replay.mysql import told
 from snapshot_store.model import Column, Table
@@ -32,7 +34,7 @@ BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
 """By bucket: how many rows, and the BIT_XOR of their checksums."""
 Texts = tuple[str | None, ...]
-_HEX: Final = frozenset({*BINARY_TYPES, *GEOMETRY_TYPES, "vector"})
+HEX_TYPES: Final = frozenset({*BINARY_TYPES, *GEOMETRY_TYPES, "vector"})
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
@@ -45,12 +47,18 @@ class Compared:
 
     @classmethod
     def of(cls, table: Table) -> "Compared":
-        """Return a table with the columns of its primary key."""
-        parts = () if table.primary_key is None else table.primary_key.parts
-        places = tuple(table.index_of(part.column) if part.column else None for part in parts)
-        key = tuple(place for place in places if place is not None)
-        whole = not key or len(key) < len(places)
-        return cls(table, tuple(range(len(table.columns))) if whole else key)
+        """Return a table with the columns of its primary key, else of a unique one without NULL."""
+        return cls(table, tuple(next(keys_of(table), range(len(table.columns)))))
+
+    @property
+    def keyed(self) -> bool:
+        """Tell whether a key tells rows apart."""
+        return next(keys_of(self.table), None) is not None
+
+
+def bucket_of(key: Texts) -> int:
+    """Return the bucket of a key."""
+    return zlib.crc32("|".join("\\N" if text is None else text for text in key).encode()) & (BUCKETS - 1)
 
 
 class Side(Protocol):
@@ -171,6 +179,16 @@ class ServerSide:
             source = f"{quote_name(schema)}.{quote_name(name)}"
             yield from self.ask(f"SELECT {shown} FROM {source} WHERE {_bucket(compared)} IN ({chosen})", (), number)
 
+    def all_rows(self, compared: Compared) -> Iterator[Texts]:
+        """Yield all rows, as they come."""
+        from pymysql.cursors import SSCursor
+
+        shown = ", ".join(_shown(column) for column in compared.table.columns)
+        for number, schema, name in self._places(compared.table):
+            with self._connections[number].cursor(SSCursor) as cursor:
+                cursor.execute(f"SELECT {shown} FROM {quote_name(schema)}.{quote_name(name)}")
+                yield from map(tuple, cursor)
+
     def _places(self, table: Table) -> Sequence[tuple[int, str, str]]:
         if self.places is None:
             return ((0, table.schema, table.name),)
@@ -183,7 +201,7 @@ _REFUSED: Final = "the user needs SELECT on the tables, and they must not be alt
 def _shown(column: Column) -> str:
     """Return the SQL of a column's text on a server."""
     name, kind = quote_name(column.name), column.type.name
-    if kind in _HEX:
+    if kind in HEX_TYPES:
         return f"HEX({name})"
     if kind in TEXT_TYPES or kind in ("enum", "set"):
         return f"CONVERT({name} USING utf8mb4)"
@@ -237,12 +255,21 @@ class LogSide:
             chosen = pa.array(np.flatnonzero(np.isin(self._places(compared, columns), buckets)))
             yield from zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)
 
+    def told(self, compared: Compared, place: str) -> Iterator[tuple[Texts, frozenset[str] | None]]:
+        """Yield keys, as texts, that are told of beside a table, and the columns that are told with them."""
+        reader = self.connection.sql(f"SELECT DISTINCT * FROM {place}").to_arrow_reader(self.batch_rows)
+        for batch in reader:
+            keys = [_as_key(compared.table.columns[c], batch.column(i)) for i, c in enumerate(compared.key)]
+            listed = batch.column(len(keys)).to_pylist() if batch.num_columns > len(keys) else [None] * batch.num_rows
+            texts = zip(*(key.to_pylist() for key in keys), strict=True)
+            yield from zip(texts, (None if c is None else frozenset(c) for c in listed), strict=True)
+
     def _places(self, compared: Compared, columns: Sequence[Any]) -> Any:
         return _checksums([columns[c] for c in compared.key]) & (BUCKETS - 1)
 
     def _batches(self, table: Table) -> Iterator[list[Any]]:
         """Yield the table's columns as texts, so many rows at a time."""
-        shown = ", ".join(f"{_in_duckdb(column)} AS c{i}" for i, column in enumerate(table.columns))
+        shown = ", ".join(f"{in_duckdb(column)} AS c{i}" for i, column in enumerate(table.columns))
         reader = self.connection.sql(f"SELECT {shown} FROM {place(table.schema, table.name)}").to_arrow_reader(
             self.batch_rows
         )
@@ -251,11 +278,12 @@ class LogSide:
                 yield [_as_text(column, batch.column(i)) for i, column in enumerate(table.columns)]
 
 
-def _in_duckdb(column: Column) -> str:
-    name, kind = quoted(column.name), column.type.name
+def in_duckdb(column: Column, prefix: str = "") -> str:
+    """Return the SQL of what a column's text is made of, in a file of DuckDB's."""
+    name, kind = prefix + quoted(column.name), column.type.name
     if kind == "vector":
         return name
-    if kind in _HEX:
+    if kind in HEX_TYPES:
         return f"hex({name})"
     if kind in ("float", "double"):
         return f"CAST({name} AS DOUBLE) + 0"
@@ -273,6 +301,13 @@ def _as_text(column: Column, values: Any) -> Any:
     encoded = values.dictionary_encode(null_encoding="encode")
     texts = [f"[{'null' if value is None else float_text(value)}]" for value in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _as_key(column: Column, values: Any) -> Any:
+    """Return texts of a key as `in_duckdb` makes them as a server has them."""
+    if column.type.name not in ("float", "double"):
+        return values
+    return _as_text(column, pa.array([None if text is None else float(text) for text in values.to_pylist()]))
 
 
 def _vector(value: list[float] | None) -> str | None:

@@ -98,7 +98,7 @@ class Alteration:
         for column, was in self.pairs:
             if self._is_computed(column, was, changed):
                 changed.add(column.name.lower())
-                self._compute(new, column)
+                self.compute(new, column)
         self._run(f"DROP TABLE {name}")
         self._run(f"ALTER TABLE {new} RENAME TO {quoted(self.before.name)}")
 
@@ -140,7 +140,8 @@ class Alteration:
         if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {quoted(was.name)} = 0 LIMIT 1").fetchall():
             raise ReplayStopped(f"zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND)
 
-    def _compute(self, name: str, column: Column) -> None:
+    def compute(self, name: str, column: Column) -> None:
+        """Compute a column of all rows of a table, which has the columns of the one after."""
         refuse_rowid(self.after)
         needed = [other.name for other in needed_columns(column, self.after.columns)]
         here = {other.name.lower() for other, _ in self.pairs}

@@ -220,6 +220,7 @@ class TableWriter:
             'HAVING sum("replay sign") <> 0'
         )
         match = " AND ".join(f"t.{quoted(n)} IS NOT DISTINCT FROM k.{quoted(n)}" for n in self._names(self.kept))
+        self._complete(match)
         ((wanted,),) = self.connection.execute(
             'SELECT coalesce(-sum("replay n"), 0) FROM replay_net WHERE "replay n" < 0'
         ).fetchall()
@@ -236,6 +237,9 @@ class TableWriter:
             'FROM replay_net k, range(k."replay n"::BIGINT) WHERE k."replay n" > 0'
         )
         self.connection.execute("DROP TABLE replay_net")
+
+    def _complete(self, match: str) -> None:
+        """Put in rows that `replay_net` takes away, and that were there before anything was known of the table."""
 
 
 def keys_of(table: Table) -> Iterator[list[int]]:

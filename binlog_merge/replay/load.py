@@ -6,33 +6,54 @@ two differ the schema history beside the log, or the table map's own names, say 
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.errors import ConfigError, ConversionFailed, MergeError, ReplayStopped, UnknownTableSchema
+from binlog_merge.errors import (
+    ConfigError,
+    ConversionFailed,
+    MergeError,
+    ReplayStopped,
+    UnknownTableSchema,
+    UnsupportedInput,
+)
 from binlog_merge.merge.from_table_map import table_from_table_map
 from binlog_merge.merge.witness import check_witness
+from binlog_merge.replay.changes import NoDocument
 from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.replay.duckdb_ddl import understood
 from binlog_merge.replay.duckdb_documents import DuckdbDocuments
 from binlog_merge.replay.duckdb_rows import RowRefused, TableWriter
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.duckdb_types import facts_of
+from binlog_merge.replay.found_there import FoundThere, TouchingWriter, Unjudgeable
 from binlog_merge.replay.places import check_place, places_of
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.rows import RowSelector, TableShapes
 from binlog_merge.replay.segments import Segment, StatementAt, segments
 from binlog_merge.replay.statement_session import StatementSession
-from binlog_merge.replay.statements import plan_statement
+from binlog_merge.replay.statements import Step, plan_statement
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.whole_json import with_whole_json
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
+
+
+class Base(Protocol):
+    """What tables hold where a log begins, or behind so many of its transactions."""
+
+    @property
+    def rank(self) -> int:
+        """Return how many."""
+
+    def fill(self, target: DuckdbTarget, tables: Mapping[tuple[str, str], Table]) -> set[tuple[str, str]]:
+        """Put rows into tables of the target; return those whose rows are all there then."""
 
 
 def load(
@@ -40,11 +61,13 @@ def load(
     target: DuckdbTarget,
     history: TableShapes | None,
     options: ReplayOptions,
-    found_there: "FoundThere | None" = None,
+    found_there: FoundThere | None = None,
+    base: Base | None = None,
 ) -> ReplayResult:
     """Bring a range into a DuckDB file, from where it stands. Raises with what was committed as `result`.
 
-    `found_there` is told of tables that the log does not make.
+    `found_there` is told of tables that the log does not make: what they had is then believed of their row images, but
+    for those whose rows `base` has.
     """
     first = options.first_rank
     if target.rank is not None and first is not None and first != target.rank + 1:
@@ -61,12 +84,13 @@ def load(
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
         target.start_at(rank, _catalog_at(binlog, history, rank, options.system_zone), wanted)
+        if found_there is not None:
+            found_there.given |= set() if base is None else base.fill(target, target.catalog.tables)
+            found_there.begin(target.catalog)
     begun = target.rank or 0
     result = ReplayResult(begun + 1, begun, selector=RowSelector(options.filter))
     try:
-        found_there = found_there or FoundThere()
-        found_there.names |= target.catalog.tables.keys()
-        _Loader(binlog, target, history, options, result, found_there).run()
+        _Loader(binlog, target, history, options, result, found_there, base).run()
     except MergeError as error:
         error.result = result
         raise
@@ -85,28 +109,6 @@ def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, sy
     return catalog
 
 
-class BeginningMissing(ReplayStopped):
-    """Rows of a table that the log does not make are refused: it was not empty where the log begins."""
-
-
-@dataclass
-class FoundThere:
-    """The tables that are there where a log begins, under their names now; what rows they had it does not say.
-
-    `left_out`: nothing is done to their rows.
-    """
-
-    names: set[tuple[str, str]] = field(default_factory=set)
-    left_out: bool = False
-
-    def follow(self, before: Catalog, after: Catalog) -> None:
-        """Take what a statement has done: what is dropped is no longer one of them, what is renamed still is."""
-        gone, new = before.tables.keys() - after.tables.keys(), after.tables.keys() - before.tables.keys()
-        if gone & self.names:
-            self.names |= new
-        self.names -= gone
-
-
 @dataclass
 class _Loader:
     binlog: MergedBinlog
@@ -114,7 +116,8 @@ class _Loader:
     history: TableShapes | None
     options: ReplayOptions
     result: ReplayResult
-    found_there: FoundThere
+    found_there: FoundThere | None = None
+    base: Base | None = None
     open: bool = False
     counted: tuple[Counter[Any], Counter[Any]] = field(default_factory=lambda: (Counter(), Counter()))
     statements: list[str] = field(default_factory=list)
@@ -158,12 +161,21 @@ class _Loader:
             if rank in self.options.skip and segment.transactions[number, k.T_END] >= 0:
                 self.skipped.append((rank, segment.begin(number).gtid))
         skip = self.options.skip
-        kept = self._blamed(segment, 0, lambda: with_whole_json(segment, DuckdbDocuments(self.target)))
+        kept = self._blamed(segment, 0, lambda: self._with_documents(segment))
         for changes in changes_of(kept, lambda rank: rank not in skip):
             self._blamed(segment, changes.transaction_of(0), lambda changes=changes: self._changes(changes))
         if segment.ended:
             last = len(segment.transactions) - 1
             self._commit(segment.last_rank, segment.begin(last).gtid, segment.key(last))
+
+    def _with_documents(self, segment: Segment) -> Segment:
+        there = {} if self.found_there is None else self.found_there.names
+        try:
+            return with_whole_json(segment, DuckdbDocuments(self.target))
+        except NoDocument as error:
+            if error.name not in there:
+                raise
+            raise Unjudgeable(error.message, there[error.name]) from None
 
     def _blamed(self, segment: Segment, transaction: int, act: Any) -> Any:
         """Give errors the place of a transaction, if they say none."""
@@ -181,9 +193,12 @@ class _Loader:
         if chosen is not None and chosen.table(*name).action != "Do":
             self._count(changes, None)
             return
-        if self.target.catalog.get(*name) is None:
-            self.found_there.names.add(name)
-        if self.found_there.left_out and name in self.found_there.names:
+        there = self.found_there
+        if there is not None and self.target.catalog.get(*name) is None:
+            made = {name: self._table(changes)}
+            if self.base is None or not self.base.fill(self.target, made):
+                there.names[name] = name
+        if there is not None and there.leaves_out(name):
             self._count(changes, None)
             return
         table = self._table(changes)
@@ -193,12 +208,19 @@ class _Loader:
             i for i, c in enumerate(table.columns) if c.name.lower() in here and c in self.target.ddl.columns(table)
         ]
         text = self.target.temporal_text
-        writer = TableWriter(self.target.connection, table, facts_of(table, text), kept, text)
+        facts, connection = facts_of(table, text), self.target.connection
+        if there is not None and name in there.names:
+            touched = there.touched(name, connection)
+            writer: TableWriter = TouchingWriter(connection, table, facts, kept, text, touched=touched)
+        else:
+            writer = TableWriter(connection, table, facts, kept, text)
         try:
             writer.write(changes, passing)
         except RowRefused as error:
-            kind = BeginningMissing if name in self.found_there.names else ReplayStopped
-            raise self._refused(changes, error, kind) from None
+            refused = self._refused(changes, error)
+            if there is not None and name in there.names:
+                raise Unjudgeable(refused.message, there.names[name]) from None
+            raise refused from None
         except (CellValueError, BinlogFormatError) as error:
             raise ConversionFailed(
                 f"{'.'.join(name)}: {error}", remedy="--temporal text keeps every date as MySQL's text"
@@ -213,11 +235,11 @@ class _Loader:
             self.counted[0][*name, op] += count
             self.counted[1][*name, op] += int(rows.sum()) - count
 
-    def _refused(self, changes: Changes, error: RowRefused, kind: type[ReplayStopped]) -> ReplayStopped:
+    def _refused(self, changes: Changes, error: RowRefused) -> ReplayStopped:
         number = changes.transaction_of(error.row)
         begin, table = changes.segment.begin(number), changes.table
         op = changes.op_of(error.row)
-        return kind(
+        return ReplayStopped(
             f"{begin.gtid}: {op} of {table.schema}.{table.table}: {error.reason}",
             remedy="correct the table and run the replay again; it goes on where it was committed last. "
             f"--skip {begin.rank} leaves the transaction out, and records it",
@@ -273,10 +295,22 @@ class _Loader:
             catalog = before
             for step in plan.steps:
                 text = text_of(step.sql)
-                catalog = self.target.ddl.carry_out(catalog, text, step.schema, session)
+                catalog = self._done(catalog, text, step, session)
                 self.statements.append(text)
             self.left_out += plan.left_out
         # What the rows look like follows the whole statement, whatever of it was carried out here.
-        _, after = understood(before, query.text, query.schema_text, session.ddl)
+        parsed, after = understood(before, query.text, query.schema_text, session.ddl)
         self.target.know(after)
-        self.found_there.follow(before, after)
+        if self.found_there is not None:
+            self.found_there.follow(self.target.connection, before, after, parsed, query.schema_text)
+
+    def _done(self, catalog: Catalog, text: str, step: Step, session: StatementSession) -> Catalog:
+        """Carry out a step. Raises Unjudgeable where that cannot be done to a table that was there before the log."""
+        try:
+            return self.target.ddl.carry_out(catalog, text, step.schema, session)
+        except (ReplayStopped, UnsupportedInput) as error:
+            there = {} if self.found_there is None else self.found_there.names
+            concerned = [there[name] for name in step.tables if name in there]
+            if self.found_there is None or not concerned or concerned[0] in self.found_there.left_out:
+                raise
+            raise Unjudgeable(f"{text}: {error.message}", concerned[0]) from None

@@ -10,6 +10,7 @@ import pytest
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.replay.against import compare_with_server
+from binlog_merge.replay.base import Empty
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.walk import ReplayOptions
@@ -37,7 +38,8 @@ def server(mysql_server: MySqlServer, binlog: MergedBinlog) -> Iterator[MySqlSer
 
 
 def compared(server: MySqlServer, binlog: MergedBinlog, **options: Any) -> dict[str, Any]:
-    return compare_with_server(binlog, ServerAddress(socket=server.socket), **options).to_dict()
+    """Compare with a log whose tables had no rows where it begins."""
+    return compare_with_server(binlog, ServerAddress(socket=server.socket), base=Empty(), **options).to_dict()
 
 
 def test_a_server_is_compared_at_its_own_position(server: MySqlServer, binlog: MergedBinlog) -> None:
@@ -130,14 +132,21 @@ def test_the_command_line(
     server: MySqlServer, binlog: MergedBinlog, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     to = f"mysql://root@localhost/?socket={server.socket}"
-    assert run(["verify", "--from", str(binlog.directory), "--against", to]) == 0
+    assert run(["verify", "--from", str(binlog.directory), "--against", to, "--base", "empty"]) == 0
     assert "holds what it should, at transaction 150" in capsys.readouterr().out
+    assert run(["verify", "--from", str(binlog.directory), "--against", to]) == 3
+    assert "holds what it should, as far as it can be judged: 1 of 1 tables" in capsys.readouterr().out
     (id_,) = server.query("SELECT MIN(id) FROM shop.orders")[0]
     server.execute(f"UPDATE shop.orders SET price = 1 WHERE id = {id_}")
     assert run(["verify", "--from", str(binlog.directory), "--against", to]) == 1
     assert f"id={id_}: price is 1.00, should be" in capsys.readouterr().out
     assert run(["verify", str(binlog.directory), "--against", to, "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["tables"]["shop.orders"]["same"] is False
-    for wrong in ([], [str(binlog.directory), "--from", "x"], [str(binlog.directory), "--node", "a=b"]):
+    for wrong in (
+        [],
+        [str(binlog.directory), "--from", "x"],
+        [str(binlog.directory), "--node", "a=b"],
+        [str(binlog.directory), "--base", "empty"],
+    ):
         assert run(["verify", *wrong]) == 2
     assert run(["verify", str(binlog.directory), "--against", "nowhere://"]) == 2
