@@ -27,7 +27,8 @@ before it is sent; damage ends the reader with error 1236 and is told here, with
   mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
 
 There is one user. Beyond this machine a password is needed. The server's id is the configuration's `output.server-id`,
-its UUID that of the GTIDs. It ends with Ctrl-C (exit code 130) or SIGTERM (143); with 28 if the directory becomes
+its UUID that of the GTIDs. Readers may come before anything is published; where no merge has even begun, it waits
+for the first, and then listens. It ends with Ctrl-C (exit code 130) or SIGTERM (143); with 28 if the directory becomes
 another output's."""
 
 
@@ -51,7 +52,7 @@ def serve(
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
         raise ConfigError("the password is empty", file=str(password_file))
-    log = PublishedLog(directory)
+    log = PublishedLog.awaited(directory, _report)
     options = ServeOptions(host, port, user, password, tls_cert, tls_key)
     with BinlogServer(log, options, _report) as server:
         view = log.view()

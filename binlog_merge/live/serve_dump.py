@@ -1,6 +1,7 @@
 """What a dump sends: the log's own events, and those that a source makes up on the way.
 
     file begins         ROTATE      artificial: no time, log_pos 0
+    file is to come     ROTATE      the same, to a reader that comes before it: heartbeats name the file it is in
     transactions the reader has     a heartbeat that takes it behind them, before what comes next
     nothing to send                 a heartbeat, in the period that the reader asked for
 
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 from zlib import crc32
 
-from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, EventFlag, EventType
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, EventFlag, EventType
 from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.live.commands import BinlogDumpGtid, Dump, DumpFlag
@@ -22,6 +23,7 @@ from binlog_merge.live.serve_answers import Settings
 from binlog_merge.live.serve_place import Start
 from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped
 
+_LARGEST_LOG_POS: Final = 0xFFFFFFFF
 _NANOSECONDS: Final = 1_000_000_000
 _LONGEST_PERIOD: Final = 4_294_967.0
 
@@ -65,36 +67,43 @@ class Sending:
         self._server_id = server_id
         self._checksum = options.checksum
         self._place: Opened | Events | Skipped | AtEnd | None = None
+        self._announced: tuple[str, int] | None = None
 
     def before(self, item: Item) -> Iterator[bytes]:
         """Yield the payloads that are made up to be sent before what an item brings itself."""
         last, self._place = self._place, item
         if isinstance(last, Skipped) and not isinstance(item, Skipped):
             yield self._beat(last.file, last.end)
-        if isinstance(item, Opened):
-            rotate = Rotate(item.position, item.file.encode()).pack()
-            yield self._made_up(EventType.ROTATE_EVENT, rotate, 0, EventFlag.LOG_EVENT_ARTIFICIAL_F)
+        if isinstance(item, Opened) or (isinstance(item, AtEnd) and last is None):
+            # A file that was to come, and comes, is announced already.
+            if self._announced != (item.file, item.position):
+                yield self._rotate(item.file, item.position)
+            self._announced = item.file, item.position
         elif isinstance(item, Events):
-            self._checksum = True
+            self._checksum, self._announced = True, None
 
     def heartbeat(self) -> bytes:
-        """Return a heartbeat for where the reader is."""
+        """Return a heartbeat for where the reader is, which an item has told."""
         place = self._place
-        if isinstance(place, Events | Skipped):
-            return self._beat(place.file, place.end)
-        if isinstance(place, Opened | AtEnd):
-            return self._beat(place.file, place.position)
-        return self._beat(self._options.start.file, len(BINLOG_MAGIC))
+        assert place is not None
+        return self._beat(place.file, place.end if isinstance(place, Events | Skipped) else place.position)
 
     def _beat(self, file: str, position: int) -> bytes:
         if self._options.heartbeat_v2:
             body = HeartbeatV2(file.encode(), position).pack()
             return self._made_up(EventType.HEARTBEAT_LOG_EVENT_V2, body, 0, 0)
+        if position > _LARGEST_LOG_POS:
+            # The older heartbeat has no room for it, and a replica stops at one that is behind where it is.
+            return self._rotate(file, position)
         return self._made_up(EventType.HEARTBEAT_LOG_EVENT, Heartbeat(file.encode()).pack(), position, 0)
+
+    def _rotate(self, file: str, position: int) -> bytes:
+        body = Rotate(position, file.encode()).pack()
+        return self._made_up(EventType.ROTATE_EVENT, body, 0, EventFlag.LOG_EVENT_ARTIFICIAL_F)
 
     def _made_up(self, kind: int, body: bytes, log_pos: int, flags: int) -> bytes:
         size = EVENT_HEADER_LEN + len(body) + (CHECKSUM_LEN if self._checksum else 0)
-        event = EventHeader(0, kind, self._server_id, size, log_pos & 0xFFFFFFFF, flags).pack() + body
+        event = EventHeader(0, kind, self._server_id, size, log_pos, flags).pack() + body
         if self._checksum:
             event += crc32(event).to_bytes(CHECKSUM_LEN, "little")
         return b"\0" + event

@@ -6,10 +6,12 @@ by whoever owns the directory; what lies before the last one removed is purged.
 
 import contextlib
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
+from typing import Final, Self
 from uuid import UUID
 
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -18,6 +20,8 @@ from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, Manifes
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.files.source import io_error
 from binlog_merge.replay.progress import RankSet
+
+_PAUSE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +124,14 @@ class LogView:
         return self.gtids_of(RankSet.upto(rank)) if self.with_gtids else GtidSet()
 
 
+class NothingWritten(ManifestError):  # noqa: N818 (it says what is the case, as the faults of the project do)
+    """There is no output, not even one of which nothing is published yet."""
+
+
 class PublishedLog:
     """An output directory that merges go on publishing to. `refresh` is for one thread, everything else for any.
 
-    Raises ManifestError if no merge has written there.
+    Raises NothingWritten if no merge has written there.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -132,6 +140,21 @@ class PublishedLog:
         self._view = _view_of(directory, Manifest.load(directory).state)
         self._lock = Lock()
         self._bells: set[socket.socket] = set()
+
+    @classmethod
+    def awaited(cls, directory: Path, report: Callable[[str], None]) -> Self:
+        """Return the log of a directory that is there, once a merge has begun in it; `report` is told of the wait."""
+        told = False
+        while True:
+            try:
+                return cls(directory)
+            except NothingWritten:
+                if not directory.is_dir():
+                    raise
+            if not told:
+                report(f"no merge has written to {directory} yet: nobody can connect until the first one does")
+                told = True
+            time.sleep(_PAUSE)
 
     def view(self) -> LogView:
         """Return what is published, by the last `refresh`, and which files are there now."""
@@ -188,7 +211,7 @@ class PublishedLog:
 
 def _view_of(directory: Path, state: ManifestState) -> LogView:
     if state.header is None:
-        raise ManifestError("no merge has written here", file=str(directory), remedy="give a merge's --out directory")
+        raise NothingWritten("no merge has written here", file=str(directory), remedy="give a merge's --out directory")
     return LogView(directory, state.header, state, _first_there(directory, state))
 
 
