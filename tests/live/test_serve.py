@@ -341,7 +341,9 @@ def test_a_reader_that_has_the_log_already_gets_what_is_published_next(tmp_path:
     files = written(out)
     with serving(out) as running:
         with running.reading(from_position(flags=0)) as events:
-            (out / "manifest.jsonl").write_bytes(whole)
+            # At once, as merges do: seen half-written it would be a damaged one.
+            (out / "whole").write_bytes(whole)
+            (out / "whole").replace(out / "manifest.jsonl")
             came = b""
             while len(came) < sum(map(len, files.values())) - 4 * len(files):
                 event = next(events)
