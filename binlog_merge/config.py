@@ -52,6 +52,7 @@ class MergeConfig(Section):
     routes: tuple[RouteRule, ...] = ()
     shard_mode: ShardMode = "marker"
     shard_doubts: Literal["warn", "error"] = "error"
+    log_doubts: Literal["warn", "error"] = "error"
     online_ddl: bool = True
     topology: Literal["auto", "markers", "routes"] = "auto"
     ignore_schemas: tuple[PlainName, ...] = ()
@@ -185,9 +186,8 @@ class MergeConfig(Section):
 
         Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
         UUID, carrier). `reshape.on-unconvertible` is a cure for a merge that stopped. `commit-tso.max-disorder` moves
-        only the watermark, and raising it is the cure for a late
-        transaction; `schemas.not-understood` says only whether to stop, and changing it is a cure too. Base schemas
-        count by content, so the files may move.
+        only the watermark, and raising it is the cure for a late transaction; `schemas.not-understood` and `log-doubts`
+        say only whether to stop, and changing them is a cure too. Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {
             "name": self.name,

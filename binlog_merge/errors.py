@@ -382,6 +382,26 @@ class FileChanged(MergeError):
     )
 
 
+class TransactionTwice(MergeError):
+    """A transaction is in the nodes' logs twice, by its GTID or by its sequence number."""
+
+    code, exit_code = "transaction-twice", 46
+    default_remedy = (
+        "copy the file from the node again; if it is the same there, find out what wrote it. `log-doubts: warn` merges "
+        "what the logs hold, as often as they hold it"
+    )
+
+
+class TransactionMissing(MergeError):
+    """A transaction is missing from a node's log, by its GTID or by its sequence number."""
+
+    code, exit_code = "transaction-missing", 47
+    default_remedy = (
+        "copy the file from the node again; if it is the same there, find out what wrote it. `log-doubts: warn` merges "
+        "what is left"
+    )
+
+
 class OutsideLog(MergeError):
     """A question is about a moment or a place that the merged log does not reach."""
 
@@ -447,6 +467,8 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     FileChanged,
     OutsideLog,
     UnannouncedDdl,
+    TransactionTwice,
+    TransactionMissing,
     ReplayStopped,
     TargetBusy,
     InternalError,

@@ -8,8 +8,9 @@ Source: mysql-server `sql/rpl_gtid_set.cc` (encode, encode_nsids_format).
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, Self
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -118,12 +119,72 @@ class GtidSet:
         """Return the set with one GTID more."""
         return GtidSet.of((*self.items(), (sid, tag, gno, gno + 1)))
 
+    @property
+    def count(self) -> int:
+        """Return the number of GTIDs."""
+        return sum(end - start for spans in self.intervals.values() for start, end in spans)
+
+    @property
+    def spans(self) -> int:
+        """Return the number of intervals."""
+        return sum(map(len, self.intervals.values()))
+
+    def intersection(self, other: "GtidSet") -> "GtidSet":
+        """Return the set of what is in both."""
+        return self._each(other, _common)
+
+    def minus(self, other: "GtidSet") -> "GtidSet":
+        """Return the set of what is in this one only."""
+        return self._each(other, _without)
+
+    def _each(self, other: "GtidSet", combine: Callable[[Intervals, Intervals], Intervals]) -> "GtidSet":
+        found = {source: combine(mine, other.intervals.get(source, ())) for source, mine in self.intervals.items()}
+        return GtidSet({source: spans for source, spans in found.items() if spans})
+
+    def holes(self) -> "GtidSet":
+        """Return what is missing between the least and the greatest number of each source and tag."""
+        found = {
+            source: tuple((before[1], after[0]) for before, after in pairwise(spans))
+            for source, spans in self.intervals.items()
+            if len(spans) > 1
+        }
+        return GtidSet(found)
+
     def contains_set(self, other: "GtidSet") -> bool:
         """Tell whether every GTID of `other` is in this set."""
         return all(
             any(a <= start and end <= b for a, b in self.intervals.get((sid, tag), ()))
             for sid, tag, start, end in other.items()
         )
+
+
+def _common(a: Intervals, b: Intervals) -> Intervals:
+    found, i, j = [], 0, 0
+    while i < len(a) and j < len(b):
+        start, end = max(a[i][0], b[j][0]), min(a[i][1], b[j][1])
+        if start < end:
+            found.append((start, end))
+        if a[i][1] < b[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _without(a: Intervals, b: Intervals) -> Intervals:
+    found, j = [], 0
+    for start, end in a:
+        while j < len(b) and b[j][1] <= start:
+            j += 1
+        near = j
+        while near < len(b) and b[near][0] < end:
+            if start < b[near][0]:
+                found.append((start, b[near][0]))
+            start = b[near][1]
+            near += 1
+        if start < end:
+            found.append((start, end))
+    return tuple(found)
 
 
 def _merge(intervals: list[tuple[int, int]]) -> Intervals:

@@ -97,7 +97,7 @@ def _assembled(
         if piece.error is not None:
             scanned.error = MergeError.from_dict(piece.error)
         elif _last_piece(results, piece):
-            scanned.error = _file_end(node, _walked_to_end(scanned.pieces), file, end_of_input, scanned.warnings)
+            scanned.error = _file_end(node, scanned.pieces, file, end_of_input, scanned.warnings)
         if scanned.error is not None:
             break
     return scanned
@@ -160,11 +160,12 @@ def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, in
 
 
 def _file_end(
-    node: NodeInput, piece: ScanResult, file: NodeFile, end_of_input: bool, warnings: list[str]
+    node: NodeInput, pieces: Sequence[ScanResult], file: NodeFile, end_of_input: bool, warnings: list[str]
 ) -> MergeError | None:
-    """Return why the log cannot be followed beyond the end of this file, which `piece` met, or None. A tail that is
-    still being written only warns.
+    """Return why the log cannot be followed beyond the end of this file, which the last piece met, or None. A tail that
+    is still being written only warns.
     """
+    piece = _walked_to_end(pieces)
     last = piece.file_index == len(node.files) - 1
     place = {"node": node.source_id, "file": file.path}
     if piece.truncated is not None:
@@ -179,7 +180,7 @@ def _file_end(
             )
             return None
         return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
-    if last or piece.clean_end or file.in_use or nothing_is_missing(file, node.files[piece.file_index + 1]):
+    if last or piece.clean_end or file.in_use or nothing_is_missing(node.files, pieces, piece.file_index):
         return None
     return TruncatedEvent(
         "the file has no ROTATE or STOP event at its end",

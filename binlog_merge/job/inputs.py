@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from binlog_merge.binlog.constants import ChecksumAlg, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config import MergeConfig
@@ -14,8 +15,10 @@ from binlog_merge.errors import ConfigError, MissingFile, WrongNode
 from binlog_merge.files.directory import Discovery, NodeFile
 from binlog_merge.files.known import open_known
 from binlog_merge.files.manifest import ManifestState, NodeState
+from binlog_merge.job.executed import executed_before
 from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.carriers import CARRIERS, Detection
+from binlog_merge.merge.logged import NodeGtids
 from binlog_merge.stages.scan_values import ScanTask
 
 PIECE_BYTES = 256 << 20
@@ -35,6 +38,7 @@ class NodeInput:
     first: int
     carry: Carry
     seen: tuple[int, int] | None
+    gtids: NodeGtids
 
     def file_index(self, name: str) -> int | None:
         """Return the index of a file by name, or None."""
@@ -53,7 +57,7 @@ def node_inputs(discovery: Discovery, numbers: Mapping[str, int], state: Manifes
 
 def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state: NodeState | None) -> NodeInput:
     if state is None:
-        return NodeInput(source_id, number, files, 0, Carry(), None)
+        return NodeInput(source_id, number, files, 0, Carry(), None, _begun_with(files[0]))
     names = [f.name for f in files]
     checkpoint = state.checkpoint
     for name, identity in (
@@ -78,7 +82,14 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
             remedy="the node lost transactions in a crash after they were merged; begin a new output from a backup",
         )
     carry = Carry.from_dict(checkpoint["carry"], names)
-    return NodeInput(source_id, number, files, names.index(checkpoint["file"]), carry, (end, state.scan_end_position))
+    first = names.index(checkpoint["file"])
+    known = checkpoint.get("gtids")
+    gtids = _begun_with(files[first]) if known is None else NodeGtids.from_dict(known)
+    return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids)
+
+
+def _begun_with(file: NodeFile) -> NodeGtids:
+    return NodeGtids(base=executed_before(file) or GtidSet())
 
 
 def scan_tasks(
@@ -115,6 +126,7 @@ def scan_tasks(
                         commit_table=(table_schema, table),
                         markers=config.markers.tables(),
                         block=f"{folder}/piece-{number:06d}",
+                        lenient=config.log_doubts == "warn",
                         seen=_seen(node, index),
                     )
                 )

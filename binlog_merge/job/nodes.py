@@ -10,6 +10,7 @@ from binlog_merge.job.inputs import NodeInput
 from binlog_merge.merge.assemble import lost_branch
 from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.clock import time_tso
+from binlog_merge.merge.logged import NodeGtids
 from binlog_merge.merge.watermark import node_watermark
 from binlog_merge.stages.block import read_block
 from binlog_merge.stages.order_values import Block, EdgeRow
@@ -34,6 +35,7 @@ class ScannedNode:
     error: MergeError | None = None
     warnings: list[str] = field(default_factory=list)
     least_new: tuple[int, int] | None = None
+    gtids: NodeGtids = field(default_factory=NodeGtids)  # what this run and those before it have seen
 
     @property
     def source_id(self) -> str:

@@ -107,5 +107,6 @@ def _node_state(node: ScannedNode, floor: OrderKey, waiting: int | None) -> Node
             "identity": files[index].identity,
             "end_identity": files[end_index].identity,
             "carry": carry.to_dict([f.name for f in files]),
+            "gtids": node.gtids.to_dict(),
         },
     )

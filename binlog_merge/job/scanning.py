@@ -1,10 +1,12 @@
 """Scan and assemble: one task for a file or a part of it, then the pieces of each node joined."""
 
 from binlog_merge.job.assembling import assemble_node, misread
+from binlog_merge.job.gaps import note_gtids
 from binlog_merge.job.inputs import scan_tasks
 from binlog_merge.job.nodes import ScannedNode, half_committed
 from binlog_merge.job.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.job.state import Inputs, Job
+from binlog_merge.job.whole_logs import check_logs
 from binlog_merge.merge.carriers import POLARDBX
 from binlog_merge.stages.scan import scan
 from binlog_merge.stages.scan_values import ScanResult
@@ -22,19 +24,17 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
             tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
             results = job.runner.run("scan", scan, tasks)
     with job.stage("assemble"):
-        by_node: dict[str, list[tuple[ScanResult, str]]] = {}
-        for task, result in zip(tasks, results, strict=True):
-            by_node.setdefault(task.node, []).append((result, task.block))
+        by_node = check_logs(job, inputs, tasks, results)
         scanned = []
         carried = [node.carry.commit_rows for node in inputs.nodes]
-        all_pieces = [pair for pairs in by_node.values() for pair in pairs]
+        all_pieces = [(result, task.block) for pairs in by_node.values() for task, result in pairs]
         told = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
         for node in inputs.nodes:
-            pairs = by_node.get(node.source_id, [])
-            results, prefixes = [with_rows(result, told) for result, _ in pairs], [prefix for _, prefix in pairs]
+            pairs = by_node[node.source_id]
+            results, prefixes = [with_rows(result, told) for _, result in pairs], [task.block for task, _ in pairs]
             scanned.append(assemble_node(node, results, prefixes, job.end_of_input))
     for one in scanned:
-        job.warnings += one.warnings
+        job.warnings += [*one.warnings, *note_gtids(one, job.end_of_input)]
     if job.end_of_input and all(one.error is None for one in scanned):
         job.warnings += half_committed(scanned)
     return scanned

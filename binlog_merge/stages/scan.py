@@ -26,6 +26,7 @@ GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum
 def scan(task: ScanTask) -> ScanResult:
     """Walk one piece and write its block; damage is returned as `error`, never raised."""
     walk = Walk(task, new_arrays(min(1 << 20, max(1 << 10, (task.stop - task.start) // 512))))
+    walk.reg[k.NEXT_SEQUENCE] = k.FILE_BEGINS if task.start <= 4 else k.ANY_SEQUENCE
     first, truncated, error = -1, None, None
     try:
         with open_known(task.file) as source:

@@ -20,6 +20,7 @@ _DAMAGE = {
     k.OUTSIDE: "an event of a transaction stands outside of one",
     k.BAD_XID: "an XA statement's transaction id cannot be read",
     k.DUPLICATE_XID: "an XA transaction is prepared twice",
+    k.NO_GTID: "a transaction begins without a GTID event, though those before it have one",
 }
 
 

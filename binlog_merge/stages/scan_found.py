@@ -11,6 +11,7 @@ from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import clocked
 from binlog_merge.stages.block import from_rows, write_block
+from binlog_merge.stages.scan_logged import logged
 from binlog_merge.stages.scan_values import ScanResult
 from binlog_merge.stages.scan_walk import Walk
 
@@ -67,6 +68,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         markers=tuple((r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()),
         local_markers=tuple(np.flatnonzero(local[:, k.L_FLAGS] & k.MARKER).tolist()),
         unfinished=None if reg[k.PHASE] == k.IDLE else int(reg[k.GROUP_START]),
+        logged=logged(walk),
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         error=error,
     )

@@ -6,6 +6,7 @@ from typing import Any
 from binlog_merge.files.known import KnownFile
 from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import Clocked
+from binlog_merge.merge.logged import Logged
 from binlog_merge.polardbx.names import MarkerTables
 
 
@@ -25,6 +26,7 @@ class ScanTask:
     commit_table: tuple[str, str]
     markers: MarkerTables
     block: str  # path prefix
+    lenient: bool = False  # sequence numbers that do not follow each other are told, and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
 
     @property
@@ -64,5 +66,6 @@ class ScanResult:
     markers: tuple[tuple[int, int, int, int], ...]  # (tso, transaction, start, end) of marker branches
     local_markers: tuple[int, ...]  # indexes of locals that touch the marker table
     unfinished: int | None  # where the group begins that is open at the end of the walk
+    logged: Logged = Logged()  # noqa: RUF009 - frozen
     clock: Clocked | None = None  # where the node's clock gives the order
     error: dict[str, Any] | None = None

@@ -12,15 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.constants import EventType
-from binlog_merge.binlog.gtid import GtidTagged
+from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
+from binlog_merge.binlog.kernels.scan_gtids import follows, log_gtid
 from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
 from binlog_merge.files.source import Source
+from binlog_merge.merge.logged import Gtid as LoggedGtid
+from binlog_merge.merge.logged import changes_source, out_of_sequence
 from binlog_merge.polardbx.names import TRANSACTION_LOG, MarkerTable, is_named, is_system_table
 from binlog_merge.stages.block import view
 from binlog_merge.stages.scan_damage import damage
@@ -44,6 +47,8 @@ class Walk:
     task: ScanTask
     arrays: k.Arrays
     names: list[tuple[str, str]] = field(default_factory=list)
+    tags: list[str] = field(default_factory=lambda: [""])
+    breaks: list[tuple[int, int, int]] = field(default_factory=list)
 
     @property
     def reg(self) -> npt.NDArray[np.int64]:
@@ -60,6 +65,7 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
     for register in (k.INNER_END, k.ORIGINAL_US, k.SEQUENCE_TSO, k.COMMIT_TABLE_ID, k.LOG_TSO):
         registers[register] = -1
     registers[k.N_SETS] = 1
+    registers[k.FIRST_SEQUENCE], registers[k.NEXT_SEQUENCE] = -1, k.ANY_SEQUENCE
     return k.Arrays(
         reg=registers,
         names=np.zeros(1 << 14, np.uint8),
@@ -71,8 +77,14 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
         late=table(256, k.X_COLUMNS),
         xids=table(1 << 12, k.P_COLUMNS),
         tsos=table(1 << 12, k.C_COLUMNS),
+        gtids=table(64, k.G_COLUMNS),
         ids=np.zeros(k.MAX_TABLES_IN_GROUP + k.COMMIT_SHAPE, np.int64),
     )
+
+
+_ROWS = (
+    ("timed", k.N_TIMED), ("local", k.N_LOCAL), ("late", k.N_LATE), ("sets", k.N_SETS), ("gtids", k.N_GTIDS),
+)  # fmt: skip
 
 
 def _longer(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -85,7 +97,7 @@ def _grow(a: k.Arrays) -> k.Arrays:
     """Replace every array that is full, or nearly, by one twice as long."""
     reg = a.reg
     changed: dict[str, Any] = {}
-    for name, count in (("timed", k.N_TIMED), ("local", k.N_LOCAL), ("late", k.N_LATE), ("sets", k.N_SETS)):
+    for name, count in _ROWS:
         if reg[count] + 2 > len(getattr(a, name)):
             changed[name] = _longer(getattr(a, name))
     if (reg[k.N_XIDS] + 2) * 2 > len(a.xids):
@@ -125,6 +137,8 @@ def run(walk: Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
             _payload(walk, buffer, crc)
         elif reason == k.TAGGED_GTID:
             _tagged_gtid(walk, buffer, crc)
+        elif reason == k.SEQUENCE:
+            _out_of_sequence(walk, buffer, crc)
         elif reason == k.QUERY_IN_TRANSACTION:
             _query_in_transaction(walk, buffer, crc)
         else:
@@ -207,6 +221,19 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     reg = walk.reg
     header, body = _event(walk, buffer, crc)
     gtid = GtidTagged.parse(body)
+    if gtid.sequence_number < 0 or not 0 <= gtid.gno < k.MAX_GNO:
+        raise _damage(walk, k.BAD_BODY, buffer)
+    if not follows.py_func(reg, gtid.sequence_number):
+        _out_of_sequence(walk, buffer, crc)
+        return
+    if gtid.tag not in walk.tags:
+        walk.tags.append(gtid.tag)
+    if gtid.gno > 0:
+        sid_1, sid_2 = np.frombuffer(gtid.sid, np.int64)
+        if not log_gtid.py_func(walk.arrays, sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno):
+            walk.arrays = _grow(walk.arrays)
+            return
+    reg[k.NEXT_SEQUENCE] = gtid.sequence_number + (gtid.sequence_number != 0)
     if reg[k.PHASE] != k.CARRIED:
         reg[k.GROUP_START] = reg[k.BASE] + reg[k.POS]
     reg[k.PHASE] = k.STARTED
@@ -221,6 +248,29 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     reg[k.ORIGINAL_US] = -1 if original is None or original == gtid.immediate_commit_timestamp else original
     reg[k.POS] += header.event_size
     reg[k.EVENTS] += 1
+
+
+def _out_of_sequence(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
+    """Raise for a group whose sequence number is not the one that follows, or note it where that is enough."""
+    reg = walk.reg
+    header, body = _event(walk, buffer, crc)
+    gtid = (GtidTagged if header.type_code == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(body)
+    number, expected = gtid.sequence_number or 0, int(reg[k.NEXT_SEQUENCE])
+    place = int(reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS])
+    own = (gtid.sid, gtid.tag, gtid.gno) if gtid.gno else None
+    if not (walk.task.carrier == k.BY_SEQUENCE and changes_source(last_gtid(walk), own)):
+        if not walk.task.lenient and place >= walk.task.seen:
+            error = out_of_sequence(number, expected)
+            error.position = place
+            raise error
+        walk.breaks.append((place, number, expected))
+    reg[k.NEXT_SEQUENCE] = k.ANY_SEQUENCE if reg[k.FIRST_SEQUENCE] < 0 else number
+
+
+def last_gtid(walk: Walk) -> LoggedGtid | None:
+    """Return the GTID of the last group, None where no group had one."""
+    row, reg = walk.arrays.gtids[int(walk.reg[k.GTID_ROW])], walk.reg
+    return (row[:2].tobytes(), walk.tags[row[k.G_TAG]], int(row[k.G_END]) - 1) if reg[k.N_GTIDS] else None
 
 
 def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import chain
 
 from tests.merge_e2e.editing import Log, Piece
 
@@ -85,3 +86,34 @@ def _stranger(log: Log, rng: random.Random) -> Log:
 
 
 _MUTATIONS = (_body, _body, _body, _length, _kind, _move, _body_of_another, _stranger)
+
+
+def groups_moved(data: bytes, rng: random.Random) -> bytes | None:
+    """Return a file with whole groups taken out, doubled, exchanged or moved; None where it has fewer than two.
+
+    No server writes such a file: its sequence numbers tell. Its last group is not taken out, for a file without that
+    is one that ends earlier.
+    """
+    log = Log.load(data)
+    spans = list(log.groups())
+    if len(spans) < 2:
+        return None
+    head, tail = log.events[: spans[0][0]], log.events[spans[-1][1] :]
+    groups = [log.events[first:end] for first, end in spans]
+    return log.with_events([*head, *chain.from_iterable(_moved(groups, rng)), *tail]).pack()
+
+
+def _moved(groups: list[tuple[Piece, ...]], rng: random.Random) -> list[tuple[Piece, ...]]:
+    at, other = rng.sample(range(len(groups)), 2)
+    moved = list(groups)
+    choice = rng.randrange(4)
+    if choice == 0:
+        at = rng.randrange(len(groups) - 1)
+        del moved[at : rng.randint(at + 1, min(at + 3, len(groups) - 1))]
+    elif choice == 1:
+        moved.insert(rng.randrange(len(groups) + 1), groups[at])
+    elif choice == 2:
+        moved[at], moved[other] = moved[other], moved[at]
+    else:
+        moved.insert(other, moved.pop(at))
+    return moved

@@ -27,6 +27,7 @@ from tests.merge_e2e.editing import (
     Log,
     Piece,
 )
+from tests.simulator.wire import previous_gtids
 
 FIRST_TSO = 1_790_000_000_000 << 22
 POST_HEADER_LENGTHS = bytes.fromhex(
@@ -73,6 +74,8 @@ class _Node:
     files: list[Log] = field(default_factory=list)
     events: list[Piece] = field(default_factory=list)
     gno: int = 0
+    sequence: int = 0
+    logged: set[int] = field(default_factory=set)  # the numbers of its GTIDs
     clock: int = 1_790_000_000
     rows: int = 0
     unsteady: bool = False
@@ -84,7 +87,8 @@ class _Node:
         number = len(self.files) + 1
         body = struct.pack("<H50sIB", 4, b"9.7.4", self.clock + number, 19) + POST_HEADER_LENGTHS + b"\x01"
         self.event(FORMAT_DESCRIPTION, body)
-        self.event(PREVIOUS_GTIDS, bytes(8), 0x80)
+        self.event(PREVIOUS_GTIDS, previous_gtids({(bytes([self.number]) * 16, ""): self.logged}), 0x80)
+        self.sequence = 0
 
     def end_file(self) -> None:
         if self.rng.random() < 0.8:
@@ -104,7 +108,9 @@ class _Node:
         times = immediate.to_bytes(7, "little")
         if original_us is not None:
             times = (immediate | 1 << 55).to_bytes(7, "little") + original_us.to_bytes(7, "little")
-        head = struct.pack("<B16sQBQQ", 1, bytes([self.number]) * 16, gno or self.gno, 2, 0, 1)
+        self.sequence += 1
+        self.logged.add(gno or self.gno)
+        head = struct.pack("<B16sQBQQ", 1, bytes([self.number]) * 16, gno or self.gno, 2, 0, self.sequence)
         self.event(GTID, head + times + b"\xfc\x00\x04" + struct.pack("<I", 90704))
 
     def query(self, text: str, schema: str = "") -> None:

@@ -38,6 +38,7 @@ class Node:
     ends: list[tuple[int, int]] = field(default_factory=list)  # (file, offset) behind each group and at each head
     gno: int = 0
     sequence: int = 0
+    logged: dict[tuple[bytes, str], set[int]] = field(default_factory=dict)  # the numbers of its GTIDs
     table_ids: int = 100
     greatest: tuple[int, int] = (0, 0)
     counter: int = 0
@@ -66,7 +67,7 @@ class Node:
         body = wire.format_description(m.version, self.clock if self.rng.random() < 0.5 else 0, m.checksum)
         # The format description ends with a checksum whatever the algorithm says.
         self.data.extend(wire.frame(Event(wire.FORMAT_DESCRIPTION, body), self.clock, m.server_id, 4, True))
-        self._write(Event(wire.PREVIOUS_GTIDS, wire.previous_gtids(m.sid, self.gno + 1), 0x80))
+        self._write(Event(wire.PREVIOUS_GTIDS, wire.previous_gtids(self.logged), 0x80))
         self.ends.append((len(self.files) - 1, len(self.data)))
         self.sequence = 0
 
@@ -114,6 +115,8 @@ class Node:
             self.gno += 1
             gtid = Gtid(self._kind(gno), m.sid, gno if gno is not None else self.gno, micros, original_us, ddl)
             gtid = replace(gtid, tag="team" if gtid.kind == wire.GTID_TAGGED else "", timestamps=m.timestamps)
+            if gtid.kind != wire.ANONYMOUS_GTID:
+                self.logged.setdefault((m.sid, gtid.tag), set()).add(gtid.gno)
             rest = sum(19 + len(e.body) + (4 if m.checksum else 0) for e in events)
             self._write(gtid.event(self.sequence, self.sequence + 1, rest))
             self.sequence += 1

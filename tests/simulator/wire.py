@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -49,11 +49,25 @@ def format_description(version: str, created: int, checksum: bool, types: int = 
     return head + POST_HEADER_LENGTHS[:types] + bytes([checksum])
 
 
-def previous_gtids(sid: bytes, until: int) -> bytes:
-    """Return the body of PREVIOUS_GTIDS with one interval, or none."""
-    if until <= 1:
-        return struct.pack("<Q", 0)
-    return struct.pack("<Q16sQQQ", 1, sid, 1, 1, until)
+def previous_gtids(logged: Mapping[tuple[bytes, str], Iterable[int]]) -> bytes:
+    """Return the body of PREVIOUS_GTIDS: the numbers logged so far, by source and tag; tagged only where a tag is."""
+    spans = {source: _spans(numbers) for source, numbers in sorted(logged.items()) if numbers}
+    tagged = any(tag for _, tag in spans)
+    body = struct.pack("<Q", 1 << 56 | len(spans) << 8 | 1 if tagged else len(spans))
+    for (sid, tag), pairs in spans.items():
+        body += sid + (_varint(len(tag)) + tag.encode() if tagged else b"") + struct.pack("<Q", len(pairs))
+        body += b"".join(struct.pack("<QQ", start, end) for start, end in pairs)
+    return body
+
+
+def _spans(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for number in sorted(numbers):
+        if spans and spans[-1][1] == number:
+            spans[-1] = (spans[-1][0], number + 1)
+        else:
+            spans.append((number, number + 1))
+    return spans
 
 
 @dataclass(frozen=True)

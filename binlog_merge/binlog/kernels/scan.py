@@ -13,6 +13,7 @@ XA COMMIT or XA ROLLBACK, or a DDL statement. Out come rows of int64:
     local   one per transaction without one, and per DDL:  L_* columns, in file order
     late    one per XA COMMIT / ROLLBACK whose prepare or TSO lies outside this piece of the log:  X_* columns
     xids    the open-addressing table of prepared branches; what is still live at the end is open:  P_* columns
+    gtids   the GTIDs of all groups, as intervals:          G_* columns
 """
 
 # The helpers take all arrays as one value, a hundred words: as real calls they would cost three times what they do. So
@@ -27,6 +28,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
 from binlog_merge.binlog.kernels.scan_groups import end_local, note_gtid, open_group, prepare
+from binlog_merge.binlog.kernels.scan_gtids import follows, log_gtid, sequence_number
 from binlog_merge.binlog.kernels.scan_query import query
 from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, table_map
 
@@ -105,9 +107,18 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             elif body_end - at < 25:
                 result = k.BAD_BODY
             else:
+                number = sequence_number(b, at, body_end)
+                gno = i64(b, at + 17)
+                if number < 0 or not 0 <= gno < k.MAX_GNO:
+                    return k.BAD_BODY
+                if not follows(reg, number):
+                    return k.SEQUENCE
+                if gno > 0 and not log_gtid(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
+                    return k.GROW
+                reg[k.NEXT_SEQUENCE] = number + (number != 0)
                 begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
                 open_group(reg, begins, timestamp, k.STARTED)
-                note_gtid(reg, b, at, body_end, timestamp)
+                note_gtid(reg, b, at, body_end, timestamp, use_own)
         elif kind == 2:
             if phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
                 # A log without GTID events (MySQL 5.6): only whole files are scanned, so this is never a cut.

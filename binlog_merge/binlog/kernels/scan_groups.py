@@ -9,6 +9,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.memory import hash_bytes, i64, load_64
+from binlog_merge.binlog.kernels.scan_gtids import carries_tso
 from binlog_merge.binlog.kernels.xid import find
 
 
@@ -20,10 +21,11 @@ def advance(reg: Any, tso: int, transaction: int) -> None:
 
 
 @njit(forceinline=True, _nrt=False)
-def note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int) -> None:
-    """Keep what a GTID event says: gno, commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
+def note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int, use_own: bool) -> None:
+    """Keep what a GTID event says: GTID, commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
     reg[k.GNO] = i64(b, at + 17)
-    reg[k.GTID_HASH] = hash_bytes(b, at + 1, 24, 7)
+    if use_own:
+        reg[k.GTID_HASH] = hash_bytes(b, at + 1, 24, 7)
     reg[k.COMMIT_US] = timestamp * 1000000
     reg[k.ORIGINAL_US] = -1
     if end - at >= 49:
@@ -111,6 +113,7 @@ def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool
     """
     reg = a.reg
     flags |= reg[k.FLAGS]
+    tso = np.int64(-1)
     logged = reg[k.LOG_TSO] >= 0
     if logged:
         # The row that it wrote into the transaction log tells whose branch it is, and the commit TSO.
@@ -122,7 +125,6 @@ def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool
         row[k.T_SET], row[k.T_FLAGS], row[k.T_COMMIT_AT] = reg[k.SET], flags, reg[k.GROUP_START]
         reg[k.N_TIMED] += 1
     elif not (flags & k.DISCARD or (flags & k.HAS_COMMIT_ROWS and reg[k.SET] == 0)):
-        tso = np.int64(-1)
         if use_own_tso and not flags & k.DDL:
             tso = own_tso(reg, carrier)
         if tso >= 0:
@@ -136,6 +138,8 @@ def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool
             if carrier == k.BY_TIME:
                 tick(reg)
             follow(a, reg[k.GROUP_START], end, reg[k.SET], flags)
+    if tso >= 0 and carrier == k.BY_GTID:
+        carries_tso(a)
     close_group(reg, end)
 
 
@@ -231,6 +235,8 @@ def xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
         elif tso >= 0:
             advance(reg, tso, reg[k.TRANSACTION_ID])
         reg[k.N_LATE] += 1
+    if carrier == k.BY_GTID:
+        carries_tso(a)
     close_group(reg, end)
 
 

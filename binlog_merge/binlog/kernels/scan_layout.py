@@ -29,7 +29,9 @@ from typing import Any, NamedTuple
     TWO_TSOS,  # two commit rows of one transaction differ
     BAD_TSO,  # a commit row's TSO has more than 63 bits
     XA_FORMAT,  # a PolarDB-X transaction id with a format id that is not known
-) = range(22)
+    SEQUENCE,  # a group's sequence number is not the one that follows
+    NO_GTID,  # a group has no GTID event, in a file whose groups have
+) = range(24)
 
 # Registers.
 (
@@ -75,8 +77,16 @@ from typing import Any, NamedTuple
     ROW_KEY_IS_NUMBER,  # it is the transaction log, whose key is the transaction id
     LOG_TSO,  # what the open group wrote into the transaction log; -1: nothing
     LOG_TRANSACTION,
-) = range(42)
-REGISTERS = 48
+    NEXT_SEQUENCE,  # the sequence number that the next group must have; negative where that is not known yet
+    FIRST_SEQUENCE,  # that of the first group; -1: none yet
+    N_GTIDS,
+    GTID_ROW,  # the row of `gtids` that has the last group's GTID
+) = range(46)
+REGISTERS = 56
+
+# Values of NEXT_SEQUENCE before the first group: in the middle of a file it may be any, at its beginning 1, or 0 for
+# all of a server that writes none.
+ANY_SEQUENCE, FILE_BEGINS = -1, -2
 
 # Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event.
 IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED = range(6)
@@ -133,6 +143,9 @@ L_START, L_END, L_COMMIT_US, L_SET, L_FLAGS, L_MAX_TSO, L_MAX_TRANSACTION, L_COL
     P_STATE,  # 0 empty, 1 live, 2 dead
     P_COLUMNS,
 ) = range(13)
+# Intervals of GTIDs: the source's two halves, the number that Python gave the tag (0: none); G_END is not included.
+# G_OWN: it carries its transaction's commit TSO.
+G_SID_1, G_SID_2, G_TAG, G_OWN, G_START, G_END, G_COLUMNS = range(7)
 C_GTRID_1, C_GTRID_2, C_TSO, C_STATE, C_COLUMNS = range(5)  # C_STATE: 0 empty, 1 unused, 2 used
 
 # What a table name is to the scan.
@@ -152,6 +165,7 @@ SEQUENCE_COMMIT = 2  # type of a SEQUENCE_EVENT
 GCN_COMMIT, GCN_PROPOSAL = 4, 16  # flags: the commit sequence was given from outside; it is a proposal at prepare
 GCN_SIZE = 64  # no GCN_LOG_EVENT is longer
 
+MAX_GNO = (1 << 63) - 1  # GTIDs' numbers are below it
 MAX_TABLES_IN_GROUP = 65536
 COMMIT_SHAPE = 256  # a count and up to 64 (type, metadata) pairs
 MAX_EVENT_SIZE = (1 << 30) + (1 << 20)  # max_allowed_packet is at most 1 GiB; the event's own parts come on top
@@ -170,6 +184,7 @@ class Arrays(NamedTuple):
     late: Any
     xids: Any
     tsos: Any
+    gtids: Any
     ids: (
         Any  # int64[MAX_TABLES_IN_GROUP + COMMIT_SHAPE]: table ids mapped in the open group; behind them, from the end,
     )

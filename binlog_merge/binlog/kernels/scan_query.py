@@ -61,6 +61,8 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
             return k.UNSUPPORTED
         return k.QUERY_IN_TRANSACTION
     if phase == k.IDLE:
+        if reg[k.NEXT_SEQUENCE] > 0:
+            return k.NO_GTID
         open_group(reg, reg[k.BASE] + reg[k.POS], timestamp, k.STARTED)
     elif phase == k.CARRIED:
         reg[k.PHASE], reg[k.COMMIT_US] = k.STARTED, timestamp * 1000000

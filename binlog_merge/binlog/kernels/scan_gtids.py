@@ -1,0 +1,86 @@
+"""GTIDs and sequence numbers in the scan kernel: what tells that a group is there twice, or missing.
+
+A server numbers the groups of each of its files from 1 on, with or without GTIDs (MySQL 5.6 does not). GTIDs are kept
+as intervals in the order of the log, so a server that writes its own has one row.
+"""
+
+# Inlined into `scan_events`: see `kernels.scan`.
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.memory import i64
+
+_LOOK_BACK = 16  # rows in which a GTID is sought its place: sources and tags take turns, parallel appliers overtake
+
+
+@njit(inline="always")
+def sequence_number(b: Any, at: int, end: int) -> int:
+    """Return the sequence number in a GTID event's body `b[at:end]`, 0 where it has none."""
+    if end - at < 42 or b[at + 25] != 2:
+        return np.int64(0)
+    return i64(b, at + 34)
+
+
+@njit(inline="always")
+def follows(reg: Any, number: int) -> bool:
+    """Tell whether a group's sequence number, which is not negative, is the one that follows."""
+    expected = reg[k.NEXT_SEQUENCE]
+    if number == expected:
+        return True
+    if expected >= 0 or (expected == k.FILE_BEGINS and number > 1):
+        return False
+    reg[k.FIRST_SEQUENCE] = number
+    return True
+
+
+@njit(inline="always")
+def log_gtid(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> bool:
+    """Add a GTID to the intervals; False where there is no room for two more, which a group may need."""
+    reg = a.reg
+    row, count = reg[k.GTID_ROW], reg[k.N_GTIDS]
+    least = max(np.int64(0), count - _LOOK_BACK)
+    back = count
+    while row >= least:
+        g = a.gtids[row]
+        if (
+            g[k.G_END] == gno
+            and g[k.G_SID_1] == sid_1
+            and g[k.G_SID_2] == sid_2
+            and g[k.G_TAG] == tag
+            and g[k.G_OWN] == 0
+        ):
+            if count >= len(a.gtids):
+                break
+            g[k.G_END] = gno + 1
+            reg[k.GTID_ROW] = row
+            return True
+        back -= 1
+        row = back
+    if count + 2 > len(a.gtids):
+        return False
+    g = a.gtids[count]
+    g[k.G_SID_1], g[k.G_SID_2], g[k.G_TAG], g[k.G_OWN], g[k.G_START], g[k.G_END] = sid_1, sid_2, tag, 0, gno, gno + 1
+    reg[k.GTID_ROW] = count
+    reg[k.N_GTIDS] += 1
+    return True
+
+
+@njit(inline="always")
+def carries_tso(a: k.Arrays) -> None:
+    """Set the open group's GTID, the last one, apart: it carries the commit TSO."""
+    reg = a.reg
+    if reg[k.GNO] > 0:
+        row = a.gtids[reg[k.GTID_ROW]]
+        if row[k.G_END] - row[k.G_START] > 1:
+            row[k.G_END] -= 1
+            own = a.gtids[reg[k.N_GTIDS]]
+            own[k.G_SID_1], own[k.G_SID_2], own[k.G_TAG] = row[k.G_SID_1], row[k.G_SID_2], row[k.G_TAG]
+            own[k.G_START], own[k.G_END] = row[k.G_END], row[k.G_END] + 1
+            row = own
+            reg[k.GTID_ROW] = reg[k.N_GTIDS]
+            reg[k.N_GTIDS] += 1
+        row[k.G_OWN] = 1
