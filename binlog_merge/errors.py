@@ -385,7 +385,7 @@ class FileChanged(MergeError):
 class TransactionTwice(MergeError):
     """A transaction is in the nodes' logs twice, by its GTID or by its sequence number."""
 
-    code, exit_code = "transaction-twice", 46
+    code, exit_code = "transaction-twice", 47
     default_remedy = (
         "copy the file from the node again; if it is the same there, find out what wrote it. `log-doubts: warn` merges "
         "what the logs hold, as often as they hold it"
@@ -395,7 +395,7 @@ class TransactionTwice(MergeError):
 class TransactionMissing(MergeError):
     """A transaction is missing from a node's log, by its GTID or by its sequence number."""
 
-    code, exit_code = "transaction-missing", 47
+    code, exit_code = "transaction-missing", 48
     default_remedy = (
         "copy the file from the node again; if it is the same there, find out what wrote it. `log-doubts: warn` merges "
         "what is left"

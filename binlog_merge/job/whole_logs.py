@@ -51,9 +51,9 @@ def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> li
     """Return a node's pieces up to the fault, which is the last one's error."""
     task = replace(pieces[fault.piece][0], stop=fault.position)
     again: list[ScanResult] = job.runner.run("scan", scan, [task])
-    error = fault.error.located(node=node.source_id, file=task.path, position=fault.position)
+    error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
     return [*pieces[: fault.piece], (task, replace(again[0], error=error.to_dict()))]
 
 
 def _said(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:
-    return f"log-doubts: {node.source_id}, {pieces[fault.piece][0].path}:{fault.position}: {fault.error.message}"
+    return f"log-doubts: {node.source_id}, {pieces[fault.piece][0].file.path}:{fault.position}: {fault.error.message}"

@@ -92,6 +92,24 @@ class Log:
                 return index
         raise LookupError((types, text))
 
+    def renumbered(self) -> "Log":
+        """Return the file with sequence numbers that run on, as if a server had written just these groups.
+
+        A group that is there twice gets a GTID of its own the second time.
+        """
+        events, number, met = [], 0, set[bytes]()
+        for event in self.events:
+            if event.type in (GTID, ANONYMOUS_GTID):
+                number += 1
+                gtid = event.body[1:25]
+                if event.type == GTID and gtid in met:
+                    gtid = gtid[:16] + (1_000_000 + number).to_bytes(8, "little")
+                met.add(gtid)
+                body = event.body[:1] + gtid + event.body[25:34] + number.to_bytes(8, "little") + event.body[42:]
+                event = replace(event, body=body)
+            events.append(event)
+        return self.with_events(events)
+
     def groups(self) -> Iterator[tuple[int, int]]:
         """Yield (first, behind the last) of each group that begins with a GTID event."""
         starts = [i for i, e in enumerate(self.events) if e.type in GTIDS]

@@ -222,7 +222,7 @@ class Simulator:
         gtrid = self._new_gtrid()
         branches = []
         for node in self.rng.sample(self.nodes, self.rng.randint(1, len(self.nodes))):
-            for part in range(self.rng.choice([1, 1, 2, 3])):
+            for part in range(1 if self.style.carrier == "gtid" else self.rng.choice([1, 1, 2, 3])):
                 branches.append(_Branch(node, self._xid(gtrid, part), gtrid))
         self.rng.shuffle(branches)
         self.running.append(_Transaction(gtrid, branches))
@@ -253,10 +253,10 @@ class Simulator:
             self.running.remove(transaction)
 
     def _decide(self, transaction: _Transaction) -> None:
-        """Draw the commit TSO; now and then two transactions draw the same."""
+        """Draw the commit TSO; now and then two transactions draw the same, but where it is their GTID."""
         self.tso += self.rng.choice([1, 7, 1 << 22, 3 << 22]) << (9 if self._by_timestamp else 0)
         transaction.tso = self.tso
-        for other in self.running:
+        for other in self.running if self.style.carrier != "gtid" else ():
             if other.tso is None and not other.unprepared and not other.rolled_back and self.rng.random() < 0.15:
                 other.tso = self.tso
 

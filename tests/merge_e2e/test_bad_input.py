@@ -303,7 +303,7 @@ def test_an_xa_commit_without_a_prepare(seed: Cluster) -> None:
     def drop_a_prepare(log: Log) -> Log:
         at = _middle(log, e.XA_PREPARE)
         first, end = next((a, b) for a, b in log.groups() if a < at < b)
-        return log.without(*range(first, end))
+        return log.without(*range(first, end)).renumbered()
 
     seed.edit(drop_a_prepare)
     error = seed.refused("unsupported-input")
@@ -315,7 +315,7 @@ def test_a_transaction_is_prepared_twice(seed: Cluster) -> None:
     def twice(log: Log) -> Log:
         at = _middle(log, e.XA_PREPARE)
         first, end = next((a, b) for a, b in log.groups() if a < at < b)
-        return log.inserted(end, *log.events[first:end])
+        return log.inserted(end, *log.events[first:end]).renumbered()
 
     seed.edit(twice)
     _place(seed.refused("checksum-mismatch"), seed.file())
@@ -334,7 +334,7 @@ def test_a_distributed_transaction_without_a_commit_tso(tmp_path: Path) -> None:
 
 def _without_commit_rows(log: Log) -> Log:
     rows = [i for a, b in log.groups() if any(b"__commit_ts__" in x.body for x in log.events[a:b]) for i in range(a, b)]
-    return log.without(*rows)
+    return log.without(*rows).renumbered()
 
 
 @pytest.mark.parametrize("partitions", [None, 9])
@@ -348,7 +348,7 @@ def test_one_transaction_with_two_commit_tsos(partitions: int | None, seed: Clus
             else x
             for x in log.events[first:end]
         ]
-        return log.inserted(end, *again)
+        return log.inserted(end, *again).renumbered()
 
     seed.edit(another_row)
     _place(seed.refused("commit-tso-conflict", partitions=partitions), seed.file())
@@ -399,7 +399,7 @@ def _marker_groups(log: Log, nth: int) -> list[int]:
 
 
 def test_a_marker_on_some_nodes_only(seed: Cluster) -> None:
-    seed.edit(lambda log: log.without(*_marker_groups(log, 1)), node="dn-2")
+    seed.edit(lambda log: log.without(*_marker_groups(log, 1)).renumbered(), node="dn-2")
     error = seed.refused("marker-incomplete")
     assert error.node == "dn-1" and error.file and error.position and error.order_key
     assert "dn-2" in error.message and "ADD COLUMN" in error.message

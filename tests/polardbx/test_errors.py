@@ -66,7 +66,7 @@ def damaged(tmp_path: Path) -> Damaged:
 def _without(log: Log, hit: Callable[[list[Any]], bool]) -> Log:
     """Return the log without the groups that `hit` takes; the events around them stay."""
     gone = {id(event) for group in _groups(log) if hit(group) for event in group}
-    return log.with_events([e for e in log.events if id(e) not in gone])
+    return log.with_events([e for e in log.events if id(e) not in gone]).renumbered()
 
 
 def _groups(log: Log) -> list[list[Any]]:
