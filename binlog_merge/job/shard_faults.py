@@ -91,15 +91,19 @@ def _remedy(stop: Stop) -> str | None:
     return None
 
 
-def in_doubt(log: ShardLog, doubt: Finding) -> MergeError | None:
-    """Return the error of a statement that makes data differ; None of a shard that only counts as having run it."""
+def in_doubt(log: ShardLog, doubt: Finding, *others: Finding) -> MergeError | None:
+    """Return the error of a statement that makes data differ; None of a shard that only counts as having run it.
+
+    `others` are further doubts of the kind about it.
+    """
     ran = log.ran.get((doubt.shard.node, doubt.key))
     if ran is None:
         return None
     if doubt.doubt is Doubt.ROWS:
-        text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail}"
-        remedy = "; or ".join(filter(None, [doubt.remedy, _AS_TOLD]))
-        error: MergeError = ShardDdlStopped(text, remedy=remedy)
+        about = list(dict.fromkeys([doubt, *(d for d in others if (d.shard.node, d.key) == (ran.node, ran.key))]))
+        told = [f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail}", *(f"{d.shard}: {d.detail}" for d in about[1:])]
+        remedies = [*dict.fromkeys(d.remedy for d in about if d.remedy), _AS_TOLD]
+        error: MergeError = ShardDdlStopped("; ".join(told), remedy="; or ".join(remedies))
         return error.located(node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)
     text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
     return ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)

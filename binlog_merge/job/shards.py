@@ -212,9 +212,11 @@ class ShardWork:
                 continue
             if self.config.shard_doubts == "error":
                 self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.found, self.floor)
-                error = found
+                together = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
+                error = faults.in_doubt(self.log, *together)
                 break
-            warnings.append(f"{found.message}: {found.file}:{found.position}")
+            do = f"; {doubt.remedy}" if doubt.remedy else ""
+            warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
         # Versions at or above the floor are made again by every run, also of DDL that are published.
         ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
         return ddl, error, warnings

@@ -116,9 +116,14 @@ def _coordinated(
 
 
 def _may_follow(topology: Topology, shard: Shard, event: Renamed) -> bool:
-    """Tell whether a shard can be renamed as another one was, and be of the same logical table then too."""
+    """Tell whether a shard may be renamed as another one was, and be of the same logical table then too.
+
+    Shards of other names are not expected to get one and the same name, unless a route brings many names together.
+    """
     old, new = event.shard, event.to
     assert event.new is not None
+    if shard.table != old.table and event.new[1] == new.table:
+        return False
     if shard.schema == old.schema:
         schema = new.schema
     elif old.schema == new.schema:

@@ -430,3 +430,81 @@ CARRIED = (
         n1 rows t
         """, sections={"online-ddl": False}),
 )  # fmt: skip
+
+ORDERS = (("{a}", "orders_*", ("{a}", "orders")),)
+
+IN_DOUBT = (
+    Story("a shard leaves its route", f"""
+        n1 CREATE TABLE orders_1 {T}
+        n2 CREATE TABLE orders_2 {T}
+        n1 rows orders_1
+        n2 rows orders_2
+        n1 RENAME TABLE orders_1 TO archive_1
+        n1 rows archive_1
+        n2 rows orders_2
+        """, ORDERS, doubt="the rows it has written so far stay in {a}.orders"),
+    Story("a table comes into a route", f"""
+        n1 CREATE TABLE orders_1 {T}
+        n2 CREATE TABLE staging {T}
+        n1 rows orders_1
+        n2 rows staging
+        n2 ALTER TABLE staging RENAME TO orders_2
+        n2 rows orders_2
+        n1 rows orders_1
+        """, ORDERS, doubt="of {a}.orders, which gets none of them: rows that are in {a}.staging so far go with it"),
+    Story("a shard goes to a database that does not come out", f"""
+        n1 CREATE TABLE orders_1 {T}
+        n2 CREATE TABLE orders_2 {T}
+        n1 rows orders_1
+        n1 RENAME TABLE orders_1 TO {{b}}.orders_1
+        n2 rows orders_2
+        """, ORDERS, doubt="stay in {a}.orders", sections={"ignore-schemas": ["r*b"]}),
+    Story("blue and green of one shard of several", f"""
+        n1 CREATE TABLE orders_1 {T}
+        n2 CREATE TABLE orders_2 {T}
+        n1 rows orders_1
+        n2 rows orders_2
+        n1 CREATE TABLE green {T}
+        n1 rows green
+        n1 RENAME TABLE orders_1 TO blue, green TO orders_1
+        n1 INSERT INTO orders_1 VALUES (901, 'x')
+        n2 rows orders_2
+        """, ORDERS, doubt="takes its place in {a}.orders"),
+    Story("a shard and a table change places", f"""
+        n1 CREATE TABLE orders_1 {T}
+        n2 CREATE TABLE orders_2 {T}
+        n1 CREATE TABLE t {T}
+        n1 rows orders_1
+        n1 rows t
+        n1 RENAME TABLE orders_1 TO x, t TO orders_1, x TO t
+        n1 INSERT INTO orders_1 VALUES (901, 'x')
+        n1 INSERT INTO t VALUES (902, 'x')
+        n2 rows orders_2
+        """, ORDERS, doubt="takes its place in {a}.orders"),
+    Story("a name that is another node's table", f"""
+        n1 CREATE TABLE t {T}
+        n2 CREATE TABLE u {T}
+        n1 rows t
+        n2 rows u
+        n1 RENAME TABLE t TO u
+        n1 rows u
+        n2 rows u
+        """, doubt="rows that are in {a}.t so far go with it"),
+    Story("gh-ost, and the old table is kept", f"""
+        n1 CREATE TABLE t {T}
+        n1 rows t
+        n1 CREATE TABLE _t_gho LIKE t
+        n1 INSERT INTO _t_gho SELECT * FROM t
+        n1 RENAME TABLE t TO kept, _t_gho TO t
+        n1 rows t
+        """, doubt="of {a}.kept, which gets none of its rows; those of {a}.t stay"),
+    Story("the end of pt-osc by drop and swap", f"""
+        n1 CREATE TABLE t {T}
+        n1 rows t
+        n1 CREATE TABLE _t_new LIKE t
+        n1 INSERT INTO _t_new SELECT * FROM t
+        n1 DROP TABLE t
+        n1 RENAME TABLE _t_new TO t
+        n1 rows t
+        """, doubt="of {a}.t, which gets none of the rows that it has"),
+)  # fmt: skip
