@@ -14,6 +14,9 @@ from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.tables import begin_as, expected, held
+from tests.merge_e2e.test_ddl_session import STORY, all_on_one_table, play
+from tests.merge_e2e.test_ddl_session import held as all_held
+from tests.merge_e2e.test_ddl_session import merged as merged_story
 from tests.mysql_server import MySqlServer
 
 pytestmark = pytest.mark.mysql
@@ -153,3 +156,15 @@ def test_events_of_more_than_a_packet_come_whole(mysql_server: MySqlServer, tmp_
         remote_mysqlbinlog(source.port, *options, folder=tmp_path / "raw")
     assert max(map(len, files.values())) > 34_000_000
     assert {path.name: path.read_bytes() for path in (tmp_path / "raw").iterdir()} == files
+
+
+def test_a_replica_runs_each_ddl_in_the_session_it_had(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """It ends with what the node holds: microseconds, thread, locale, character sets, counters."""
+    story = all_on_one_table() + "; " + STORY["auto_increment"]
+    with MySqlServer(tmp_path / "node", server_id=104) as node:
+        folder = play(node, story, tmp_path / "story")
+        merged_story(folder, "optimistic")
+        mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+        with serving(folder / "out") as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+            _caught_up(mysql_server, folder / "out")
+            assert all_held(mysql_server) == all_held(node)
