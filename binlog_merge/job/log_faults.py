@@ -28,11 +28,14 @@ RESET = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where a node's log stops being what its server wrote: the group at `position` must not come out."""
+    """Where a node's log stops being what its server wrote: the group at `position` must not come out. One that is
+    not `certain` is only told.
+    """
 
     piece: int  # index among the node's pieces
     position: int
     error: MergeError
+    certain: bool = True
 
 
 @dataclass
@@ -71,7 +74,7 @@ def _faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> It
         logged, file = piece.logged, node.files[piece.file_index]
         if index and piece.file_index != pieces[index - 1].file_index:
             number = None
-            yield from _lost(walk, index)
+            yield from _lost(walk, index, certain=not polardbx)
             before = executed_before(file)
             walk.blind = walk.blind or before is None
             walk.executed = walk.executed.union(before or GtidSet())
@@ -130,10 +133,11 @@ def _place_of(walk: _Walk, index: int, gtid: Gtid) -> str:
     return "the server had executed it before this file"
 
 
-def _lost(walk: _Walk, index: int) -> Iterator[Fault]:
+def _lost(walk: _Walk, index: int, certain: bool) -> Iterator[Fault]:
     """Yield what a file says was executed before it, though no file before has it.
 
-    On an empty server `gtid_purged` may be set, which MySQL 5.6 notes like what it executed itself.
+    On an empty server `gtid_purged` may be set, which MySQL 5.6 notes like what it executed itself. On PolarDB-X it is
+    not certain: a replica that follows begins files while it applies what stands in those before.
     """
     file, earlier = walk.node.files[walk.pieces[index].file_index], walk.pieces[index - 1]
     before = executed_before(file)
@@ -154,7 +158,7 @@ def _lost(walk: _Walk, index: int) -> Iterator[Fault]:
     if not any(p.logged.first_number > 0 for p in own):
         # No sequence numbers: the file may lack the transaction anywhere, at the latest before what has a greater GTID.
         at = _behind(walk, index, lost) or at
-    yield Fault(*at, error)
+    yield Fault(*at, error, certain)
 
 
 def _still_committing(own: Sequence[ScanResult]) -> GtidSet:

@@ -27,19 +27,19 @@ def check_logs(
         pieces[pair[0].node].append(pair)
     polardbx = inputs.carrier == POLARDBX
     for node in inputs.nodes:
-        found = log_faults(node, _results(pieces[node.source_id]), polardbx)
-        if job.config.log_doubts == "warn":
-            job.warnings += [_said(node, pieces[node.source_id], fault) for fault in found]
-        elif (fault := next(found, None)) is not None:
-            pieces[node.source_id] = _cut(job, node, pieces[node.source_id], fault)
+        found = pieces[node.source_id]
+        for fault in log_faults(node, _results(found), polardbx):
+            if fault.certain and job.config.log_doubts == "error":
+                pieces[node.source_id] = _cut(job, node, found, fault)
+                break
+            job.warnings.append(_said(node, found, fault))
     shared = shared_faults(inputs.nodes, {name: _results(pairs) for name, pairs in pieces.items()})
     for node in inputs.nodes:
-        if (fault := shared.get(node.source_id)) is None:
-            continue
-        if job.config.log_doubts == "warn":
-            job.warnings.append(_said(node, pieces[node.source_id], fault))
-        else:
-            pieces[node.source_id] = _cut(job, node, pieces[node.source_id], fault)
+        repeats = shared.get(node.source_id)
+        if repeats is not None and job.config.log_doubts == "error":
+            pieces[node.source_id] = _cut(job, node, pieces[node.source_id], repeats)
+        elif repeats is not None:
+            job.warnings.append(_said(node, pieces[node.source_id], repeats))
     return pieces
 
 

@@ -155,6 +155,30 @@ def test_a_group_of_another_node(runs: int, tmp_path: Path) -> None:
     assert "replica" in error.remedy
 
 
+def test_another_replica_leads(tmp_path: Path) -> None:
+    """PolarDB-X's replicas write one log in turn, each with a count of its own: GTIDs tell that nothing is missing."""
+    case = case_named("polardbx-scale-out")
+    path = max(files_of(case / "cluster.yaml"), key=lambda p: p.stat().st_size)
+    log = Log.load(path)
+    half = [i for i, event in enumerate(log.events) if event.type in GTIDS][20:]
+    led = [
+        renumbered((event,), int.from_bytes(event.body[34:42], "little") + 1000)[0] if i in half else event
+        for i, event in enumerate(log.events)
+    ]
+    for partitions in (None, 30):
+        config = copy_case(case, tmp_path / str(partitions))
+        target = config.parent / path.relative_to(case)
+        target.write_bytes(log.with_events(led).pack())
+        out = tmp_path / f"out-{partitions}"
+        assert not [w for w in merge(config, out, partitions=partitions).warnings if "stands where" in w]
+        assert written(out) == whole(case / "cluster.yaml")
+
+        first, end = list(log.groups())[20]
+        target.write_bytes(log.with_events([*led[:first], *led[end:]]).pack())
+        error = stopped(config, tmp_path / f"stopped-{partitions}", case, partitions=partitions)
+        assert isinstance(error, TransactionMissing) and error.file == str(target)
+
+
 def warned(config: Path, out: Path, **options: Any) -> MergeResult:
     config.write_text(config.read_text() + "log-doubts: warn\n")
     return merge(config, out, **options)
