@@ -39,6 +39,7 @@ from binlog_merge.replay.rows import RowSelector, TableShapes
 from binlog_merge.replay.segments import Segment, StatementAt, segments
 from binlog_merge.replay.statement_session import StatementSession
 from binlog_merge.replay.statements import Step, plan_statement
+from binlog_merge.replay.unlogged import unlogged_changes
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.whole_json import with_whole_json
 from snapshot_store.model import Catalog, Table
@@ -163,6 +164,9 @@ class _Loader:
         skip = self.options.skip
         kept = self._blamed(segment, 0, lambda: self._with_documents(segment))
         for changes in changes_of(kept, lambda rank: rank not in skip):
+            for text in unlogged_changes(changes, self.target.catalog):
+                if text not in (*self.result.left_out, *self.left_out):
+                    self.left_out += [text]
             self._blamed(segment, changes.transaction_of(0), lambda changes=changes: self._changes(changes))
         if segment.ended:
             last = len(segment.transactions) - 1
