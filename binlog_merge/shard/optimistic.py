@@ -35,11 +35,13 @@ from binlog_merge.shard.values import (
     Shard,
     ShardDdl,
     ShardEvent,
+    Step,
     open_id,
 )
 from binlog_merge.shard.waiting import Queues
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
+from snapshot_store.render_sql import create_sql
 
 
 class OptimisticRun(Queues):
@@ -125,7 +127,11 @@ class OptimisticRun(Queues):
         heads = [line[0] for _, line in sorted(self.lines) if same_ddl(line[0], head)]
         others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
         stands = {ddl.shard: ddl.before if skips else ddl.after for ddl in heads}
-        if not skips:
+        if not skips and any(head is made for made in self.strangers):
+            # It has run nothing that others could have: from here on all stand at what was said.
+            free = (shard for shard in others if shard not in self.lines)
+            stands = dict.fromkeys([*stands, *free], self.ledger.table)
+        elif not skips:
             stands |= {shard: self._as_if(head, shard) for shard in others if shard not in self.lines}
         self._take_tables(stands, {ddl.shard: ddl.before for ddl in heads})
         for ddl in heads:
@@ -165,12 +171,28 @@ class OptimisticRun(Queues):
     def _take_joins(self, event: Joins) -> None:
         lock = self.lock.with_table(event.shard, event.table)
         if lock.joined is None:
-            raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
+            self._take_stranger(event)
+            return
         self.round = replace(self.round, lock=lock)
         if self.ledger.table is None:
             self._begin_table(event)
         else:
             self._write(event, (), (), event.table)
+
+    def _take_stranger(self, event: Joins) -> None:
+        """Let a shard wait that cannot be joined with the others: as if it had been made like them, and altered since.
+
+        It goes on when it is altered to fit, or all others are.
+        """
+        like = self.lock.joined
+        if like is None:
+            raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
+        self.round = replace(self.round, lock=self.lock.with_table(event.shard, like))
+        sql = event.sql or create_sql(event.table, qualified=True)
+        made = _with_shapes(ShardDdl(event.key, event.shard, sql, like, (Step(sql, event.table),)))
+        self.strangers.append(made)
+        if not self._attempt(made, event):
+            self.lines.add(made, self.lock.waiting)
 
     def _take_leaves(self, event: Leaves) -> None:
         line = self.lines.pop(event.shard)

@@ -48,6 +48,7 @@ class Queues(Run):
         self.uneven: list[ShardDdl] = []  # what has taken effect since all shards were alike
         self.owed = Owed()
         self.pretended: list[ShardDdl] = []  # what shards count as having run
+        self.strangers: list[ShardDdl] = []  # how shards were made that cannot be joined with the others
 
     @property
     def lock(self) -> Lock:
@@ -141,6 +142,7 @@ class Queues(Run):
             self.lines.rename(shard, to, [new.get(id(ddl), ddl) for ddl in line], self.lock.waiting)
         self.uneven = [new.get(id(ddl), ddl) for ddl in self.uneven]
         self.pretended = [new.get(id(ddl), ddl) for ddl in self.pretended]
+        self.strangers = [new.get(id(ddl), ddl) for ddl in self.strangers]
         self.owed.exchange(new)
 
     # What takes effect.

@@ -8,6 +8,7 @@ from tests.shard.scenario import Cluster, check_agreement, cluster, merged, plac
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 LOGICAL = ("shop", "t")
+ALTER = "ALTER TABLE `shop`.`t` "
 
 
 def outcome_of(made: Cluster) -> Outcome:
@@ -352,11 +353,65 @@ def test_the_first_shard_makes_the_table_the_others_join_it() -> None:
     check_agreement(outcome)
 
 
-def test_a_table_that_cannot_be_joined_stops() -> None:
-    outcome = outcome_of(ran(TABLE, "t1 t2", "t3 CREATE TABLE t3 (id INT PRIMARY KEY, a DATE)", "t1 DROP COLUMN a"))
-    assert outcome.stop is not None
-    assert outcome.stop.fault is Fault.STRANGE_TABLE
-    assert written(outcome) == []
+def stranger(*statements: str) -> Cluster:
+    """Return two shards that can be joined, a third that cannot, and what they run then."""
+    return ran(TABLE, "t1 t2", "t3 CREATE TABLE t3 (id INT PRIMARY KEY, a VARCHAR(4))", "t3 row", "t1 row", *statements)
+
+
+def test_a_table_that_cannot_be_joined_waits() -> None:
+    made = stranger()
+    outcome = outcome_of(made)
+    assert (outcome.stop, written(outcome)) == (None, [])
+    assert [(effect.shard.table, effect.place) for effect in outcome.effects] == [("t3", None)]
+    [lock] = outcome.open
+    assert ([s.table for s in lock.done], [s.table for s in lock.awaited]) == (["t3"], ["t1", "t2"])
+    assert "CREATE TABLE" in lock.ddl.sql and lock.stage in ("waiting", "conflict")
+
+
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["t3 MODIFY a INT", "t3 row"], []),
+        (["t3 ADD COLUMN c INT", "t3 row", "t3 MODIFY a INT"], [f"{ALTER}ADD COLUMN"]),
+        (["t3 DROP COLUMN a", "t3 ADD COLUMN a INT", "t3 row"], []),
+        (["t1 MODIFY a VARCHAR(4)", "t1 row", "t2 MODIFY a VARCHAR(4)", "t2 row"], [f"{ALTER}MODIFY a VARCHAR(4)"]),
+        (["t3 MODIFY a INT", "t1 ADD COLUMN d INT", "t2 row"], [f"{ALTER}ADD COLUMN d INT"]),
+        (["t1 MODIFY a VARCHAR(4)", "t3 row", "t2 DROP TABLE t2"], [f"{ALTER}MODIFY a VARCHAR(4)"]),
+    ],
+)
+def test_it_goes_on_when_all_agree(statements: list[str], expected: list[str]) -> None:
+    made = stranger(*statements)
+    outcome = outcome_of(made)
+    check_agreement(outcome)
+    assert len(written(outcome)) == len(expected)
+    assert all(sql.startswith(begin) for sql, begin in zip(written(outcome), expected, strict=True))
+    for until in range(len(made.events["shop", "t"])):
+        early = made.outcome("optimistic", until=until)
+        assert early.stop is None and written(early) == written(outcome)[: len(written(early))]
+
+
+def test_a_stranger_that_is_dropped_holds_nothing() -> None:
+    outcome = outcome_of(stranger("t3 DROP TABLE t3", "t1 row"))
+    assert outcome.stop is None and not outcome.open
+    assert all(effect.place is not None for effect in outcome.effects)
+
+
+def test_what_a_stranger_waits_for_can_be_decided() -> None:
+    made = stranger()
+    made.decide("optimistic", "emit", "ALTER TABLE `shop`.`t` MODIFY a VARCHAR(20)")
+    made.run("n3", "ALTER TABLE t3 ADD COLUMN c INT")
+    outcome = outcome_of(made)
+    assert outcome.stop is None
+    assert written(outcome)[0] == f"{ALTER}MODIFY a VARCHAR(20)"
+    assert all(effect.place is not None for effect in outcome.effects if effect.shard.table == "t3")
+    made = stranger()
+    made.decide("optimistic", "skip")
+    outcome = outcome_of(made)
+    assert (outcome.stop, written(outcome), outcome.open) == (None, [], ())
+    made = stranger()
+    made.decide("optimistic", "as-if-done", shard="t1")
+    stop = outcome_of(made).stop
+    assert stop is not None and stop.fault is Fault.DECISION
 
 
 def test_a_dropped_shard_is_no_longer_waited_for() -> None:

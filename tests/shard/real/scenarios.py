@@ -560,6 +560,40 @@ PESSIMISTIC = (
 )  # fmt: skip
 
 OPTIMISTIC = (
+    Scenario(
+        "a shard that is made unlike the others is altered to fit",
+        "",
+        """
+        n1 CREATE TABLE t11 (id INT PRIMARY KEY, b INT)
+        n1 INSERT INTO t11 VALUES (901, 11)
+        n2 CREATE TABLE t21 (id INT PRIMARY KEY, b VARCHAR(4))
+        n2 INSERT INTO t21 VALUES (902, '12'), (903, '13')
+        t11 row
+        n2 UPDATE t21 SET b = '014' WHERE id = 903
+        t21 MODIFY b INT
+        t21 work
+        t11 work
+        """,
+    ),
+    Scenario(
+        "the others are altered to fit a shard that was made unlike them",
+        "",
+        """
+        n1 CREATE TABLE t11 (id INT PRIMARY KEY, b INT)
+        n1 CREATE TABLE t12 (id INT PRIMARY KEY, b INT)
+        n1 INSERT INTO t11 VALUES (901, 11)
+        n2 CREATE TABLE t21 (id INT PRIMARY KEY, b VARCHAR(20))
+        n2 INSERT INTO t21 VALUES (902, 'twelve')
+        t12 row
+        t11 MODIFY b VARCHAR(20)
+        t11 work
+        t21 work
+        t12 row
+        t12 MODIFY b VARCHAR(20)
+        t12 work
+        t21 row
+        """,
+    ),
     Scenario("a column is emptied by one alone", PLAIN, """
         t11 work
         t12 work
