@@ -63,6 +63,7 @@ class MergeConfig(Section):
     schemas: Schemas = Field(default_factory=Schemas)
     ddl: Ddl = Field(default_factory=Ddl)
     filter: str | None = None
+    check_rows: Literal["auto", "always"] = "auto"
     capture: Capture = Field(default_factory=Capture)
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
@@ -185,9 +186,10 @@ class MergeConfig(Section):
         """Return everything configured that decides the output's bytes, as flat plain values by key.
 
         Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
-        UUID, carrier). `reshape.on-unconvertible` is a cure for a merge that stopped. `commit-tso.max-disorder` moves
-        only the watermark, and raising it is the cure for a late transaction; `schemas.not-understood` and `log-doubts`
-        say only whether to stop, and changing them is a cure too. Base schemas count by content, so the files may move.
+        UUID, carrier); nor `check-rows`, which only looks. `reshape.on-unconvertible` is a cure for a merge that
+        stopped. `commit-tso.max-disorder` moves only the watermark, and raising it is the cure for a late transaction;
+        `schemas.not-understood` and `log-doubts` say only whether to stop, and changing them is a cure too. Base
+        schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {
             "name": self.name,

@@ -101,6 +101,13 @@ def _prefixed(size: int, data: Buffer, pos: int) -> int:
     return size + int.from_bytes(data[pos : pos + size], "little")
 
 
+def _bounded(size: int, most: int, data: Buffer, pos: int) -> int:
+    length = _prefixed(size, data, pos)
+    if length - size > most:
+        raise BinlogFormatError(f"cell at byte {pos} of {length - size} bytes, where {most} is the most")
+    return length
+
+
 def _float(meta: int, data: Buffer, pos: int) -> int:
     if meta != 4:
         raise BinlogFormatError(f"FLOAT of {meta} bytes cannot be")
@@ -114,13 +121,14 @@ def _double(meta: int, data: Buffer, pos: int) -> int:
 
 
 def _varchar(meta: int, data: Buffer, pos: int) -> int:
-    return _prefixed(1 if meta < 256 else 2, data, pos)
+    return _bounded(1 if meta < 256 else 2, meta, data, pos)
 
 
 def _string(meta: int, data: Buffer, pos: int) -> int:
     if real_type(T.STRING, meta) != T.STRING:
         return _member(meta, data, pos)
-    return _prefixed(1 if string_max_length(meta) < 256 else 2, data, pos)
+    most = string_max_length(meta)
+    return _bounded(1 if most < 256 else 2, most, data, pos)
 
 
 def _member(meta: int, data: Buffer, pos: int) -> int:

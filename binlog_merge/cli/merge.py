@@ -9,10 +9,12 @@ import typer
 
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
 from binlog_merge.cli.progress import progress
+from binlog_merge.cli.verify import lines_of
 from binlog_merge.errors import ConfigError, MergeError
 
 if TYPE_CHECKING:
     from binlog_merge.config import MergeConfig
+    from binlog_merge.replay.verify import Verified
     from binlog_merge.spark.job import MergeResult
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
@@ -45,6 +47,17 @@ FilterFile = Annotated[
     Path | None,
     typer.Option("--filter", help="What comes out; `filter` of the configuration. See `filter test`.", metavar="FILE"),
 ]
+CheckRows = Annotated[
+    bool,
+    typer.Option(
+        "--check-rows",
+        help="Walk all rows before they come out, those with a checksum too; `check-rows: always`.",
+    ),
+]
+Verify = Annotated[
+    bool,
+    typer.Option("--verify", help="Look through the files written, as `verify` does; its exit code is the command's."),
+]
 Master = Annotated[
     str | None, typer.Option("--master", help="The Spark master; default: spark.master, else local[*].", metavar="URL")
 ]
@@ -61,6 +74,8 @@ def merge(
     stop_tso: StopTso = None,
     end_of_input: EndOfInput = False,
     filter_file: FilterFile = None,
+    check_rows: CheckRows = False,
+    verify: Verify = False,
     master: Master = None,
     conf: Conf = None,
     output: Format = OutputFormat.text,
@@ -74,6 +89,8 @@ def merge(
     cluster = MergeConfig.load(config)
     if filter_file is not None:
         cluster = cluster.model_copy(update={"filter": str(filter_file.absolute())})
+    if check_rows:
+        cluster = cluster.model_copy(update={"check_rows": "always"})
     directory = output_directory(cluster, out)
     run(
         cluster,
@@ -82,6 +99,7 @@ def merge(
         start_tso=start_tso,
         stop_tso=stop_tso,
         end_of_input=end_of_input,
+        verify=verify,
         master=master,
         options=options,
     )
@@ -95,10 +113,14 @@ def run(
     start_tso: int | None = None,
     stop_tso: int | None = None,
     end_of_input: bool = False,
+    verify: bool = False,
     master: str | None = None,
     options: dict[str, str] | None = None,
 ) -> "MergeResult":
-    """Merge and print the result, also what was published before an error. Stops the Spark session it made."""
+    """Merge and print the result, also what was published before an error. Stops the Spark session it made.
+
+    `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
+    """
     check_java()
     # Spark's own bar would be drawn into our lines.
     conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
@@ -124,11 +146,30 @@ def run(
         raise
     finally:
         spark.stop()
+    verified = _look_through(out, result, output) if verify else None
     if output is OutputFormat.json:
-        print_json(document_of(out=str(out), result=result))
+        document = document_of(out=str(out), result=result)
+        print_json(document if verified is None else {**document, "verified": verified.to_dict()})
     else:
         print_result(result, str(out))
+        if verified is not None:
+            print("\n".join(lines_of(verified, out)), flush=True)
     return result
+
+
+def _look_through(out: Path, result: "MergeResult", output: OutputFormat) -> "Verified":
+    """Verify the files that a merge wrote; the error says what was published too."""
+    from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.replay.verify import verify
+    from binlog_merge.replay.walk import history_of
+
+    try:
+        return verify(MergedBinlog(out), history_of(out), only={file["name"] for file in result.files})
+    except MergeError as error:
+        error.result = result
+        if output is OutputFormat.text:
+            print_result(result, str(out))
+        raise
 
 
 def output_directory(config: "MergeConfig", out: Path | None) -> Path:

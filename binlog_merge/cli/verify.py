@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from binlog_merge.replay.against import Comparison
     from binlog_merge.replay.compare import RowDifference, TableComparison
     from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.replay.verify import Verified
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
@@ -150,16 +151,22 @@ def _look_through(directory: Path, output: OutputFormat) -> None:
     if output is OutputFormat.json:
         print_json(document_of(out=str(directory), result=found))
         return
+    print("\n".join(lines_of(found, directory)), flush=True)
+
+
+def lines_of(found: "Verified", directory: Path) -> list[str]:
+    """Return the lines that say what is in order."""
     values = found.to_dict()
     rows = sum(found.rows.values())
     shapes = "every table map fits the schema history" if found.shapes else "there is no schema history to compare with"
+    whole = f"what this run wrote into {directory}" if found.some else str(directory)
     lines = [
-        f"{directory} is whole and in order",
+        f"{whole} is whole and in order",
         f"  files      {values['files']}, {values['size']:,} bytes, {values['events']} events",
         f"  contents   {values['transactions']} transactions, {values['statements']} statements, {rows} rows",
         f"  shapes     {shapes}",
     ]
-    print("\n".join(printable(line) for line in lines), flush=True)
+    return [printable(line) for line in lines]
 
 
 def _lines(found: "Comparison", server: str) -> list[str]:

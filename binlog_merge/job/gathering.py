@@ -92,4 +92,5 @@ def _gather_task(
         ),
         ddl={d.key: d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,
+        check_rows=job.config.check_rows == "always",
     )

@@ -8,11 +8,12 @@ history say it is.
 | events | checksums, positions, transaction lengths, a ROTATE to the next file at the end of a closed one |
 | GTIDs | without gaps from 1 on, PREVIOUS_GTIDS what stands before; sequence numbers 1, 2, 3 … in each file |
 | order keys | rising; equal only of transactions that were moved to one place |
-| rows | cut into cells to the last byte; table maps as the schema history has the table at that key |
+| rows | cut into cells to the last byte, cells as their types have them; no NULL where a column has none |
+| table maps | as the schema history has the table at that key; nothing in them that is not known |
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -26,13 +27,16 @@ from binlog_merge.files.manifest import OutputFile
 from binlog_merge.merge.witness import check_witness
 from binlog_merge.replay.reader import DAMAGED, MergedBinlog, events_of, order_key
 from binlog_merge.replay.rows import TableShapes, op_of
+from binlog_merge.replay.verify_cells import CellChecks
 from binlog_merge.stages.holds import is_moved, place_of
 from snapshot_store.tso import OrderKey
 
 
 @dataclass
 class Verified:
-    """What was found in order: `rows` by table and kind; `shapes` tells whether table maps were compared."""
+    """What was found in order: `rows` by table and kind; `shapes` tells whether table maps were compared, `some` that
+    not all files were looked through.
+    """
 
     files: int = 0
     transactions: int = 0
@@ -40,6 +44,7 @@ class Verified:
     events: int = 0
     size: int = 0
     shapes: bool = False
+    some: bool = False
     rows: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,13 +57,17 @@ class Verified:
 
 
 def verify(
-    binlog: MergedBinlog, history: TableShapes | None, progress: Callable[[str], None] = lambda name: None
+    binlog: MergedBinlog,
+    history: TableShapes | None,
+    progress: Callable[[str], None] = lambda name: None,
+    only: Collection[str] | None = None,
 ) -> Verified:
     """Look through everything; raises at the first thing that is not as it should be, with its place.
 
-    `history` is None where the output has none: then table maps are only read, not compared.
+    `history` is None where the output has none: then table maps are only read, not compared. `only` these files are
+    looked through, where some are named; of the others counts what the manifest says.
     """
-    found = Verified(shapes=history is not None)
+    found = Verified(shapes=history is not None, some=only is not None)
     _check_index(binlog)
     files = binlog.state.files
     key: OrderKey | None = None
@@ -67,6 +76,9 @@ def verify(
         before = files[i - 1].last_rank if i else 0
         if file.first_rank != before + 1 or (not file.closed and i + 1 < len(files)):
             raise ManifestError(f"{file.name} does not follow the file before it", file=file.name, remedy=DAMAGED)
+        if only is not None and file.name not in only:
+            key = None if file.last_key is None else OrderKey.parse(file.last_key)
+            continue
         following = files[i + 1].name if i + 1 < len(files) else None
         checker = _FileChecker(binlog, file, following, history, found, key)
         key = checker.check()
@@ -115,6 +127,7 @@ class _FileChecker:
         self.begins = 0
         self.ordered = self.keyed = self.rotated = False
         self.tables: dict[int, TableMap] = {}
+        self.cells: dict[tuple[Any, ...], CellChecks] = {}
 
     def check(self) -> OrderKey | None:
         """Look through the file and return the last order key."""
@@ -199,6 +212,9 @@ class _FileChecker:
             self.first_key = key
 
     def _shape(self, event: RawEvent, value: TableMap) -> None:
+        if value.optional is not None and value.optional.unknown:
+            numbers = ", ".join(str(kind) for kind, _ in value.optional.unknown)
+            self._wrong(f"the table map has optional metadata of type {numbers}, which is not known", event)
         if self.history is None or not self.keyed or self.key is None:
             return
         version = self.history.at(value.schema, value.table, self.key)
@@ -214,7 +230,15 @@ class _FileChecker:
         table = self.tables.get(value.table_id)
         if table is None:
             self._wrong(f"rows of table id {value.table_id} without a table map", event)
-        number = sum(1 for _ in iter_rows(value, table))
+        told = (table.table_id, table.types, table.metas, table.null_bitmap, table.optional_raw)
+        cells = self.cells.get(told) or self.cells.setdefault(told, CellChecks(table))
+        number = 0
+        try:
+            for row in iter_rows(value, table):
+                cells.check(row)
+                number += 1
+        except BinlogFormatError as error:
+            self._wrong(error.reason, event)
         self.found.rows[table.schema, table.table, op_of(value.type_code)] += number
 
     def _close(self, last: RawEvent | None) -> None:

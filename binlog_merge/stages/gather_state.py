@@ -71,6 +71,7 @@ class GatherTask:
     schemas: Schemas
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `stages.traces`
+    check_rows: bool = False  # rows of events that have a checksum are walked too
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class Gather:
         self.reg[k.SERVER_ID], self.reg[k.SERVER_VERSION] = task.head.server_id, task.head.server_version_number
         self.reg[k.ANONYMOUS], self.reg[k.CTS] = task.head.anonymous, CTS_PLACES[task.head.cts]
         self.reg[k.RANK], self.reg[k.SEQUENCE] = task.rank, task.sequence
+        self.reg[k.CHECK_ROWS] = task.check_rows
         self.sid = np.frombuffer(task.head.sid, np.uint8).copy()
         self.inject = np.zeros(1 << 16, np.uint8)
         self.verdicts = NO_VERDICTS

@@ -21,6 +21,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
 from binlog_merge.stages.gather_state import Gather, serve
+from binlog_merge.stages.giant_rows import GiantRows
 from binlog_merge.stages.judging import judge_piece
 from binlog_merge.stages.traces import Part, branch_parts
 from binlog_merge.stages.window import Rows
@@ -245,6 +246,12 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     ends = bool(head[25] & 1)
     if plan[k.KIND] != k.IDENTITY or plan[k.ASKED] or not ends:
         return False
+    source = state.source(int(rows.node[row]), int(rows.file[row]))
+    if not crc or reg[k.CHECK_ROWS]:
+        extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind >= 30 else 0)
+        shapes, steps = state.plans.arrays.shapes, int(plan[k.STEPS])
+        if not GiantRows(source, offset + 19 + extra, offset + size - crc, kind, shapes, steps).fit():
+            return False  # what is wrong is said where the event is rendered
     _spill_all(state)
     length = size - crc + 4
     event = head[:27].copy()
@@ -257,7 +264,6 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     out.buffer[:27] = event
     out.write(27)
     read_check, write_check = zlib.crc32(head[:27].tobytes()), zlib.crc32(event.tobytes())
-    source = state.source(int(rows.node[row]), int(rows.file[row]))
     done, end = 27, size - crc
     while done < end:
         part = view(out.buffer)[: min(PIECE, end - done)]

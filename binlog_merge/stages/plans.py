@@ -6,13 +6,14 @@ new *epoch* at every version of either history. The numbers behind a plan stay, 
 in force.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog.cell_steps import row_steps
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
@@ -187,7 +188,7 @@ class PlanTable:
         if extract is not None:
             target = filled(target, extract, source_id, table_map.schema, table_map.table)
         plan = make_plan(table_map, physical, target, logical.version_id, self._schemas.reshape)
-        return self._number(known, plan, target)
+        return self._number(known, plan, target, row_steps(table_map))
 
     def _physical(
         self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
@@ -232,7 +233,9 @@ class PlanTable:
             raise SchemaMismatch(f"{table_map.schema}.{table_map.table}: {difference}")
         return table
 
-    def _number(self, known: _Known, plan: ReshapePlan | None, target: Table | None = None) -> int:
+    def _number(
+        self, known: _Known, plan: ReshapePlan | None, target: Table | None = None, steps: Sequence[int] = ()
+    ) -> int:
         if known in self._known:
             return self._known[known]
         number = len(self.reshape)
@@ -248,6 +251,7 @@ class PlanTable:
                 row[k.ASKED] = self._asked(target, body)
             row[k.TABLE_ID] = int.from_bytes(body[:6], "little")
             row[k.BODY], row[k.BODY_LENGTH] = self._store(body[8:]), len(body) - 8
+            row[k.STEPS] = self._numbers(steps)
             if not plan.identity and not plan.needs_slow_path:
                 self._shape(row, plan)
         self._known[known] = number
@@ -272,12 +276,17 @@ class PlanTable:
                 numbers += (source, 0, -1)
             else:
                 numbers += (-1, 0 if pad is None else self._store(pad), -1 if pad is None else len(pad))
-        while self._shapes_end + len(numbers) > len(self._shapes):
-            self._shapes = np.concatenate([self._shapes, np.zeros_like(self._shapes)])
-        row[k.PHYSICAL], row[k.LOGICAL], row[k.SHAPE] = len(plan.column_types), len(plan.source), self._shapes_end
+        row[k.PHYSICAL], row[k.LOGICAL] = len(plan.column_types), len(plan.source)
+        row[k.SHAPE] = self._numbers(numbers)
         row[k.PADS_LENGTH] = sum(len(p) for s, p in zip(plan.source, plan.pads, strict=True) if s < 0 and p is not None)
-        self._shapes[self._shapes_end : self._shapes_end + len(numbers)] = numbers
+
+    def _numbers(self, numbers: Sequence[int]) -> int:
+        start = self._shapes_end
+        while start + len(numbers) > len(self._shapes):
+            self._shapes = np.concatenate([self._shapes, np.zeros_like(self._shapes)])
+        self._shapes[start : start + len(numbers)] = numbers
         self._shapes_end += len(numbers)
+        return start
 
     def _store(self, data: bytes) -> int:
         start = self._bytes_end

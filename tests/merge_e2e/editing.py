@@ -58,6 +58,59 @@ class Log:
             at += size
         return cls(tuple(events), checksum)
 
+    @classmethod
+    def of_events(cls, data: bytes) -> "Log":
+        """Take apart what a compressed payload holds: events without magic, positions and checksums."""
+        events, at = [], 0
+        while at + 19 <= len(data):
+            timestamp, kind, server, size, _, flags = struct.unpack_from("<IBIIIH", data, at)
+            if size < 19 or at + size > len(data):
+                break
+            events.append(Piece(timestamp, kind, server, flags, data[at + 19 : at + size], at))
+            at += size
+        return cls(tuple(events), False)
+
+    def pack_events(self) -> bytes:
+        """Return what `of_events` takes apart."""
+        heads = [(e.timestamp, e.type, e.server_id, 19 + len(e.body), 0, e.flags) for e in self.events]
+        return b"".join(struct.pack("<IBIIIH", *head) + e.body for head, e in zip(heads, self.events, strict=True))
+
+    def without_checksums(self) -> "Log":
+        """Return the file as a server with `binlog_checksum=NONE` writes it."""
+        if not self.checksum or not self.events or self.events[0].type != FORMAT_DESCRIPTION:
+            return self
+        first = replace(self.events[0], body=self.events[0].body[:-1] + b"\0")
+        return Log((first, *self.events[1:]), False).with_transaction_lengths()
+
+    def with_transaction_lengths(self) -> "Log":
+        """Return the file with the length of each transaction made right in its GTID event; tagged ones stay."""
+        events = list(self.events)
+        for first, behind in self.groups():
+            end = next((i + 1 for i in range(first, behind) if self._ends_group(i, first)), behind)
+            events[first] = self._with_length(events[first], events[first + 1 : end])
+        return self.with_events(events)
+
+    def _ends_group(self, index: int, first: int) -> bool:
+        event = self.events[index]
+        if event.type in (XID, XA_PREPARE):
+            return True
+        if event.type == QUERY:
+            text = event.text
+            return index == first + 1 and text != "BEGIN" and not text.startswith("XA START ")
+        inside = index + 1 < len(self.events) and self.events[index + 1].type == XA_PREPARE
+        return event.type == PAYLOAD and not inside
+
+    def _with_length(self, event: Piece, rest: Sequence[Piece]) -> Piece:
+        body = event.body
+        at = 56 if len(body) >= 49 and body[48] & 0x80 else 49
+        if event.type == GTID_TAGGED or len(body) <= at:
+            return event
+        width = {252: 3, 253: 4, 254: 9}.get(body[at], 1)
+        trailer = 4 if self.checksum else 0
+        others = sum(19 + len(e.body) + trailer for e in rest) + 19 + len(body) - width + trailer
+        lengths = (pack_length(others + new) for new in (1, 3, 4, 9) if len(pack_length(others + new)) == new)
+        return replace(event, body=body[:at] + next(lengths) + body[at + width :])
+
     def pack(self) -> bytes:
         """Return the file's bytes."""
         data = bytearray(MAGIC)
@@ -120,6 +173,14 @@ class Log:
         """Return the offsets at which a group begins or the file ends: where it may be cut between groups."""
         starts = [self.events[first].at for first, _ in self.groups()]
         return [*starts, len(self.pack())]
+
+
+def pack_length(value: int) -> bytes:
+    """Return a length-encoded integer."""
+    if value < 251:
+        return bytes([value])
+    first, width = next((f, w) for f, w in ((252, 2), (253, 3), (254, 8)) if value < 1 << 8 * w)
+    return bytes([first]) + value.to_bytes(width, "little")
 
 
 def pack(event: Piece, position: int, checksum: bool) -> bytes:

@@ -342,7 +342,7 @@ class Simulator:
         for table_id, name in zip(ids, names, strict=True):
             shapes[table_id] = columns = self.columns.get((node.number, name), PLAIN)
             types = b"".join(kind for _, kind in columns)
-            metadata = b"".join(struct.pack("<H", 800) for _, kind in columns if kind == TEXT)
+            metadata = b"".join(struct.pack("<H", 4000) for _, kind in columns if kind == TEXT)
             node.event(TABLE_MAP, self._table_map(table_id, name, types, metadata))
         parts = [rng.choice(ids) for _ in range(rng.choice([1, 1, 2, 4]))]
         for i, table_id in enumerate(parts):
@@ -382,8 +382,10 @@ class Simulator:
 
     def write(self, folder: Path) -> Path:
         """Write the case; returns the path of its configuration."""
-        shard = "CREATE TABLE `{}` (`id` int DEFAULT NULL, `name` varchar(200) DEFAULT NULL) DEFAULT CHARSET=utf8mb4;\n"
-        logical = "`name` varchar(200) DEFAULT NULL, `extra` int NOT NULL DEFAULT '7', `id` int DEFAULT NULL"
+        shard = (
+            "CREATE TABLE `{}` (`id` int DEFAULT NULL, `name` varchar(1000) DEFAULT NULL) DEFAULT CHARSET=utf8mb4;\n"
+        )
+        logical = "`name` varchar(1000) DEFAULT NULL, `extra` int NOT NULL DEFAULT '7', `id` int DEFAULT NULL"
         (folder / "base").mkdir(parents=True, exist_ok=True)
         base = "CREATE DATABASE `s`;\nUSE `s`;\n"
         base += f"CREATE TABLE `t` ({logical}) DEFAULT CHARSET=utf8mb4;\n" if self.style.reshaped else shard.format("t")

@@ -21,6 +21,16 @@ def decimal_length(precision: int, scale: int) -> int:
     return (whole // 9) * 4 + _DIGIT_BYTES[whole % 9] + (scale // 9) * 4 + _DIGIT_BYTES[scale % 9]
 
 
+@njit(inline="always")
+def _string_length(b: Any, at: int, end: int, most: int) -> int:
+    """Return the length of a string that has at most so many bytes, with the one or two that tell it; -1: longer."""
+    prefix = 1 if most < 256 else 2
+    if at + prefix > end:
+        return -1
+    length = np.int64(b[at]) if prefix == 1 else u16(b, at)
+    return prefix + length if length <= most else -1
+
+
 @njit(cache=True, nogil=True, _nrt=False)
 def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     """Return the length of the cell at `b[at]`, its length prefix included; -1 where it does not fit before `end` or
@@ -44,10 +54,7 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     elif kind == 12:
         size = 8
     elif kind == 15 or kind == 253:
-        if meta < 256:
-            size = 1 + np.int64(b[at]) if at + 1 <= end else -1
-        else:
-            size = 2 + u16(b, at) if at + 2 <= end else -1
+        size = _string_length(b, at, end, meta)
     elif kind == 246:
         size = decimal_length(meta & 255, meta >> 8)
     elif kind == 18:
@@ -70,10 +77,7 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
         else:
             if (real & 0x30) != 0x30:
                 length |= ((real & 0x30) ^ 0x30) << 4
-            if length < 256:
-                size = 1 + np.int64(b[at]) if at + 1 <= end else -1
-            else:
-                size = 2 + u16(b, at) if at + 2 <= end else -1
+            size = _string_length(b, at, end, length)
     elif kind == 247 or kind == 248:
         size = meta >> 8
     elif kind == 16:

@@ -160,7 +160,8 @@ def _fold(typing_context: Any, buffer: Any, offset: Any, length: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         existing = builder.module.globals.get("binlog_merge_crc32_fold")
         function = existing if existing is not None else _Folding(builder.module).build()
-        return builder.call(function, [pointer_to(context, builder, signature.args[0], args[0], args[1]), args[2]])
+        start = pointer_to(context, builder, signature.args[0], args[0], args[1], args[2])
+        return builder.call(function, [start, args[2]])
 
     return types.uint32(buffer, types.int64, types.int64), generate
 

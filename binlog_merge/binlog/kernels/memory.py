@@ -1,10 +1,12 @@
 """Unaligned loads, stores and copies on uint8 arrays, without bounds checks.
 
-Byte-wise loops cost a factor of two; these are single machine instructions. The caller has checked the bounds.
+Byte-wise loops cost a factor of two; these are single machine instructions. The caller has checked the bounds. With
+NUMBA_BOUNDSCHECK=1 they check them too, as numba does for `array[i]`, so that tests see what a caller has forgotten.
 """
 
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import njit
@@ -12,16 +14,27 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 
-def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    """Return the LLVM pointer to `array[offset]`, as bytes."""
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(builder.bitcast(data, ir.IntType(8).as_pointer()), [offset])
+def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, length: Any) -> Any:
+    """Return the LLVM pointer to `array[offset]`, as bytes, of which `length` will be read or written."""
+    made = context.make_array(array_type)(context, builder, array)
+    if numba.config.BOUNDSCHECK:
+        _check(context, builder, builder.extract_value(made.shape, 0), offset, length)
+    return builder.gep(builder.bitcast(made.data, ir.IntType(8).as_pointer()), [offset])
+
+
+def _check(context: Any, builder: Any, size: Any, offset: Any, length: Any) -> None:
+    zero = ir.Constant(ir.IntType(64), 0)
+    negative = builder.or_(builder.icmp_signed("<", offset, zero), builder.icmp_signed("<", length, zero))
+    behind = builder.icmp_signed(">", builder.add(offset, length), size)
+    with builder.if_then(builder.or_(negative, behind), likely=False):
+        context.call_conv.return_user_exc(builder, IndexError, ("bytes outside of their buffer",))
 
 
 def _load(bits: int, result: Any) -> Any:
     def typing(_typing_context: Any, array: Any, offset: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            address = pointer_to(context, builder, signature.args[0], args[0], args[1])
+            size = ir.Constant(ir.IntType(64), bits // 8)
+            address = pointer_to(context, builder, signature.args[0], args[0], args[1], size)
             return builder.load(builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
 
         return result(array, types.int64), generate
@@ -32,7 +45,8 @@ def _load(bits: int, result: Any) -> Any:
 def _store(bits: int, value_type: Any) -> Any:
     def typing(_typing_context: Any, array: Any, offset: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            address = pointer_to(context, builder, signature.args[0], args[0], args[1])
+            size = ir.Constant(ir.IntType(64), bits // 8)
+            address = pointer_to(context, builder, signature.args[0], args[0], args[1], size)
             builder.store(args[2], builder.bitcast(address, ir.IntType(bits).as_pointer()), align=1)
             return context.get_dummy_value()
 
@@ -54,8 +68,8 @@ def copy(typing_context: Any, target: Any, target_offset: Any, source: Any, sour
     """Copy `length` bytes; the ranges do not overlap."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to = pointer_to(context, builder, signature.args[0], args[0], args[1])
-        origin = pointer_to(context, builder, signature.args[2], args[2], args[3])
+        to = pointer_to(context, builder, signature.args[0], args[0], args[1], args[4])
+        origin = pointer_to(context, builder, signature.args[2], args[2], args[3], args[4])
         cgutils.raw_memcpy(builder, to, origin, args[4], 1, align=1)
         return context.get_dummy_value()
 

@@ -27,6 +27,7 @@ from binlog_merge.binlog.kernels.frame import (
 )
 from binlog_merge.binlog.kernels.memory import copy, hash_bytes, put_u48, same_bytes, store_16, store_32, u16, u32, u48
 from binlog_merge.binlog.kernels.reshape import reshape_rows
+from binlog_merge.binlog.kernels.row_lengths import rows_fit
 
 
 @njit(inline="always")
@@ -153,6 +154,10 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             else:
                 plan = p.plans[plan_at]
                 reg[k.PLAN] = plan_at
+                if (crc == 0 or reg[k.CHECK_ROWS]) and not rows_fit(
+                    b, at + extra, body_end, kind, p.shapes, plan[k.STEPS]
+                ):
+                    return k.BAD_ROWS
                 if verdict != k.KEPT:
                     return k.SLOW
                 if plan[k.KIND] == k.IDENTITY and reg[k.INJECT] == 0:

@@ -49,7 +49,8 @@ from typing import Any, NamedTuple
     STATEMENT_OUT,  # where the open statement's table maps begin in the output while no rows follow them, or -1
     STATEMENT_MAPS,  # how many they are
     FILTERED,  # 1: a filter has left out rows of the open statement
-) = range(30)
+    CHECK_ROWS,  # 1: rows are walked before they come out, those of events with a checksum too
+) = range(31)
 NOTHING = -1
 """What INJECT is for a rows event of which nothing is left."""
 CTS_BEGIN, CTS_END, CTS_BOTH = range(3)
@@ -66,8 +67,9 @@ REGISTERS = 32
     SHAPE,  # offset in `shapes`: physical (type, meta) pairs, then logical (source, pad offset, pad length) triples
     PADS_LENGTH,  # of all pads together
     ASKED,  # 0, or the number of the logical shape, from 1, whose rows a filter is asked about
+    STEPS,  # offset in `shapes` of how long the physical rows are: see `row_lengths`
     PLAN_COLUMNS,
-) = range(10)
+) = range(11)
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
 
 # What becomes of a rows event whose plan is asked.

@@ -16,8 +16,8 @@ def _less(keys: Any, a: int, b: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _runs(keys: Any, n: int) -> Any:
-    """Return where the ascending runs begin, and n behind the last."""
-    bounds = np.empty(n + 1, np.int64)
+    """Return where the ascending runs begin, and n behind the last; of no rows too, as one run."""
+    bounds = np.empty(n + 2, np.int64)
     count = 1
     bounds[0] = 0
     for i in range(1, n):

@@ -1,0 +1,168 @@
+"""Whether row images are what their table map says, by lengths alone: no cell is decoded, none is copied.
+
+A table's *steps* are made of its table map (`cell_steps`), per column and once more for rows without NULLs, of which
+only the cells with a length of their own are looked at:
+
+    columns, JSON columns, steps | per column (bytes, prefix, most, nullable) | per step (bytes before it, prefix, most)
+
+`prefix` bytes tell a cell's length, up to `most`; 0: the cell has `bytes` bytes. The last step is the end of the row.
+The plain twin is `binlog.rows.iter_rows`.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels.memory import u16, u32
+
+BAD, MORE = -1, -2
+"""Returned in the place of an offset: the images contradict the table map; the row does not end before `end`."""
+
+
+@njit(inline="always")
+def _bit(b: Any, at: int, i: int) -> bool:
+    return (b[at + (i >> 3)] >> (i & 7)) & 1 == 1
+
+
+@njit(inline="always")
+def _prefixed(b: Any, at: int, prefix: int) -> int:
+    """Return the length that stands in the `prefix` bytes at `b[at]`."""
+    if prefix == 1:
+        return np.int64(b[at])
+    if prefix == 2:
+        return u16(b, at)
+    if prefix == 3:
+        return u16(b, at) | (np.int64(b[at + 2]) << 16)
+    return u32(b, at)
+
+
+@njit(inline="always")
+def _whole_image(b: Any, at: int, end: int, steps: Any, first: int, count: int) -> int:
+    """Return where the cells of an image without NULLs end, BAD or MORE."""
+    for s in range(count - 1):
+        step = first + 3 * s
+        at += steps[step]
+        prefix = steps[step + 1]
+        if at + prefix > end:
+            return MORE
+        length = _prefixed(b, at, prefix)
+        if length > steps[step + 2]:
+            return BAD
+        at += prefix + length
+    at += steps[first + 3 * (count - 1)]
+    return at if at <= end else MORE
+
+
+@njit(inline="always")
+def _cells(b: Any, at: int, end: int, steps: Any, columns: int, shape: int, present: int, nulls: int) -> int:
+    """Return where the cells of an image end, which holds the columns of the bitmap at `present`; BAD or MORE."""
+    n = 0
+    for c in range(columns):
+        if not _bit(b, present, c):
+            continue
+        column = shape + 4 * c
+        if _bit(b, nulls, n):
+            if steps[column + 3] == 0:
+                return BAD
+        else:
+            prefix = steps[column + 1]
+            if prefix == 0:
+                at += steps[column]
+            else:
+                if at + prefix > end:
+                    return MORE
+                length = _prefixed(b, at, prefix)
+                if length > steps[column + 2]:
+                    return BAD
+                at += prefix + length
+        n += 1
+    return at if at <= end else MORE
+
+
+@njit(inline="always")
+def _value_options(b: Any, at: int, end: int, json: int) -> int:
+    """Return where the null bitmap of a partial image begins: behind its value options; BAD or MORE."""
+    if at >= end:
+        return MORE
+    if b[at] > 1:
+        return BAD
+    at += 1 + ((json + 7) >> 3 if b[at] else 0)
+    return at if at <= end else MORE
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def rows_end(b: Any, bitmaps: int, at: int, end: int, kind: int, steps: Any, shape: int) -> int:
+    """Walk the rows at `b[at:end]`, whose columns-present bitmaps stand at `b[bitmaps]`; returns where the last whole
+    one ends, or BAD.
+    """
+    columns, json, count = steps[shape], steps[shape + 1], steps[shape + 2]
+    shape += 3
+    program = shape + 4 * columns
+    width = (columns + 7) >> 3
+    images = 2 if kind in (24, 31, 39) else 1
+    held_0, held_1 = np.int64(0), np.int64(0)
+    for c in range(columns):
+        held_0 += _bit(b, bitmaps, c)
+        if images == 2:
+            held_1 += _bit(b, bitmaps + width, c)
+    if held_0 + held_1 == 0 and at < end and kind != 39:
+        return BAD  # rows of no columns take no bytes
+    row = at
+    while at < end:
+        for image in range(images):
+            if image == 1 and kind == 39:
+                at = _value_options(b, at, end, json)
+                if at < 0:
+                    return row if at == MORE else BAD
+            held = held_0 if image == 0 else held_1
+            nulls = at
+            at += (held + 7) >> 3
+            if at > end:
+                return row
+            whole = held == columns
+            if whole:
+                any_null = np.uint8(0)
+                for n in range(held >> 3):
+                    any_null |= b[nulls + n]
+                if held & 7:
+                    any_null |= b[at - 1] & np.uint8((1 << (held & 7)) - 1)
+                whole = any_null == 0
+            if whole:
+                at = _whole_image(b, at, end, steps, program, count)
+            else:
+                at = _cells(b, at, end, steps, columns, shape, bitmaps + image * width, nulls)
+            if at < 0:
+                return row if at == MORE else BAD
+        row = at
+    return row
+
+
+@njit(cache=True, nogil=True, _nrt=False)
+def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
+    """Return where the columns-present bitmaps of a rows event begin, whose body behind its extra data is `b[at:end]`;
+    BAD where it has another number of columns, or ends in them.
+    """
+    if at >= end:
+        return BAD
+    count = np.int64(b[at])
+    at += 1
+    if count == 252:
+        if at + 2 > end:
+            return BAD
+        count = u16(b, at)
+        at += 2
+    if count != columns or at + ((columns + 7) >> 3) * (2 if kind in (24, 31, 39) else 1) > end:
+        return BAD
+    return at
+
+
+@njit(forceinline=True, _nrt=False)
+def rows_fit(b: Any, at: int, end: int, kind: int, steps: Any, shape: int) -> bool:
+    """Tell whether the rows of `b[at:end]`, a rows event behind its extra data, end exactly where it ends."""
+    columns = steps[shape]
+    bitmaps = rows_begin(b, at, end, kind, columns)
+    if bitmaps < 0:
+        return False
+    rows = bitmaps + ((columns + 7) >> 3) * (2 if kind in (24, 31, 39) else 1)
+    return rows_end(b, bitmaps, rows, end, kind, steps, shape) == end
