@@ -209,5 +209,10 @@ class Query:
         return self.query.decode("utf-8", "surrogateescape")
 
     @property
+    def schema_is_utf8(self) -> bool:
+        """Tell whether the schema name is text, as all names of a server are."""
+        return not any("\udc80" <= character <= "\udcff" for character in self.schema_text)
+
+    @property
     def schema_text(self) -> str:
         return self.schema.decode("utf-8", "surrogateescape")

@@ -83,6 +83,8 @@ def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
         if event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(event.body)
             if query.text not in ("BEGIN", "COMMIT"):
+                if not query.schema_is_utf8:
+                    raise BinlogFormatError(f"the database name {query.schema!r} is not utf8")
                 return query, event.header.timestamp
     return None, 0
 

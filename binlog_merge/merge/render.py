@@ -175,7 +175,7 @@ def _statement(ddl: LogicalDdl, text: str, rank: int) -> Query:
 
 
 def _rows_query(text: str) -> tuple[int, bytes, int]:
-    data = text.encode()
+    data = text.encode("utf-8", "surrogateescape")
     return (
         EventType.ROWS_QUERY_LOG_EVENT,
         bytes([min(len(data), 255)]) + data,

@@ -21,6 +21,7 @@ _DAMAGE = {
     k.BAD_XID: "an XA statement's transaction id cannot be read",
     k.DUPLICATE_XID: "an XA transaction is prepared twice",
     k.NO_GTID: "a transaction begins without a GTID event, though those before it have one",
+    k.BAD_LENGTH: "a transaction is longer or shorter than its GTID event says: an event is missing or doubled",
 }
 
 

@@ -95,7 +95,7 @@ class _Node:
             self.event(ROTATE, struct.pack("<Q", 4) + b"binlog.%06d" % (len(self.files) + 2))
         else:
             self.event(STOP, b"")
-        self.files.append(Log(tuple(self.events), True))
+        self.files.append(Log(tuple(self.events), True).with_transaction_lengths())
         self.events = []
 
     def gtid(self, original_us: int | None = None, gno: int | None = None) -> None:
@@ -395,7 +395,7 @@ class Simulator:
             for s in range(2)
         )
         for node in self.nodes:
-            files = [*node.files, Log(tuple(node.events), True)]
+            files = [*node.files, Log(tuple(node.events), True).with_transaction_lengths()]
             home = folder / "nodes" / f"dn-{node.number}"
             home.mkdir(parents=True, exist_ok=True)
             for number, log in enumerate(files, 1):

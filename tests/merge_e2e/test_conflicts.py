@@ -52,7 +52,7 @@ class Shard:
         log.starts.append(len(log.data))
         log.gno += 1
         gtid = wire.Gtid(wire.GTID, bytes([self.number]) * 16, number or log.gno, 1_790_000_000_000_000, original)
-        for one in (gtid.event(log.gno - 1, log.gno, 0), event, *more):
+        for one in (gtid.event(log.gno - 1, log.gno, [event, *more]), event, *more):
             log.write(one)
 
 

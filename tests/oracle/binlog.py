@@ -46,6 +46,7 @@ class GtidInfo:
     gno: int
     original_us: int | None  # None when the event does not carry one (it then equals the immediate one)
     immediate_us: int | None
+    length: int | None = None  # of the group, from its GTID event on
 
 
 @dataclass(frozen=True)
@@ -184,9 +185,11 @@ def parse_gtid(event: Event) -> GtidInfo:
     if len(body) < 49:
         return GtidInfo(gno, None, None)
     immediate = int.from_bytes(body[42:49], "little")
+    at = 56 if immediate >> 55 else 49
+    length = packed(body, at)[0] if len(body) > at else None
     if immediate >> 55:
-        return GtidInfo(gno, int.from_bytes(body[49:56], "little"), immediate & ((1 << 55) - 1))
-    return GtidInfo(gno, None, immediate)
+        return GtidInfo(gno, int.from_bytes(body[49:56], "little"), immediate & ((1 << 55) - 1), length)
+    return GtidInfo(gno, None, immediate, length)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -214,7 +217,7 @@ def _parse_tagged(body: bytes) -> GtidInfo:
         else:
             fields[number], at = _varint(body, at)
     signed = {k: (v >> 1) ^ -(v & 1) for k, v in fields.items()}
-    return GtidInfo(signed[2], fields.get(7), fields.get(6))
+    return GtidInfo(signed[2], fields.get(7), fields.get(6), fields.get(8))
 
 
 def parse_query(event: Event) -> Query:
@@ -320,17 +323,20 @@ def advance(group: Group, event: Event) -> bool:
 def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Group]:
     """Cut a file's events into groups; a group left open at the end of the file never committed and is not yielded."""
     group: Group | None = None
+    ignored = 0
     for outer in events:
         if outer.type in OUTSIDE:
             if group is not None and outer.type in (ROTATE, STOP):
                 raise OracleError(f"{path}:{outer.start}: the file ends inside a transaction")
             continue
         if outer.ignorable:
+            ignored += outer.end - outer.start
             continue
         if outer.type in (GTID, ANONYMOUS_GTID, GTID_TAGGED):
             if group is not None:
                 raise OracleError(f"{path}:{outer.start}: a transaction begins inside another")
             group = Group(file_number, path.name, gtid=parse_gtid(outer), events=[outer])
+            ignored = 0
             continue
         if group is None:
             group = Group(file_number, path.name)
@@ -341,5 +347,8 @@ def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Gro
             group.events.append(event)
             ended = advance(group, event)
         if ended:
+            length = None if group.gtid is None else group.gtid.length
+            if length not in (None, group.size, group.size - ignored):
+                raise OracleError(f"{group.where()}: {group.size} bytes, its GTID event says {length}")
             yield group
             group = None

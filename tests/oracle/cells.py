@@ -61,16 +61,14 @@ def cell_length(kind: int, meta: bytes, data: bytes, at: int) -> int:
     if kind in _FIXED:
         return _FIXED[kind]
     if kind in (15, 253):
-        width = 2 if int.from_bytes(meta, "little") > 255 else 1
-        return width + int.from_bytes(data[at : at + width], "little")
+        return _string_size(int.from_bytes(meta, "little"), data, at)
     if kind in (252, 245, 255, 242):
         return meta[0] + int.from_bytes(data[at : at + meta[0]], "little")
     if kind == 254:
         real, length = string_meta(meta)
         if real in (247, 248):
             return length
-        width = 2 if length > 255 else 1
-        return width + int.from_bytes(data[at : at + width], "little")
+        return _string_size(length, data, at)
     if kind == 246:
         return decimal_size(meta[0], meta[1])
     if kind == 16:
@@ -78,6 +76,14 @@ def cell_length(kind: int, meta: bytes, data: bytes, at: int) -> int:
     if kind in (17, 18, 19):
         return {17: 4, 18: 5, 19: 3}[kind] + (meta[0] + 1) // 2
     raise OracleError(f"column type {kind} is not known")
+
+
+def _string_size(most: int, data: bytes, at: int) -> int:
+    width = 2 if most > 255 else 1
+    length = int.from_bytes(data[at : at + width], "little")
+    if length > most:
+        raise OracleError(f"a string of {length} bytes in a column of at most {most}")
+    return width + length
 
 
 def map_type(c: Column) -> tuple[int, bytes]:

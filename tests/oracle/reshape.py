@@ -414,6 +414,8 @@ class Reshape:
             if not here:
                 cells.append(ABSENT)
             elif next(nulls):
+                if not column.nullable:
+                    raise OracleError("NULL in a column that is NOT NULL")
                 cells.append(None)
             else:
                 length = cell_length(column.type, column.meta, body, at)

@@ -103,7 +103,7 @@ class Log:
             self.gno += 1
             self.write(
                 wire.Gtid(wire.GTID, bytes([self.server]) * 16, self.gno, 1_790_000_000_000_000 + self.gno).event(
-                    len(self.starts) - 1, len(self.starts), 0
+                    len(self.starts) - 1, len(self.starts), events
                 )
             )
         for event in events:

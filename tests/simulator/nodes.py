@@ -117,8 +117,7 @@ class Node:
             gtid = replace(gtid, tag="team" if gtid.kind == wire.GTID_TAGGED else "", timestamps=m.timestamps)
             if gtid.kind != wire.ANONYMOUS_GTID:
                 self.logged.setdefault((m.sid, gtid.tag), set()).add(gtid.gno)
-            rest = sum(19 + len(e.body) + (4 if m.checksum else 0) for e in events)
-            self._write(gtid.event(self.sequence, self.sequence + 1, rest))
+            self._write(gtid.event(self.sequence, self.sequence + 1, events, m.checksum))
             self.sequence += 1
         for event in events:
             self._write(event)

@@ -83,10 +83,12 @@ class Gtid:
     tag: str = ""
     timestamps: bool = True  # MySQL 5.7 writes none
 
-    def event(self, last_committed: int, sequence: int, rest: int) -> Event:
-        """Return the event in front of `rest` bytes of other events."""
+    def event(self, last_committed: int, sequence: int, rest: Sequence[Event], checksum: bool = True) -> Event:
+        """Return the event in front of the group's others; it says how long they are together."""
+        trailer = 4 if checksum else 0
+        others = sum(19 + len(event.body) + trailer for event in rest) + 19 + trailer
         if self.kind == GTID_TAGGED:
-            return Event(GTID_TAGGED, self._tagged(last_committed, sequence, rest))
+            return Event(GTID_TAGGED, self._tagged(last_committed, sequence, others))
         sid, gno = (bytes(16), 0) if self.kind == ANONYMOUS_GTID else (self.sid, self.gno)
         head = struct.pack("<B16sQBQQ", self.ddl, sid, gno, 2, last_committed, sequence)
         if not self.timestamps:
@@ -95,9 +97,15 @@ class Gtid:
             head += self.immediate_us.to_bytes(7, "little")
         else:
             head += (self.immediate_us | 1 << 55).to_bytes(7, "little") + self.original_us.to_bytes(7, "little")
-        return Event(self.kind, head + lenenc(rest + 19 + len(head) + 3 + 4 + 4) + struct.pack("<I", 90704))
+        others += len(head) + 4
+        length = next(lenenc(others + width) for width in (1, 3, 4, 9) if len(lenenc(others + width)) == width)
+        return Event(self.kind, head + length + struct.pack("<I", 90704))
 
-    def _tagged(self, last_committed: int, sequence: int, rest: int) -> bytes:
+    def _tagged(self, last_committed: int, sequence: int, others: int) -> bytes:
+        bodies = ((size, self._tagged_body(last_committed, sequence, others + size)) for size in range(30, 200))
+        return next(body for size, body in bodies if len(body) == size)
+
+    def _tagged_body(self, last_committed: int, sequence: int, length: int) -> bytes:
         fields = _varint(0) + _varint(int(self.ddl))
         fields += _varint(1) + b"".join(_varint(byte) for byte in self.sid)
         fields += _varint(2) + _varint(self.gno << 1)
@@ -106,7 +114,7 @@ class Gtid:
         fields += _varint(6) + _varint(self.immediate_us)
         if self.original_us is not None:
             fields += _varint(7) + _varint(self.original_us)
-        fields += _varint(8) + _varint(rest + 150) + _varint(9) + _varint(90704)
+        fields += _varint(8) + _varint(length) + _varint(9) + _varint(90704)
         size = len(fields) + 3
         return _varint(1) + _varint(size if size < 128 else size + 1) + _varint(0) + fields
 

@@ -29,6 +29,7 @@ from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
 from binlog_merge.binlog.kernels.scan_groups import end_local, note_gtid, open_group, prepare
 from binlog_merge.binlog.kernels.scan_gtids import follows, log_gtid, sequence_number
+from binlog_merge.binlog.kernels.scan_length import has_its_length, note_length
 from binlog_merge.binlog.kernels.scan_query import query
 from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, table_map
 
@@ -119,21 +120,26 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
                 open_group(reg, begins, timestamp, k.STARTED)
                 note_gtid(reg, b, at, body_end, timestamp, use_own)
+                note_length(reg, b, at, body_end, reg[k.BASE] + o)
         elif kind == 2:
             if phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
                 # A log without GTID events (MySQL 5.6): only whole files are scanned, so this is never a cut.
                 return k.DONE
             result = query(a, b, at, body_end, file_end, timestamp, carrier, use_own)
         elif kind == 16:
-            if phase == k.IN_LOCAL:
-                end_local(a, file_end, 0, carrier, use_own)
-            else:
+            if phase != k.IN_LOCAL:
                 result = k.OUTSIDE
+            elif not has_its_length(reg, file_end):
+                result = k.BAD_LENGTH
+            else:
+                end_local(a, file_end, 0, carrier, use_own)
         elif kind == 38:
             if body_end - at < 13:
                 result = k.BAD_BODY
             elif phase != k.XA_ENDED:
                 result = k.OUTSIDE
+            elif not has_its_length(reg, file_end):
+                result = k.BAD_LENGTH
             elif b[at]:
                 end_local(a, file_end, 0, carrier, use_own)
             else:
@@ -175,8 +181,10 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
         elif kind in (27, 28, 36, 37, 41) or 101 <= kind <= 104:
             # Heartbeats, and what group replication and PolarDB-X's consensus layer note for themselves: no change.
             reg[k.IGNORED] += 1
+            reg[k.PASSED_OVER] += 0 if inner else length
         elif u16(b, o + 17) & 0x80:
             reg[k.IGNORED] += 1
+            reg[k.PASSED_OVER] += 0 if inner else length
         else:
             result = k.UNKNOWN_EVENT
         if result != k.MORE:

@@ -104,6 +104,7 @@ def open_group(reg: Any, start: int, timestamp: int, phase: int) -> None:
     reg[k.ORIGINAL_US] = -1
     reg[k.GNO] = 0
     reg[k.GTID_HASH] = 0
+    reg[k.TOLD_LENGTH] = -1
 
 
 @njit(forceinline=True, _nrt=False)

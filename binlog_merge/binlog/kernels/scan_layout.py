@@ -31,7 +31,8 @@ from typing import Any, NamedTuple
     XA_FORMAT,  # a PolarDB-X transaction id with a format id that is not known
     SEQUENCE,  # a group's sequence number is not the one that follows
     NO_GTID,  # a group has no GTID event, in a file whose groups have
-) = range(24)
+    BAD_LENGTH,  # a group is longer or shorter than its GTID event says
+) = range(25)
 
 # Registers.
 (
@@ -81,7 +82,10 @@ from typing import Any, NamedTuple
     FIRST_SEQUENCE,  # that of the first group; -1: none yet
     N_GTIDS,
     GTID_ROW,  # the row of `gtids` that has the last group's GTID
-) = range(46)
+    LENGTH_FROM,  # file offset of the open group's GTID event
+    TOLD_LENGTH,  # the group's length, as its GTID event says; -1: it does not
+    PASSED_OVER,  # bytes of events in the open group that are passed over
+) = range(49)
 REGISTERS = 56
 
 # Values of NEXT_SEQUENCE before the first group: in the middle of a file it may be any, at its beginning 1, or 0 for

@@ -10,6 +10,7 @@ from numba import njit
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.memory import i64, u16
 from binlog_merge.binlog.kernels.scan_groups import by_number, end_local, open_group, xa_end
+from binlog_merge.binlog.kernels.scan_length import has_its_length
 from binlog_merge.binlog.kernels.xid import parse_xid
 
 
@@ -50,6 +51,8 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
     phase = reg[k.PHASE]
     if phase in (k.IN_LOCAL, k.IN_XA, k.XA_ENDED):
         if phase == k.IN_LOCAL and _is(b, text, end, _COMMIT):
+            if not has_its_length(reg, group_end):
+                return k.BAD_LENGTH
             end_local(a, group_end, 0, carrier, use_own)
             return k.MORE
         if phase == k.IN_XA and _starts(b, text, end, _XA_END):
@@ -79,6 +82,8 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
         elif reg[k.XID_KIND] == k.IGNORED_XID:
             reg[k.FLAGS] |= k.DISCARD
         reg[k.PHASE] = k.IN_XA
+    elif not has_its_length(reg, group_end):
+        return k.BAD_LENGTH
     elif _starts(b, text, end, _XA_COMMIT):
         if not parse_xid(b, text + len(_XA_COMMIT), end, reg):
             return k.BAD_XID

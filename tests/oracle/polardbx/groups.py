@@ -82,10 +82,22 @@ def _cut(name: str, number: int, events: list[Event]) -> Iterator[Carried]:
             group.events.append(event)
             ended = advance(group, event)
         if ended:
+            _check_length(group, [e for e in events if group.start <= e.start < group.events[-1].end])
             if group.kind == "commit" and (variable := parse_query(group.events[-1]).commit_gcn) is not None:
                 tso = variable
             yield Carried(group, tso)
             group, tso = None, None
+
+
+def _check_length(group: Group, there: list[Event]) -> None:
+    """Raise where a group is not as long as its GTID event says, with or without what is passed over in it."""
+    if group.gtid is None or group.gtid.length is None:
+        return
+    begin = next(e.start for e in group.events if e.type in (GTID, ANONYMOUS_GTID, GTID_TAGGED))
+    end = group.events[-1].end
+    passed = sum(e.end - e.start for e in there if e.start > begin and (e.ignorable or e.type in CONSENSUS))
+    if group.gtid.length not in (end - begin, end - begin - passed, end - group.start):
+        raise OracleError(f"{group.where()}: {end - begin} bytes, its GTID event says {group.gtid.length}")
 
 
 def is_ignored(xid: Xid) -> bool:

@@ -1,0 +1,44 @@
+"""Whether a group is as long as its GTID event says: an event that is gone from it, or stands in it twice, shows so.
+
+Servers write the length since 8.0.2: from the GTID event to the event that ends the group, checksums and all.
+"""
+
+# Inlined into `scan_events`: see `kernels.scan`.
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.memory import i64, u16
+
+
+@njit(inline="always")
+def note_length(reg: Any, b: Any, at: int, end: int, start: int) -> None:
+    """Keep the length that a GTID event's body `b[at:end]` tells; the event begins at file offset `start`."""
+    reg[k.LENGTH_FROM], reg[k.PASSED_OVER], reg[k.TOLD_LENGTH] = start, 0, -1
+    if end - at < 50:
+        return
+    at += 56 if b[at + 48] & 0x80 else 49
+    if at >= end:
+        return
+    first = np.int64(b[at])
+    if first < 251:
+        reg[k.TOLD_LENGTH] = first
+    elif first == 252 and at + 3 <= end:
+        reg[k.TOLD_LENGTH] = u16(b, at + 1)
+    elif first == 253 and at + 4 <= end:
+        reg[k.TOLD_LENGTH] = u16(b, at + 1) | (np.int64(b[at + 3]) << 16)
+    elif first == 254 and at + 9 <= end:
+        reg[k.TOLD_LENGTH] = i64(b, at + 1) & 0x7FFFFFFFFFFFFFFF
+
+
+@njit(inline="always")
+def has_its_length(reg: Any, end: int) -> bool:
+    """Tell whether the group that ends at file offset `end` is as long as it says; what was passed over in it, and what
+    PolarDB-X writes in front of its GTID event, may count or not.
+    """
+    told = reg[k.TOLD_LENGTH]
+    length = end - reg[k.LENGTH_FROM]
+    return told < 0 or told == length or told == length - reg[k.PASSED_OVER] or told == end - reg[k.GROUP_START]
