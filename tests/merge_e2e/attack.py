@@ -209,23 +209,28 @@ def _any_carrier(values: dict[str, Any]) -> None:
     values["commit-tso"] = {"carrier": "auto"}
 
 
-def attacks(seeds: Iterable[int], folder: Path, bounds: bool = True, sort: str = "") -> Iterator[dict[str, Any]]:
+def attacks(
+    seeds: Iterable[int], folder: Path, bounds: bool = True, sort: str = "", patience: float = 2 * SECONDS
+) -> Iterator[dict[str, Any]]:
     """Try seeds in another process, with bounds checks in its kernels; yield what it says of each.
 
-    A process that dies or hangs is one more thing said of the seed that it was at; it goes on behind it in a new one.
+    A process that dies or hangs (`patience` seconds of work without a word) is one more thing said of the seed that it
+    was at; it goes on behind it in a new one.
     """
     left = list(seeds)
     while left:
-        for said in _one_process(left, folder, bounds, sort):
+        for said in _one_process(left, folder, bounds, sort, patience):
             yield said
             left = left[left.index(said["seed"]) + 1 :]
 
 
-def _one_process(seeds: list[int], folder: Path, bounds: bool, sort: str) -> Iterator[dict[str, Any]]:
+def _one_process(
+    seeds: list[int], folder: Path, bounds: bool, sort: str, patience: float
+) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", __name__, str(folder), sort, *map(str, seeds)]
     process = Popen(command, stdout=PIPE, text=True, env=os.environ | {"NUMBA_BOUNDSCHECK": "1" if bounds else "0"})
     assert process.stdout is not None
-    watch = _Watch(process)
+    watch = _Watch(process, patience)
     at: int | None = None
     try:
         for line in process.stdout:
@@ -248,9 +253,9 @@ def _one_process(seeds: list[int], folder: Path, bounds: bool, sort: str) -> Ite
 class _Watch:
     """Kills a process that says nothing for too long, by its processor time or by the clock."""
 
-    def __init__(self, process: "Popen[str]") -> None:
-        self.process, self.fired, self.stopped = process, False, False
-        self.heard()
+    def __init__(self, process: "Popen[str]", patience: float) -> None:
+        self.process, self.patience, self.fired, self.stopped = process, patience, False, False
+        self.since, self.used = time.monotonic(), float("inf")  # its work counts from its first word on
         self._look()
 
     def heard(self) -> None:
@@ -267,11 +272,11 @@ class _Watch:
             return 0.0
 
     def _look(self) -> None:
-        if self._time() - self.used > 2 * SECONDS or time.monotonic() - self.since > SILENCE:
+        if self._time() - self.used > self.patience or time.monotonic() - self.since > SILENCE:
             self.fired = True
             self.process.kill()
         elif not self.stopped:
-            self.timer = Timer(5, self._look)
+            self.timer = Timer(2, self._look)
             self.timer.daemon = True
             self.timer.start()
 
@@ -281,6 +286,7 @@ def main(folder: str, sort: str, *seeds: str) -> None:
     for seed in map(int, seeds):
         print(json.dumps({"seed": seed}), flush=True)
         home = Path(folder) / str(seed)
+        _fail_if_asked(seed)
         try:
             found = attack(seed, home, sort or None)
             said = {"seed": seed} | {n: getattr(found, n) for n in ("outcome", "sort", "case", "names")}
@@ -291,6 +297,15 @@ def main(folder: str, sort: str, *seeds: str) -> None:
                 "wrong": f"{type(error).__name__}: {str(error)[:600]} ({place.filename}:{place.lineno}); {home}",
             }
         print(json.dumps(said), flush=True)
+
+
+def _fail_if_asked(seed: int) -> None:
+    """Die or hang at the seed that ATTACK_FAULT names, as a kernel may; so that the watchdog is seen to bark."""
+    at, _, how = os.environ.get("ATTACK_FAULT", "").partition(":")
+    if at == str(seed) and how == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    while at == str(seed) and how == "hangs":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPROF})
 
 
 if __name__ == "__main__":
