@@ -65,6 +65,9 @@ Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A Spark option, K=V; may be given again.", metavar="K=V")
 ]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="List the statements that do not come out, each with its place.")
+]
 
 
 def merge(
@@ -79,6 +82,7 @@ def merge(
     master: Master = None,
     conf: Conf = None,
     output: Format = OutputFormat.text,
+    verbose: Verbose = False,
 ) -> None:
     """Merge the binlogs of all nodes of a cluster into one."""
     from binlog_merge.config import MergeConfig
@@ -102,6 +106,7 @@ def merge(
         verify=verify,
         master=master,
         options=options,
+        verbose=verbose,
     )
 
 
@@ -116,6 +121,7 @@ def run(
     verify: bool = False,
     master: str | None = None,
     options: dict[str, str] | None = None,
+    verbose: bool = False,
 ) -> "MergeResult":
     """Merge and print the result, also what was published before an error. Stops the Spark session it made.
 
@@ -142,7 +148,7 @@ def run(
             )
     except MergeError as error:
         if error.result is not None and output is OutputFormat.text:
-            print_result(error.result, str(out))
+            print_result(error.result, str(out), verbose)
         raise
     finally:
         spark.stop()
@@ -151,7 +157,7 @@ def run(
         document = document_of(out=str(out), result=result)
         print_json(document if verified is None else {**document, "verified": verified.to_dict()})
     else:
-        print_result(result, str(out))
+        print_result(result, str(out), verbose)
         if verified is not None:
             print("\n".join(lines_of(verified, out)), flush=True)
     return result

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -42,12 +42,12 @@ def print_error(error: MergeError) -> None:
     print(f"binlog-merge: {printable(error)}", file=sys.stderr, flush=True)
 
 
-def print_result(result: Any, out: str) -> None:
-    """Print what a merge published, for people."""
-    print("\n".join(printable(line) for line in summary(result.to_dict(), out)), flush=True)
+def print_result(result: Any, out: str, verbose: bool = False) -> None:
+    """Print what a merge published, for people; `verbose` lists statements that did not come out."""
+    print("\n".join(printable(line) for line in summary(result.to_dict(), out, verbose)), flush=True)
 
 
-def summary(result: Mapping[str, Any], out: str) -> list[str]:
+def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[str]:
     """Return the lines of a result. `result` is MergeResult.to_dict()."""
     nodes: Mapping[str, Any] = result.get("nodes") or {}
     lines = [
@@ -77,15 +77,37 @@ def summary(result: Mapping[str, Any], out: str) -> list[str]:
     )
     left_out = [f for f in _items(result.get("left_out")) if not f["file"].endswith(".index")]
     lines += _rows("left out", [f"{f['node']}  {f['file']}: {f['reason']}" for f in left_out])
-    for key, title in (("in_doubt", "in doubt"), ("ignored", "ignored"), ("warnings", "warnings")):
-        value = result.get(key)
-        lines += _rows(title, [str(value)] if isinstance(value, int) and value else [_plain(v) for v in _items(value)])
+    lines += _rows("in doubt", [_plain(v) for v in _items(result.get("in_doubt"))])
+    lines += _rows("ignored", list(_ignored(result.get("ignored") or {}, verbose)))
+    lines += _rows("warnings", [_plain(v) for v in _items(result.get("warnings"))])
     stages: Mapping[str, Any] = result.get("stages") or {}
     took = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items())
     lines += _rows("seconds", [took] if took else [])
     return lines
 
 
+def _ignored(ignored: Mapping[str, Any], verbose: bool) -> Iterator[str]:
+    """Yield what did not come out; with `verbose` each statement of those that are listed, with its place."""
+    for key, one, many in _IGNORED:
+        if number := ignored.get(key):
+            yield f"{number} {one if number == 1 else many}"
+    kinds = ignored.get("statements") or []
+    if not kinds:
+        return
+    counted = ", ".join(f"{kind['count']} {kind['kind']} ({kind['why']})" for kind in kinds)
+    yield f"{_count(ignored.get('ddl'), 'statement')}: {counted}{'' if verbose else '; -v lists them'}"
+    for kind in kinds if verbose else ():
+        for first in kind["first"]:
+            yield f"  {first['node']}  {first['file']}:{first['position']}  {' '.join(first['sql'].split())}"
+        if (more := kind["count"] - len(kind["first"])) > 0:
+            yield f"  and {more} more {kind['kind']}"
+
+
+_IGNORED = (
+    ("events", "unknown event that is marked as ignorable", "unknown events that are marked as ignorable"),
+    ("branches", "branch that touches no table which comes out", "branches that touch no table which comes out"),
+    ("markers", "marker, taken up", "markers, taken up"),
+)
 _COUNTS = (
     ("branches", "branches"),
     ("events", "events"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.merge.not_carried import Listing
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.places import Places
 from binlog_merge.shard.modes import Modes
@@ -26,7 +27,7 @@ class Coordination:
     ddl: tuple[LogicalDdl, ...]
     ddl_done: dict[str, OrderKey]
     swallowed: int
-    ignored: int
+    ignored: Listing
     stopped: OrderKey | None = None
     error: MergeError | None = None
     new_tables: tuple[TableVersion, ...] = ()

@@ -24,7 +24,10 @@ class MergeResult:
     `waiting_shards` says whose: node, schema, table, transactions, bytes, and since which order key.
     `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
     `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
-    watermark. `left_out` are files that a node's `files` match and that were not read, with the reason;
+    watermark. `ignored` counts what does not come out and is not missing: unknown `events` that are marked as
+    ignorable, `branches` that touch no table which comes out, `markers` that were taken up, and `ddl`, of which
+    `statements` lists the first of each kind and reason.
+    `left_out` are files that a node's `files` match and that were not read, with the reason;
     `read_again` published files that were checked byte by byte, for they were not as the last run left them.
     """
 
@@ -47,7 +50,7 @@ class MergeResult:
     in_doubt: tuple[Mapping[str, Any], ...]
     nodes: Mapping[str, NodeResult]
     carrier: str | None
-    ignored: Mapping[str, int]
+    ignored: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     locks: tuple[Mapping[str, Any], ...] = ()
     waiting: int = 0

@@ -20,6 +20,7 @@ from binlog_merge.job.topologies import topology_of
 from binlog_merge.job.touched import Names, touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
+from binlog_merge.merge.not_carried import Listing
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import subject_of
@@ -40,7 +41,7 @@ class _Coming:
     tables: list[TableVersion] = field(default_factory=list)
     schemas: list[SchemaVersion] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    ignored: int = 0
+    ignored: Listing = field(default_factory=Listing)
     stopped: OrderKey | None = None
     error: MergeError | None = None
     named: tuple[tuple[str, str], ...] = ()
@@ -53,7 +54,7 @@ class _Coming:
         self.tables += extended.versions
         self.schemas += extended.schemas
         self.notes += extended.notes
-        self.ignored += len(extended.ignored)
+        self.ignored.add(extended.ignored)
         self.stop(extended.stopped, extended.error, extended.tables)
 
     def stop(self, key: OrderKey | None, error: MergeError | None, named: tuple[tuple[str, str], ...] = ()) -> None:
@@ -119,6 +120,7 @@ class SchemaWork:
         known = {(v.node, v.schema, v.name) for v in versions}
         self.shards.check_rows(self.scanned, known)
         bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        coming.ignored.add(self.shards.cut)
         shard_ddl, stopped, warnings = self.shards.coordinate(bound)
         coming.notes += warnings
         if stopped is not None and stopped.order_key is not None:

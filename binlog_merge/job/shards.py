@@ -17,9 +17,11 @@ from binlog_merge.merge.coordinate.shard_ddl import Placed
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
 from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
 from binlog_merge.merge.coordinate.shards import SESSION, Together, coordinate_shards
-from binlog_merge.merge.histories import Extended
+from binlog_merge.merge.histories import Extended, PhysicalDdl
+from binlog_merge.merge.not_carried import ON_DISK, NotCarried
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
+from binlog_merge.shard.files import without_files
 from binlog_merge.shard.joined import join_all
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.notes import (
@@ -35,6 +37,7 @@ from binlog_merge.shard.notes import (
 from binlog_merge.shard.values import Decided
 from binlog_merge.shard.writing import writing_session
 from binlog_merge.stages.holds import Holds, key_of
+from snapshot_store.ddl import DdlEffect
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema
@@ -73,6 +76,7 @@ class ShardWork:
     decisions: tuple[Decided, ...] = ()
     together: Together = field(default_factory=Together)
     errors: list[MergeError] = field(default_factory=list)
+    cut: list[NotCarried] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.active = self.config.coordinates
@@ -166,11 +170,20 @@ class ShardWork:
             return
         self.errors += faults.not_taken(node, extended, self.modes)
         for one in extended.applied:
+            self._note_files(node, one.ddl, one.effect)
             try:
                 self.log.take(node, [one], self.modes)
             except SnapshotStoreError as raised:
                 self.errors.append(faults.not_understood(node, one.ddl, raised))
                 return
+
+    def _note_files(self, node: str, ddl: PhysicalDdl, effect: DdlEffect) -> None:
+        """List the clauses about files that are cut from a statement that comes out."""
+        if not any(coordinated(self.modes, node, *name) for name in effect.effects.changed if name[1]):
+            return
+        for clause in without_files(ddl.sql, ddl.session)[1]:
+            kind = f"{clause.split()[0].rstrip('=').upper()} clause"
+            self.cut.append(NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK))
 
     def check_rows(self, scanned: Sequence[ScannedNode], known: set[Line]) -> None:
         """Note an error for the first rows of each node that are of a shard of which nothing is known."""
@@ -204,7 +217,10 @@ class ShardWork:
         elif (too_many := faults.too_many(self.log, self.together, limit)) is not None:
             error, limit = too_many, OrderKey.parse(too_many.order_key or "")
             self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
-        doubts = sorted((f for f in self.together.findings if f.found >= self.floor), key=lambda f: f.found)
+        stop = self.together.stop
+        moves = self.log.moves(self.modes, limit if stop is None else min(limit, stop[1].key))
+        doubts = [f for f in (*self.together.findings, *moves) if f.found >= self.floor]
+        doubts.sort(key=lambda f: f.found)
         warnings = []
         for doubt in doubts:
             found = faults.in_doubt(self.log, doubt)

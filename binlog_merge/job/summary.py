@@ -77,8 +77,9 @@ def result_of(
         ignored={
             "events": sum(p.ignored for n in scanned for p in n.pieces),
             "branches": sum(r.empty for r in ordered.parts),
-            "ddl": coordination.ignored,
+            "ddl": coordination.ignored.count,
             "markers": coordination.swallowed,
+            "statements": coordination.ignored.to_list(),
         },
         warnings=tuple(job.warnings),
         locks=tuple(_lock(lock) for lock in coordination.locks),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError
+from binlog_merge.merge.not_carried import LEFT_OUT_DATABASES, NO_TABLE, UNKNOWN_TABLE, VIEW, NotCarried, kind_of
 from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
@@ -57,7 +58,7 @@ class Extended:
 
     versions: tuple[TableVersion, ...]
     schemas: tuple[SchemaVersion, ...]
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[NotCarried, ...] = ()
     stopped: OrderKey | None = None
     error: MergeError | None = None
     notes: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ def extend_physical(
     """
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
-    ignored: list[str] = []
+    ignored: list[NotCarried] = []
     notes: list[str] = []
     applied: list[Applied] = []
     passed: list[PhysicalDdl] = []
@@ -130,18 +131,20 @@ def extend_physical(
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
             if not _concerns_us(ddl, session, topology):
-                ignored.append(ddl.sql)
+                ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
                 continue
             line.catalog = _known_tables(history, line.catalog, node, ddl, session, topology)
-            effect = apply_ddl(line.catalog, ddl.sql, ddl.schema, session)
+            effect = _of_strangers(ddl, session, line.catalog, topology) or apply_ddl(
+                line.catalog, ddl.sql, ddl.schema, session
+            )
         except (UnknownTable, UnknownSchema) as error:
-            ignored.append(f"{ddl.sql} ({error})")
+            ignored.append(_not_carried(node, ddl, f"{UNKNOWN_TABLE}: {error}"))
             passed.append(ddl)
             continue
         except SnapshotStoreError as error:
             subject = subject_of(ddl.sql, ddl.schema, session)
             if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
-                ignored.append(ddl.sql)
+                ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
             elif _helped(line, made, subject, versions, notes):
                 said = line.applied(ddl.key, subject)
                 applied += [Applied(replace(ddl, sql=sql), before, effect) for sql, before, effect in said]
@@ -160,8 +163,8 @@ def extend_physical(
                     tuple(applied), tuple(passed), tuple(opaque),
                 )  # fmt: skip
             continue
-        if not effect.changed and not effect.changed_schemas:
-            ignored.append(ddl.sql)
+        why = _why_not_carried(effect, line.catalog)
+        ignored += [] if why is None else [_not_carried(node, ddl, why)]
         applied.append(Applied(ddl, line.catalog, effect))
         new_tables, new_schemas = _versions(effect, line, made)
         versions += new_tables
@@ -170,6 +173,19 @@ def extend_physical(
         tuple(versions), tuple(schemas), tuple(ignored), notes=tuple(notes), applied=tuple(applied),
         passed=tuple(passed), opaque=tuple(opaque),
     )  # fmt: skip
+
+
+def _not_carried(node: str, ddl: PhysicalDdl, why: str) -> NotCarried:
+    return NotCarried(node, ddl.file, ddl.position, ddl.sql, kind_of(ddl.sql, ddl.session), why)
+
+
+def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
+    """Return why a statement that was applied does not come out, whatever coordinates; None where it may."""
+    if any(name in before.views or name in effect.catalog.views for name in effect.effects.changed):
+        return VIEW
+    if effect.kind != "IGNORED":
+        return None
+    return VIEW if effect.effects.all else NO_TABLE
 
 
 def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
@@ -240,6 +256,15 @@ def _concerns_us(ddl: PhysicalDdl, session: DdlSession, topology: Topology) -> b
     effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
     names = [name for name in effects.tables if name[1]]
     return not names or any(not topology.is_ignored(schema) for schema, _ in names)
+
+
+def _of_strangers(ddl: PhysicalDdl, session: DdlSession, catalog: Catalog, topology: Topology) -> DdlEffect | None:
+    """Return the effect of an EXCHANGE PARTITION of a table that never comes out, and so is not known: no shape."""
+    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    parted = effects.having(Verb.EXCHANGE)
+    if not parted or not all(topology.is_ignored(schema) for schema, _ in parted):
+        return None
+    return DdlEffect(catalog, (), "ALTER TABLE", effects.own, (), effects)
 
 
 def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:

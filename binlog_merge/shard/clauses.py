@@ -29,11 +29,14 @@ _SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A physical table's name, and what becomes of the names of tables that its foreign keys point at."""
+    """A physical table's name, and what becomes of the names of tables that its foreign keys point at, and of one
+    whose rows change places with a partition's; that is in the default `database` where it does not say.
+    """
 
     schema: str
     table: str
     aim: Callable[[tuple[str, str]], tuple[str, str]]
+    database: str = ""
 
     def constraint(self, name: str, table: str) -> str:
         """Return the name of a constraint where the table is called `table`: another only if the server made it."""
@@ -46,7 +49,7 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
     """Return a statement on one table with the table's name replaced, schema included; the rest is the user's text.
 
     With `names` so are the names that a server makes of the table's (t1_chk_1), and those of tables that foreign keys
-    point at. Raises DdlNotUnderstood where the name is not found.
+    point at or a partition changes places with. Raises DdlNotUnderstood where the name is not found.
     """
     cursor = Cursor.of(sql, session)
     start, end = _name_place(cursor, sql)
@@ -56,6 +59,11 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
         if cursor.word(-1) == "REFERENCES" and cursor.at_name():
             target = cursor.table_name()
             aimed = names.aim((target[0] or names.schema, target[1]))
+            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            continue
+        if cursor.word(-2) == "WITH" and cursor.word(-1) == "TABLE" and cursor.at_name():
+            target = cursor.table_name()
+            aimed = names.aim((target[0] or names.database or names.schema, target[1]))
             pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
             continue
         if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _behind_foreign_key(cursor)):

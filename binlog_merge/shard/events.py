@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 
 from binlog_merge.shard.clauses import Naming, routed, steps_of, with_names, without_rename
+from binlog_merge.shard.files import without_files
 from binlog_merge.shard.modes import made_by_a_tool
 from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Name, Renamed, Shard, ShardDdl, ShardEvent
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply import DdlEffect
-from snapshot_store.ddl.effects import Effects, effects_of
+from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.references import under_name
@@ -74,11 +75,19 @@ def _logical(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
 def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name, ShardEvent]]:
     name = ddl.effect.tables[0]
     logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
-    if logical is None or table is None:
+    if logical is None or table is None or not _can_run_there(ddl, topology):
         return
     sql, before = _routed(ddl, topology, text, name, logical), _as_logical(ddl, topology, table, logical)
     steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
     yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
+
+
+def _can_run_there(ddl: NodeDdl, topology: Topology) -> bool:
+    """Tell whether the target has what an ALTER TABLE takes rows from: no file, and no table that does not come out."""
+    effects = _effects(ddl)
+    if effects.having(Verb.FILE):
+        return False
+    return all(_logical(ddl, topology, other) is not None for other in effects.others(Verb.EXCHANGE))
 
 
 def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
@@ -228,8 +237,8 @@ def _as_logical(ddl: NodeDdl, topology: Topology, table: Table, logical: Name) -
 
 
 def _routed(ddl: NodeDdl, topology: Topology, sql: str, name: Name, logical: Name) -> str:
-    naming = Naming(*name, lambda target: topology.logical_name(ddl.node, *target) or target)
-    return routed(sql, *logical, ddl.session, naming)
+    naming = Naming(*name, lambda target: topology.logical_name(ddl.node, *target) or target, ddl.database or name[0])
+    return routed(without_files(sql, ddl.session)[0], *logical, ddl.session, naming)
 
 
 def _quoted(name: Name) -> str:

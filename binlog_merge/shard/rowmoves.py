@@ -1,6 +1,10 @@
 """What is to be said where rows go into or out of a logical table and no statement on the target says it truly."""
 
-from binlog_merge.shard.values import Doubt, Finding, Name, Renamed
+from collections.abc import Callable, Iterator
+
+from binlog_merge.shard.values import Doubt, Finding, Name, Renamed, Shard
+from snapshot_store.ddl.effects import Effects, Verb
+from snapshot_store.tso import OrderKey
 
 
 def told(event: Renamed, instead: Renamed | None, alone: bool) -> Finding | None:
@@ -39,8 +43,50 @@ def brought(event: Renamed) -> Finding:
     return _finding(event, detail, f"copy the rows of {_physical(event)} into {new} by hand")
 
 
+def taken_elsewhere(
+    effects: Effects,
+    node: str,
+    key: OrderKey,
+    logical: Callable[[str, str], Name | None],
+    shards: Callable[[Name], int],
+) -> Iterator[Finding]:
+    """Yield what is to be said of rows that go from table to table, or to files, other than by RENAME.
+
+    `logical` names the logical table of one of the node's, None where it does not come out; `shards` says how many such
+    a table has.
+    """
+    for effect in effects.all:
+        if effect.verb is Verb.FILE and (name := logical(*effect.table)) is not None:
+            detail = f"its rows go or come with a file, and the binlog has none of them: {_text(name)} stays as it was"
+            remedy = f"bring the rows of {_text(name)} to what the node has by hand"
+            yield _told(key, Shard(node, *effect.table), detail, remedy)
+        if effect.verb is not Verb.EXCHANGE or effect.other is None:
+            continue
+        pair = (effect.table, effect.other)
+        names = [logical(*name) for name in pair]
+        here = [physical for physical, name in zip(pair, names, strict=True) if name is not None]
+        if len(here) == 1:
+            other = effect.other if here[0] == effect.table else effect.table
+            detail = (
+                f"rows of it change places with those of {'.'.join(other)}, which does not come out: the target has "
+                "none of those that come, and keeps those that go"
+            )
+            yield _told(key, Shard(node, *here[0]), detail, f"bring the rows of {'.'.join(here[0])} there by hand")
+        elif here and any(shards(name) > 1 for name in names if name is not None):
+            detail = (
+                f"rows of a partition change places with those of {'.'.join(effect.other)} here, but {_text(names[0])} "
+                f"and {_text(names[1])} have those of other shards too"
+            )
+            remedy = f"bring the rows of {_text(names[0])} and {_text(names[1])} to what the nodes have by hand"
+            yield _told(key, Shard(node, *effect.table), detail, remedy)
+
+
+def _told(key: OrderKey, shard: Shard, detail: str, remedy: str) -> Finding:
+    return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew behind it, or {remedy}")
+
+
 def _finding(event: Renamed, detail: str, remedy: str) -> Finding:
-    return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=f"begin anew behind it, or {remedy}")
+    return _told(event.key, event.shard, detail, remedy)
 
 
 def _physical(event: Renamed) -> str:

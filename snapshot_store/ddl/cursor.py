@@ -16,7 +16,10 @@ _LIKE_A_NUMBER = re.compile(r"\d+[eE]\d")
 
 
 class Cursor:
-    """Walks one statement; `text` is the statement with its comments blanked, which tokens index into."""
+    """Walks one statement; `text` is the statement with its comments blanked, which tokens index into.
+
+    `files` is noted by who reads options: where those stand that say where a server keeps the table.
+    """
 
     def __init__(self, sql: str, text: str, tokens: list[Token], session: DdlSession) -> None:
         self.sql = sql
@@ -25,6 +28,7 @@ class Cursor:
         self._tokens = tokens
         self._end = Token("end", "", len(text), len(text))
         self.place = 0
+        self.files: set[tuple[int, int]] = set()
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":

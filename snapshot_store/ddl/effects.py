@@ -7,6 +7,7 @@
     ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b   rows of a and b change places
     CREATE TABLE a (… REFERENCES b), CREATE VIEW v    make a, v; they refer to tables that must be there
     TRUNCATE TABLE a, ALTER TABLE a DROP PARTITION p  rows of a go
+    ALTER TABLE a IMPORT TABLESPACE                   rows of a come from a file
 
 The one answer to this question: filters, routes, barriers and coordination ask it, so that a statement that one of them
 carries over is the same to all of them. It follows from the text alone; what is there before is not known here.
@@ -33,7 +34,7 @@ class Verb(Enum):
     COPY_ROWS = "copy rows"  # from other, and with them the shape
     CHANGE = "change"  # its shape, or what there is to know of it
     EMPTY = "empty"  # its rows go, or those of some partitions, without a row event
-    FILL = "fill"  # rows come from a file, without a row event
+    FILE = "file"  # its rows, or those of some partitions, go or come with a file, without a row event
     MOVE = "move"  # it is what other was until then
     EXCHANGE = "exchange"  # rows of a partition, with those of other
     REFER = "refer"  # to other, which must be there
@@ -183,12 +184,12 @@ def _altered(statement: st.AlterTable, named: Callable[[TableName], Name]) -> It
         match action:
             case act.PartitionWork(kind="EXCHANGE", table=other) if other is not None:
                 found.append(Effect(Verb.EXCHANGE, table, named(other)))
-            case act.PartitionWork(kind="TRUNCATE" | "DISCARD") | act.TableFile(kind="DISCARD"):
+            case act.TableFile() | act.PartitionWork(kind="DISCARD" | "IMPORT"):
+                found.append(Effect(Verb.FILE, table))
+            case act.PartitionWork(kind="TRUNCATE"):
                 found.append(Effect(Verb.EMPTY, table))
             case act.PartitionWork(kind="DROP"):
                 found += [Effect(Verb.EMPTY, table), Effect(Verb.CHANGE, table)]
-            case act.PartitionWork(kind="IMPORT") | act.TableFile():
-                found.append(Effect(Verb.FILL, table))
             case act.AddConstraint(constraint=added) | act.AddColumn(column=added):
                 parents = [named((parent[0] or table[0], parent[1])) for parent in _parents((added,))]
                 found += [*(Effect(Verb.REFER, table, parent) for parent in parents), Effect(Verb.CHANGE, table)]

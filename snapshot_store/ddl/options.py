@@ -102,12 +102,15 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
     if cursor.accept("START", "TRANSACTION"):
         # What CREATE TABLE … SELECT becomes in a row-based binlog, since 8.0.21.
         return options
+    start = cursor.peek().start
     if cursor.at("DATA", "DIRECTORY") or cursor.at("INDEX", "DIRECTORY"):
         cursor.next()
     elif cursor.word() not in _INERT:
         return None
     option = cursor.next().text.upper()
     value = _skip_value(cursor, option)
+    if option == "DIRECTORY" or (option == "TABLESPACE" and not value.lower().startswith("innodb_")):
+        cursor.files.add((start, cursor.peek(-1).end))
     if option == "AUTO_INCREMENT" and value.isdecimal():
         return replace(options, auto_increment=int(value))
     return options

@@ -47,6 +47,16 @@ def parse_statement(sql: str, session: DdlSession) -> Statement:
     return statement
 
 
+def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
+    """Return where options stand that say in which files a server keeps a table: TABLESPACE, DATA DIRECTORY.
+
+    Names of tablespaces that every server has are none. Raises DdlNotUnderstood.
+    """
+    cursor = Cursor.of(sql, session)
+    _statement(cursor)
+    return tuple(sorted(cursor.files))
+
+
 def _statement(cursor: Cursor) -> Statement:
     verb = cursor.word()
     if verb in _READERS:

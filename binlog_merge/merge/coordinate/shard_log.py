@@ -6,13 +6,29 @@ came to, and goes on from there.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from binlog_merge.merge.histories import Applied
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.events import NodeDdl, as_logical, shard_events
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import Extract, with_columns
-from binlog_merge.shard.values import LAST, Effect, Joins, Name, Renamed, Shard, ShardDdl, ShardEvent, Start
+from binlog_merge.shard.rowmoves import taken_elsewhere
+from binlog_merge.shard.values import (
+    LAST,
+    Effect,
+    Finding,
+    Joins,
+    Leaves,
+    Moves,
+    Name,
+    Renamed,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Start,
+)
+from snapshot_store.ddl.effects import Effects, Verb
 from snapshot_store.model import Schema, Table
 from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -70,7 +86,8 @@ class Settled:
 class ShardLog:
     """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
 
-    `databases` are the nodes' that go into a logical one, as (node, name). `starts` are where tables go on, with the
+    `databases` are the nodes' that go into a logical one, as (node, name). `taken` is what statements of this run do
+    with rows other than by RENAME: node, key, effects. `starts` are where tables go on, with the
     key up to which all that happened is in that; `effects` are those of it that still count.
     """
 
@@ -84,6 +101,7 @@ class ShardLog:
     starts: dict[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
     ran: dict[tuple[str, OrderKey], Ran] = field(default_factory=dict)
+    taken: list[tuple[str, OrderKey, Effects]] = field(default_factory=list)
 
     def before(self, key: OrderKey) -> "ShardLog":
         """Return what stands below a key, where the beginning is below it."""
@@ -186,9 +204,33 @@ class ShardLog:
             self.database_events += [
                 DatabaseEvent(ddl.key, node, name, effect.catalog.schemas.get(name)) for name in databases
             ]
-            if events or databases:
+            moves = any(effect.verb in (Verb.EXCHANGE, Verb.FILE) for effect in effect.effects.all)
+            self.taken += [(node, ddl.key, effect.effects)] if moves else []
+            if events or databases or moves:
                 self.ran[node, ddl.key] = Ran(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
             self._note_ghost(node, one, modes)
+
+    def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:
+        """Yield what is to be said of rows that statements below `limit` take from tables or files."""
+        for node, key, effects in self.taken:
+            if key < limit:
+                logical = partial(coordinated, modes, node)
+                yield from taken_elsewhere(effects, node, key, logical, partial(self._shards, key=key))
+
+    def _shards(self, name: Name, key: OrderKey) -> int:
+        """Return how many shards a logical table has at a key."""
+        found = set(self.start(name)[1].members)
+        events = [(of, event) for of, event in self.events if event.key < key]
+        for of, event in sorted(events, key=lambda pair: pair[1].key):
+            if isinstance(event, Renamed):
+                found -= {event.shard} if event.old == name else set()
+                found |= {event.to} if event.new == name else set()
+            elif of == name and isinstance(event, Joins):
+                found.add(event.shard)
+            elif of == name and isinstance(event, Leaves | Moves):
+                found.discard(event.shard)
+                found |= {event.to} if isinstance(event, Moves) else set()
+        return len(found)
 
     def _note_ghost(self, node: str, one: Applied, modes: Modes) -> None:
         """Remember what is done to tables that are no shards."""
