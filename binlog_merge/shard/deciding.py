@@ -61,6 +61,11 @@ def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str,
             f"{lock.id} is resolved already, by {ended.action} from order key {ended.key.text()} on",
             "merge: the decision is carried out when that key is reached; or take it back with --withdraw",
         )
+    if action == "emit" and lock.sql.startswith("RENAME TABLE "):
+        raise Refused(
+            f"{lock.id} waits for shards to be renamed, and no other statement comes to that",
+            "--as-if-done for each shard awaited renames the table, --skip leaves it its name",
+        )
     if action != "as-if-done":
         return
     if any(decided.shard == shard for decided in mine):

@@ -28,8 +28,8 @@ from binlog_merge.shard.values import (
 from snapshot_store.render_sql import create_sql, quote_name
 from snapshot_store.tso import ORIGIN, OrderKey
 
-Follows = Callable[[Shard, Renamed], bool]
-"""Whether a shard may yet be renamed as another one was."""
+Follows = Callable[[Shard, Shard, Shard, Name], bool]
+"""Whether a shard may yet be renamed as another one was (from, to), and be of the logical table of that name then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,9 @@ class Following:
             return False
         now = {e.shard for e in carried}
         behind = (s for s, member in table.members.items() if member.name == table.name and s not in now)
-        return all(self.follows(shard, event) for shard in behind)
+        mine = table.members[event.shard].hops
+        was = mine[0].shard if mine else event.shard  # when it was called as the others are
+        return all(self.follows(shard, was, event.to, event.new) for shard in behind)
 
     def _otherwise(self, others: Sequence[Renamed]) -> None:
         """Take what renames no logical table: a change of a shard, or shards that go."""
@@ -214,7 +216,7 @@ class Following:
                     table.take(ddl, event.old, event)
             else:
                 sql = f"DROP TABLE {'.'.join(map(quote_name, event.old))}"
-                self._leave(event.old, Leaves(event.key, event.shard, sql), event)
+                self._leave(event.old, Leaves(event.key, event.shard, sql, told=True), event)
         for event in others:
             if event.old is None and event.new is not None and event not in refilled:
                 self.findings.append(brought(event))

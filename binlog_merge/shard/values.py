@@ -82,11 +82,12 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A shard is dropped, or renamed away from the route."""
+    """A shard is dropped, or renamed away from the route; `told` where it has been said what that does to rows."""
 
     key: OrderKey
     shard: Shard
     sql: str = ""
+    told: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

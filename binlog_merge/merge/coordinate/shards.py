@@ -19,7 +19,7 @@ from binlog_merge.shard.following import Following
 from binlog_merge.shard.identity import RENAMED
 from binlog_merge.shard.modes import Modes, ShardMode
 from binlog_merge.shard.renaming import rename_sql
-from binlog_merge.shard.values import Decided, Effect, Event, Finding, Name, Open, Outcome, Place, Renamed, Shard, Stop
+from binlog_merge.shard.values import Decided, Effect, Event, Finding, Name, Open, Outcome, Place, Shard, Stop
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, DdlSession
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -115,14 +115,12 @@ def _coordinated(
     return following, tables
 
 
-def _may_follow(topology: Topology, shard: Shard, event: Renamed) -> bool:
-    """Tell whether a shard may be renamed as another one was, and be of the same logical table then too.
+def _may_follow(topology: Topology, shard: Shard, old: Shard, new: Shard, name: Name) -> bool:
+    """Tell whether a shard may be renamed as another one was, and be of the logical table `name` then too.
 
     Shards of other names are not expected to get one and the same name, unless a route brings many names together.
     """
-    old, new = event.shard, event.to
-    assert event.new is not None
-    if shard.table != old.table and event.new[1] == new.table:
+    if shard.table != old.table and name[1] == new.table:
         return False
     if shard.schema == old.schema:
         schema = new.schema
@@ -130,9 +128,9 @@ def _may_follow(topology: Topology, shard: Shard, event: Renamed) -> bool:
         schema = shard.schema
     else:
         return False
-    if (shard.node, schema) == (new.node, new.schema) and event.new[1] == new.table:
+    if (shard.node, schema) == (new.node, new.schema) and name[1] == new.table:
         return False  # that name is taken
-    return topology.logical_name(shard.node, schema, new.table) == event.new
+    return topology.logical_name(shard.node, schema, new.table) == name
 
 
 def _wanted(

@@ -56,15 +56,15 @@ class Story:
 class Teller:
     """Tells a story on the nodes."""
 
-    def __init__(self, stage: Stage, story: Story, number: int) -> None:
-        self.stage, self.story, self.number = stage, story, number
-        self.counter = 0
+    def __init__(self, stage: Stage, story: Story, number: int, begun: bool = False, counter: int = 0) -> None:
+        self.stage, self.story, self.number, self.begun = stage, story, number, begun
+        self.counter = counter
 
     def tell(self) -> Played:
         """Run the story; returns which files have it."""
         with self.stage.scene(self.story.id, self.story.told(self.number)) as (sessions, played):
             for session in sessions.values():
-                for letter in "ab":
+                for letter in "" if self.begun else "ab":
                     session.run(self.story.fill(f"CREATE DATABASE {{{letter}}}", self.number))
                 session.run(self.story.fill("USE {a}", self.number))
             for line in self.story.script.strip().splitlines():
