@@ -6,7 +6,7 @@ What people may ask in SQL are the views of `VIEWS`; they keep their columns whe
 from typing import Any, Protocol
 
 from snapshot_store.errors import StoreError
-from snapshot_store.store_errors import StoreTooNew
+from snapshot_store.store_errors import StoreDamaged, StoreTooNew
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS
 
 _TSO = "substr(order_key, 1, 19)::BIGINT"
@@ -139,6 +139,8 @@ def migrate(connection: Connection, read_only: bool) -> None:
         raise StoreTooNew(f"the store has version {version}, this program knows {newest}: use a newer program")
     if version == newest:
         return
+    if version == 0 and (found := _first_table(connection)) is not None:
+        raise StoreDamaged(f"the file is a DuckDB database with a table {found}, and no schema store")
     if read_only:
         raise StoreError(f"the store has version {version}, not {newest}: open it once for writing")
     connection.execute("BEGIN TRANSACTION")
@@ -149,6 +151,11 @@ def migrate(connection: Connection, read_only: bool) -> None:
     connection.execute("DELETE FROM store_info")
     connection.execute("INSERT INTO store_info VALUES (?)", [newest])
     connection.execute("COMMIT")
+
+
+def _first_table(connection: Connection) -> str | None:
+    row = connection.execute("SELECT min(table_name) FROM duckdb_tables()").fetchone()
+    return None if row is None or row[0] is None else str(row[0])
 
 
 def version_of(connection: Connection) -> int:

@@ -7,8 +7,8 @@ import json
 from dataclasses import MISSING, fields
 from typing import Any
 
-from snapshot_store.errors import StoreError
 from snapshot_store.model import Column, ColumnType, Default, Generated, Index, IndexPart, Schema, Table
+from snapshot_store.store_errors import StoreDamaged
 
 _NESTED: dict[type[Any], dict[str, type[Any]]] = {
     Column: {"type": ColumnType, "default": Default, "generated": Generated},
@@ -48,7 +48,9 @@ def _load(kind: type[Any], text: str) -> Any:
     try:
         return _value(kind, json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise StoreError(f"not the JSON of a {kind.__name__}: {text[:100]!r} ({error}); the store is damaged") from None
+        raise StoreDamaged(
+            f"not the JSON of a {kind.__name__}: {text[:100]!r} ({error}); the store is damaged"
+        ) from None
 
 
 def _plain(value: Any) -> Any:

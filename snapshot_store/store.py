@@ -22,7 +22,14 @@ from snapshot_store.migrations import TABLES_AT, VIEWS, migrate, outdated
 from snapshot_store.model import Catalog
 from snapshot_store.questions_names import NamePattern
 from snapshot_store.store_append import append
-from snapshot_store.store_errors import QueryFailed, StoreBusy, StoreMissing
+from snapshot_store.store_errors import (
+    QueryFailed,
+    StoreBusy,
+    StoreDamaged,
+    StoreMissing,
+    StoreTooNew,
+    StoreUnavailable,
+)
 from snapshot_store.store_merge import MergeStore
 from snapshot_store.store_rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.store_select import Line
@@ -75,7 +82,7 @@ class Store:
             migrate(connection, read_only)
             yield cls(path, connection)
         except duckdb.Error as error:
-            raise StoreError(f"{path}: {error}") from error
+            raise _failed(path, error) from error
         finally:
             connection.close()
 
@@ -240,6 +247,9 @@ class Store:
             columns = tuple(column[0] for column in answer.description or ())
             return QueryResult(columns, tuple(answer.fetchall()) if columns else ())
         except duckdb.Error as error:
+            failed = _failed(self.path, error)
+            if isinstance(failed, StoreDamaged) and "Extension " not in str(error):
+                raise failed from None
             raise QueryFailed(str(error)) from None
 
     def _floors(self) -> dict[str, str]:
@@ -274,8 +284,30 @@ _LOOKUP = f"""
 """
 
 
+_DAMAGE = (
+    "Corrupt",
+    "not a valid DuckDB",
+    "not enough bytes",
+    "read enough bytes",
+    "Serialization Error",
+    "Extension ",
+)
+
+
+def _failed(path: Path, error: Exception) -> StoreError:
+    """Return what DuckDB's error means for the store."""
+    text = (str(error).splitlines() or [""])[0]
+    if "database file with version number" in text:
+        return StoreTooNew(f"{path} was written by another version of DuckDB: {text}")
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException) or any(word in text for word in _DAMAGE):
+        return StoreDamaged(f"{path} is damaged, or no schema store: {text}")
+    return StoreUnavailable(f"{path} cannot be used: {text}")
+
+
 def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
     deadline = time.monotonic() + wait_seconds
+    if "?" in str(path.resolve()):
+        raise StoreUnavailable(f"{path} cannot be opened: DuckDB takes what follows a ? in a path for options")
     if read_only and not path.exists():
         raise StoreMissing(
             f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
@@ -285,10 +317,10 @@ def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
         try:
             return duckdb.connect(str(path), read_only=read_only, config=_CONFIG)
         except duckdb.IOException as error:
-            if "lock" not in str(error):
-                raise StoreError(f"{path} cannot be opened: {error}") from error
+            if "Could not set lock" not in str(error):
+                raise _failed(path, error) from error
             if time.monotonic() >= deadline:
                 raise StoreBusy(f"{path} is in use by another process: wait for it to end ({error})") from error
             time.sleep(0.05)
         except duckdb.Error as error:
-            raise StoreError(f"{path} cannot be opened: {error}") from error
+            raise _failed(path, error) from error

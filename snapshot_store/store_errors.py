@@ -8,6 +8,14 @@ class StoreMissing(StoreError):
     """There is no store at this path."""
 
 
+class StoreDamaged(StoreError):
+    """The file is there and is no store, or no longer a whole one."""
+
+
+class StoreUnavailable(StoreError):
+    """DuckDB cannot open, read or write the file, and the file is not at fault."""
+
+
 class StoreBusy(StoreError):
     """Another process has the store open for longer than one is willing to wait."""
 

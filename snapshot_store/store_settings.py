@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from snapshot_store.errors import StoreError
+from snapshot_store.store_errors import StoreDamaged
 from snapshot_store.topology import Route, Topology
 
 
@@ -37,7 +37,7 @@ def stop_from_json(text: str) -> Stop:
         values = json.loads(text)
         return Stop(**{**values, "tables": tuple((schema, table) for schema, table in values["tables"])})
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"not the JSON of a stop: {text[:100]!r} ({error}); the store is damaged") from None
+        raise StoreDamaged(f"not the JSON of a stop: {text[:100]!r} ({error}); the store is damaged") from None
 
 
 def topology_to_json(topology: Topology) -> str:
@@ -55,7 +55,7 @@ def topology_from_json(text: str) -> Topology:
         hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
         return Topology(tuple(Route(*route) for route in values["routes"]), frozenset(values["ignored"]), hidden)
     except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
+        raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 
 
 def read_setting(connection: Any, name: str) -> str | None:

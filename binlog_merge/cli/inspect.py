@@ -5,10 +5,8 @@ sound ends the command with the place and the fault. Events that are sound but o
 their size, and the command ends with the first of them.
 """
 
-import io
 import json
 import os
-import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -109,8 +107,6 @@ def inspect(
     output: Format = InspectFormat.text,
 ) -> None:
     """Show what stands in binlog files, event by event."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names in any alphabet, terminals in few
     for number, file in enumerate(files):
         start = start_position if number == 0 else len(BINLOG_MAGIC)
         stop = stop_position if number == len(files) - 1 else None

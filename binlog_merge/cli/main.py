@@ -1,5 +1,6 @@
 """The command `binlog-merge`: its verbs, its exit codes, and what becomes of errors."""
 
+import io
 import logging
 import os
 import signal
@@ -17,6 +18,7 @@ from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, positio
 from binlog_merge.cli.output import document_of, print_error, print_json
 from binlog_merge.errors import (
     EXIT_CODES,
+    EXIT_FOUND,
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     ConfigError,
@@ -113,15 +115,40 @@ def _tells_something(record: logging.LogRecord) -> bool:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors are printed here and nowhere else."""
-    debug = "--debug" in arguments
+    _prepare_output()
+    code = _run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        _let_stdout_go()
+    except OSError as error:
+        _let_stdout_go()
+        if code in (0, EXIT_FOUND):  # else an error is told already
+            print_error(_merge_error(error))
+            return IoError.exit_code
+    return code
+
+
+def _prepare_output() -> None:
+    """Make stdout take every text: as UTF-8, or, on a terminal of another alphabet, with what it lacks as \\uNNNN.
+
+    What a machine reads must not depend on the locale of who calls.
+    """
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (None where the caller has closed it)
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding=None if sys.stdout.isatty() else "utf-8", errors="backslashreplace")
+
+
+def _run(arguments: Sequence[str]) -> int:
+    debug = "--debug" in arguments
     arguments = [a for a in arguments if a != "--debug"] or ["--help"]
     command = typer.main.get_command(app)
     try:
         # Not command.main(): it turns Ctrl-C and a closed pipe into exits of its own.
         with command.make_context("binlog-merge", arguments) as context:
             command.invoke(context)
-        sys.stdout.flush()
+            sys.stdout.flush()
     except typer.Exit as done:
         return done.exit_code
     except BrokenPipeError:  # the reader (head, less) has seen enough

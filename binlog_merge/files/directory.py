@@ -27,7 +27,7 @@ from binlog_merge.errors import (
 from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_of, why_nothing
 from binlog_merge.files.head import Head, read_head
 from binlog_merge.files.known import KnownFile
-from binlog_merge.files.source import Source, open_source
+from binlog_merge.files.source import Source, is_text, open_source
 
 _NUMBERED = re.compile(r"(.+)\.(\d{6,18})")  # a server writes six digits, and more when it needs them
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
@@ -146,6 +146,10 @@ def _numbered_paths(node: Node, ignored: list[IgnoredFile]) -> list[str]:
     for path in paths:
         name = PurePosixPath(path).name
         if _NUMBERED.fullmatch(name):
+            if not is_text(path):
+                raise UnsupportedInput(
+                    "the file's path is not UTF-8", node=node.source_id, file=path, remedy="rename it, or link to it"
+                )
             numbered.append(path)
         elif (reason := _reason_to_ignore(node.source_id, path, name)) is not None:
             ignored.append(IgnoredFile(node.source_id, path, reason))

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from binlog_merge.errors import InternalError, ManifestError
+from binlog_merge.errors import ConfigError, InternalError, ManifestError
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import (
@@ -37,7 +37,7 @@ from binlog_merge.files.intact import (
     write_note,
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
-from binlog_merge.files.source import io_error
+from binlog_merge.files.source import io_error, is_text
 
 FAILPOINTS = (
     "publish-before-rename",
@@ -55,8 +55,15 @@ def file_name(basename: str, number: int) -> str:
 
 
 def output_directory(path: str | os.PathLike[str]) -> Path:
-    """Return the output directory, absolute, made if need be. Raises IoError."""
+    """Return the output directory, made if need be, absolute: executors may work elsewhere. Raises IoError.
+
+    Raises ConfigError for a name that Arrow and DuckDB, which write there, do not take.
+    """
     directory = Path(path).absolute()
+    real = str(directory.resolve())
+    if "?" in real or not is_text(real):
+        what = "holds a ?, behind which DuckDB expects options" if "?" in real else "is not UTF-8"
+        raise ConfigError(f"the output directory's path {what}", file=str(directory), remedy="choose another --out")
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -162,6 +162,11 @@ def open_source(path: str) -> Source:
     return RemoteSource(path) if local is None else LocalSource(local)
 
 
+def is_text(path: str) -> bool:
+    """Tell whether a path is UTF-8; one of other bytes has surrogates in Python."""
+    return path.isascii() or not any("\ud800" <= c <= "\udfff" for c in path)
+
+
 def local_path(path: str) -> str | None:
     """Return the local path of `path` (file:// included), or None if it is remote."""
     if not is_uri(path):

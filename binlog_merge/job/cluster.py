@@ -15,6 +15,7 @@ from binlog_merge.errors import MergeError
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sightings import sightings
+from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster
@@ -266,7 +267,7 @@ def _read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
     path = directory / STORE_NAME
     if floor == ORIGIN or not path.exists():
         return {}
-    with Store.open(path) as store:
+    with told(path), Store.open(path) as store:
         entries = json.loads(store.note(_NOTE) or "[]")
     known: Mapping[str, Any] = next((value for since, value in reversed(entries) if since <= floor.text()), {})
     return known
@@ -275,6 +276,6 @@ def _read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
 def _write_note(directory: Path, floor: OrderKey, next_floor: OrderKey, value: Mapping[str, Any]) -> None:
     from snapshot_store.store import Store
 
-    with Store.open(directory / STORE_NAME) as store:
+    with told(directory / STORE_NAME), Store.open(directory / STORE_NAME) as store:
         entries = [e for e in json.loads(store.note(_NOTE) or "[]") if e[0] <= floor.text()]
         store.set_note(_NOTE, json.dumps([*entries[-1:], [next_floor.text(), value]]))

@@ -13,6 +13,7 @@ from pathlib import Path
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import LateTransaction, MergeError
 from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.publish import output_directory
 from binlog_merge.job.announced import announced_of
 from binlog_merge.job.beginning import begin
 from binlog_merge.job.cluster import ClusterWork
@@ -50,7 +51,7 @@ def run_merge(
 
     Raises MergeError; when something was published before the stop, its `result` says what.
     """
-    directory = Path(out)
+    directory = output_directory(out)
     with OutputLock(directory):
         silent: Progress = lambda stage, done, total: None  # noqa: E731
         job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)

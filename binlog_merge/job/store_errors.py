@@ -17,6 +17,10 @@ from binlog_merge.errors import (
     UnknownTable,
 )
 
+_DAMAGED = (
+    "put the store back from a copy, as it was at the end of the last merge; or merge again from the start into "
+    "another directory, and say again by `schema set` what had been said there"
+)
 _IN_THE_MESSAGE = ""  # what to do stands in the message already
 
 
@@ -32,6 +36,9 @@ def told(path: Path | None) -> Iterator[None]:
         (store_errors.QueryFailed, ConfigError, "ask over the views that `binlog-merge schema sql --help` lists"),
         (store_errors.BeforeBase, BeforeBase, _IN_THE_MESSAGE),
         (store_errors.AmbiguousMoment, ConfigError, "give a commit TSO; `schema history` shows them"),
+        (store_errors.StoreMissing, StoreUnusable, _IN_THE_MESSAGE),
+        (store_errors.StoreDamaged, StoreUnusable, _DAMAGED),
+        (store_errors.StoreUnavailable, StoreUnusable, "check the path, the permissions there and free space"),
         (errors.StoreError, StoreUnusable, _IN_THE_MESSAGE),
         (errors.UnknownTable, UnknownTable, None),
         (errors.UnknownSchema, UnknownTable, _IN_THE_MESSAGE),

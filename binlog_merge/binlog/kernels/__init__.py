@@ -14,14 +14,19 @@ from pathlib import Path
 
 import numba
 
+from binlog_merge.binlog.kernels import cache
 
-def _cache_folder() -> str:
+
+def _cache_folder() -> Path:
     """Return where compiled kernels of exactly these sources are kept: under NUMBA_CACHE_DIR, else the user's cache."""
     digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "binlog-merge" / "kernels"
-    return str(Path(os.environ.get("NUMBA_CACHE_DIR") or user).absolute() / digest.hexdigest()[:16])
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "binlog-merge" / "kernels"
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or user).absolute() / digest.hexdigest()[:16]
 
 
-numba.config.CACHE_DIR = _cache_folder()
+try:
+    cache.use(_cache_folder())
+except RuntimeError:  # a user without a home
+    cache.use(Path(os.devnull) / "no-home")

@@ -1,0 +1,88 @@
+"""The cache of compiled kernels: whatever lies there, kernels run, and what is damaged is made anew with a word."""
+
+import os
+import random
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import numpy as np
+from binlog_merge.binlog.kernels import checksums, sort
+data = np.frombuffer(b"123456789", np.uint8).copy()
+out = np.zeros(1, np.uint32)
+checksums.crc32_each(data, np.array([0, 9]), out)
+assert out[0] == 0xCBF43926, hex(out[0])
+import numba
+print(numba.config.CACHE_DIR)
+print(sum(checksums.crc32_each.stats.cache_hits.values()))
+"""
+
+
+def _run(cache: Path | str | None, **environment: str) -> tuple[Path, int, str]:
+    variables = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")} | environment
+    if cache is not None:
+        variables["NUMBA_CACHE_DIR"] = str(cache)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    place, hits = done.stdout.split()
+    return Path(place), int(hits), done.stderr
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cache")
+    assert _run(folder)[1:] == (0, "")
+    assert _run(folder)[1:] == (1, "")  # compiled once, read from then on
+    return folder
+
+
+def _files(folder: Path, suffix: str) -> list[Path]:
+    found = sorted(folder.rglob(f"*{suffix}"))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "flipped", "text"])
+def test_a_damaged_file_is_made_anew(filled: Path, suffix: str, damage: str) -> None:
+    rng = random.Random(f"{suffix}{damage}")
+    for path in _files(filled, suffix):
+        data = path.read_bytes()
+        at = rng.randrange(len(data))
+        flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        damaged = {"empty": b"", "cut": data[:at], "zeros": bytes(len(data)), "flipped": flipped, "text": b"hello"}
+        path.write_bytes(damaged[damage])
+    _, hits, told = _run(filled)
+    assert hits == 0
+    assert "is damaged and is compiled anew" in told
+    assert _run(filled)[1:] == (1, "")
+
+
+def test_a_data_file_that_is_gone(filled: Path) -> None:
+    for path in _files(filled, ".nbc"):
+        path.unlink()
+    assert _run(filled)[1:] == (0, "")
+    assert _run(filled)[1:] == (1, "")
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "tmp").mkdir()
+    temporary = {"TMPDIR": str(tmp_path / "tmp")}
+    place, hits, told = _run(tmp_path / "file" / "cache", **temporary)
+    assert "cannot be kept" in told and "NUMBA_CACHE_DIR" in told
+    assert hits == 0
+    assert place.is_relative_to(tmp_path / "tmp")
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert _run(tmp_path / "file" / "cache", **temporary)[1] == 1
+    place.parent.chmod(0o777)  # anybody could have put machine code there
+    other, hits, _ = _run(tmp_path / "file" / "cache", **temporary)
+    assert other.parent != place.parent
+    assert hits == 0
+    assert not other.parent.exists()
