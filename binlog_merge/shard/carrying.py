@@ -111,7 +111,7 @@ class Run(ABC):
     def _note_rows_left(self, event: Leaves, name: str) -> None:
         """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
         if self.members:
-            self.ledger.findings.append(rows_stay(event, name))
+            self.ledger.findings += [] if event.told else [rows_stay(event, name)]
             return
         # One statement may drop several shards.
         kept = [f for f in self.ledger.findings if f.doubt is not Doubt.ROWS or f.key != event.key]

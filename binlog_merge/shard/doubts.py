@@ -46,7 +46,7 @@ def doubts_of(
             yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
 
 
-MOVING = (Verb.EMPTY, Verb.FILL, Verb.EXCHANGE)
+MOVING = (Verb.EMPTY, Verb.FILE, Verb.EXCHANGE)
 """What a statement may do to rows without a row event, beside putting another table in their place."""
 
 

@@ -74,7 +74,7 @@ class PessimisticRun(Run):
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         # Partitions that all shards empty are emptied at once, as rows behind that wait; other tables' rows do not.
-        if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILL):
+        if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
         debt = self.owed.paid(ddl)
@@ -188,7 +188,7 @@ class PessimisticRun(Run):
 
     def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
         assert self.ledger.table is not None
-        if not sql or (sql == ddl.sql and not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILL)):
+        if not sql or (sql == ddl.sql and not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE)):
             return self.ledger.here(event)
         try:
             table = applied(self.ledger.table, sql, self.ledger.session)

@@ -9,6 +9,7 @@ from binlog_merge.shard.modes import ShardMode
 from binlog_merge.shard.under import logical_under, open_under, start_under
 from binlog_merge.shard.values import (
     Effect,
+    Finding,
     Logical,
     Name,
     Open,
@@ -48,8 +49,20 @@ def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outco
         for effect in outcome.effects
         for moved in table.followed(effect)
     ]
-    told = replace(outcome, open=tuple(open_under(one, table.called) for one in outcome.open))
+    told = replace(
+        outcome,
+        open=tuple(open_under(one, table.called) for one in outcome.open),
+        findings=tuple(_finding_under(one, table) for one in outcome.findings),
+    )
     return Coordinated(number, table, mode, told, tuple(logical), (*effects, *table.hop_effects()))
+
+
+def _finding_under(finding: Finding, table: LogicalTable) -> Finding:
+    """Return what is to be said with the name that the table has there."""
+    first, name = ".".join(table.first), ".".join(table.at(Place(finding.found)))
+    if first == name:
+        return finding
+    return replace(finding, detail=finding.detail.replace(first, name), remedy=finding.remedy.replace(first, name))
 
 
 class _Later:

@@ -78,7 +78,7 @@ def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory
     effects = effects_of(parse_statement(ddl.sql, ddl.session), ddl.schema or "")
     moved = {new: old for new, old in effects.origins.items() if new in one.effect.catalog.tables}
     went = {old: new for new, old in moved.items()}
-    emptied = (*effects.having(Verb.EMPTY, Verb.FILL, Verb.EXCHANGE), *effects.others(Verb.EXCHANGE))
+    emptied = (*effects.having(Verb.EMPTY, Verb.FILE, Verb.EXCHANGE), *effects.others(Verb.EXCHANGE))
     altered = one.effect.tables[:1] if one.effect.kind == "ALTER TABLE" else ()
     for name in dict.fromkeys((*one.effect.changed, *altered, *moved, *emptied)):
         target = logical(node, *name)
