@@ -227,5 +227,5 @@ def test_rows_that_change_places_with_others_unseen(stage: Stage, name: str, mod
         f"warned-{story.id}-{mode}", [played], mode, sections={**sections, "shard-doubts": "warn"}
     )
     result = merge(path, path.parent / "out")
-    assert len(result.warnings) == 1 and "change places" in result.warnings[0]
+    assert any("change places" in warning for warning in result.warnings)
     stage.carry_out(path.parent / "out")
