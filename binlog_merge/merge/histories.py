@@ -2,7 +2,7 @@
 version.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MergeError
@@ -12,6 +12,7 @@ from binlog_merge.merge.remedies import Line, opaque_versions
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import Subject, subject_of
+from binlog_merge.shard.doubts import depends_on_moment
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl
 from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.ddl.parse import parse_statement
@@ -104,10 +105,28 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
                 )
                 return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes), subject.tables)
             continue
+        if ddl.session.timestamp is None:
+            notes += _of_their_own_moment(ddl, line.catalog, effect)
         new_tables, new_schemas = _versions(effect, line, made, _touched(effect))
         versions += new_tables
         schemas += new_schemas
     return Extended(tuple(versions), tuple(schemas), notes=tuple(notes))
+
+
+def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) -> Iterator[str]:
+    """Yield what is to be said of new columns whose values in existing rows depend on when the statement runs, which no
+    marker tells.
+    """
+    for name in sorted(effect.changed):
+        was, now = before.get(*name), effect.catalog.get(*name)
+        if was is None or now is None:
+            continue
+        for column in now.columns:
+            if was.index_of(column.name) is None and column.generated is None and depends_on_moment(column):
+                yield (
+                    f"{'.'.join(name)}: rows that are there get a value in {column.name} by {ddl.sql[:200]!r} that "
+                    f"depends on when and where it runs; on the nodes they have others (order key {ddl.key.text()})"
+                )
 
 
 def extend_physical(

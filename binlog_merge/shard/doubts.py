@@ -5,12 +5,14 @@ DDL is carried out; if it does not do the same for a shard's rows as the shard's
 and nothing later shows it.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 
 from binlog_merge.shard.composed import Composed, compose
 from binlog_merge.shard.rounds import Dropping
 from binlog_merge.shard.values import Doubt, Empties, Finding, Leaves, ShardDdl
 from snapshot_store.ddl.effects import Verb, effects_of
+from snapshot_store.ddl.functions import CANONICAL, CHANGING
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.lattice import Incomparable
@@ -33,7 +35,7 @@ def doubts_of(
             continue
         ddl = next((ddl for ddl in reversed(ddls) if _makes(ddl, column.name)), None)
         source, kept = change.source(column.name), logical.source(column.name)
-        if ddl is not None and source is None and _depends_on_moment(column):
+        if ddl is not None and source is None and depends_on_moment(column):
             text = _moment(column, change.before, kept, author, alone)
             if text:
                 yield Finding(Doubt.MOMENT, ddl.key, ddl.shard, column.name, text)
@@ -138,13 +140,20 @@ def _fills_alike(a: Column, b: Column) -> bool:
     return all(finding.verdict == 0 for finding in findings if finding.aspect == "default")
 
 
-def _depends_on_moment(column: Column) -> bool:
+def depends_on_moment(column: Column) -> bool:
+    """Tell whether what existing rows get in a new column depends on when, where and in which session it is added."""
     default = column.default
     if column.auto_increment:
         return True
     if default is None or default.kind in ("literal", "null"):
         return False
-    return default.kind == "now" or not default.text.strip("()").startswith(("'", '"', "_"))
+    words = _WORD.findall(_QUOTED.sub("", default.text).lower())
+    return default.kind == "now" or any(CANONICAL.get(word, word) in _OF_A_SESSION for word in words)
+
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_OF_A_SESSION = CHANGING | {"dayname", "monthname", "date_format", "from_unixtime"}
 
 
 def _column(table: Table, name: str) -> Column | None:

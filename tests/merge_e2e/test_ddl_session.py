@@ -27,6 +27,7 @@ from binlog_merge.replay.walk import ReplayOptions
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
+from tests.soak.by_hand import Written
 
 pytestmark = pytest.mark.mysql
 
@@ -219,3 +220,14 @@ def test_rows_that_no_key_orders_are_a_doubt(node: MySqlServer, mode: str, tmp_p
     (warning,) = result.warnings
     assert "numbered in id in the order in which they are stored" in warning
     assert "shard to shard" not in warning
+
+
+def test_a_marker_does_not_tell_when_the_nodes_ran_it(tmp_path: Path) -> None:
+    """So rows that were there hold another NOW() than on the nodes: the merge says in which column."""
+    history = Written(2)
+    history.distributed(1000, 10)
+    history.marker(1100, "ALTER TABLE t ADD COLUMN at DATETIME(6) DEFAULT NOW(6), ADD COLUMN two INT DEFAULT (1 + 1)")
+    history.distributed(1200, 20)
+    result = merge(history.save(tmp_path), tmp_path / "out")
+    (told,) = [warning for warning in result.warnings if "when and where" in warning]
+    assert told.startswith("shop.t: rows that are there get a value in at by")

@@ -2,8 +2,10 @@
 
 import pytest
 
+from binlog_merge.shard.doubts import depends_on_moment
 from binlog_merge.shard.joined import join_all, order
 from binlog_merge.shard.values import Doubt, Fault, Outcome
+from snapshot_store import parse_table
 from tests.shard.scenario import Cluster, check_agreement, cluster, merged, placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
@@ -532,3 +534,23 @@ def test_the_logical_table_is_never_less_than_a_shards() -> None:
     outcome = outcome_of(made)
     assert outcome.table is not None
     assert all((order(outcome.table, table) or 0) >= 0 for table in outcome.members.values())
+
+
+@pytest.mark.parametrize(
+    ("default", "depends"),
+    [
+        ("CURRENT_TIMESTAMP", True),
+        ("(UTC_TIMESTAMP())", True),
+        ("(CONNECTION_ID() + 1)", True),
+        ("(DAYNAME('2026-01-01'))", True),
+        ("(1 + 1)", False),
+        ("(CONCAT('now()', \"rand()\"))", False),
+        ("'now'", False),
+        ("(a + `now`)", False),
+    ],
+)
+def test_what_depends_on_the_moment(default: str, depends: bool) -> None:
+    """A computed value that is the same everywhere is no doubt."""
+    kind = "DATETIME" if default.startswith("CURRENT") else "VARCHAR(40)"
+    table = parse_table(f"CREATE TABLE s.t (a INT, `now` INT, c {kind} DEFAULT {default})")
+    assert depends_on_moment(table.columns[2]) is depends
