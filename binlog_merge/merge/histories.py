@@ -5,7 +5,7 @@ version.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from binlog_merge.errors import DdlNotUnderstoodError, MergeError
+from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
 from binlog_merge.merge.not_carried import LEFT_OUT_DATABASES, NO_TABLE, UNKNOWN_TABLE, VIEW, NotCarried, kind_of
 from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.remedies import Line, opaque_versions
@@ -88,6 +88,8 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
         line.reach(ddl.key)
         session = ddl_session(ddl.session, ddl.session.server_version or server_version)
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
+        if (problem := _with_a_file(ddl, session)) is not None:
+            return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))
         if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
             line.catalog = line.catalog.with_schema(
                 Schema(ddl.schema, session.charset_server, session.collation_server)
@@ -98,12 +100,12 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
             subject = subject_of(ddl.sql, ddl.schema or None, session)
             helped = _helped(line, made, subject, versions, notes)
             if not helped:
-                problem = DdlNotUnderstoodError(
+                unknown = DdlNotUnderstoodError(
                     f"logical DDL {ddl.sql[:300]!r}: {error}",
                     order_key=ddl.key,
                     remedy=remedy_of(ddl.key, None, subject),
                 )
-                return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes), subject.tables)
+                return Extended(tuple(versions), tuple(schemas), (), ddl.key, unknown, tuple(notes), subject.tables)
             continue
         if ddl.session.timestamp is None:
             notes += _of_their_own_moment(ddl, line.catalog, effect)
@@ -127,6 +129,23 @@ def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) ->
                     f"{'.'.join(name)}: rows that are there get a value in {column.name} by {ddl.sql[:200]!r} that "
                     f"depends on when and where it runs; on the nodes they have others (order key {ddl.key.text()})"
                 )
+
+
+def _with_a_file(ddl: LogicalDdl, session: DdlSession) -> MergeError | None:
+    """Return the error of a statement by which rows go or come with a file, which no binlog has."""
+    if "TABLESPACE" not in ddl.sql.upper():
+        return None
+    try:
+        found = effects_of(parse_statement(ddl.sql, session), ddl.schema or "").having(Verb.FILE)
+    except SnapshotStoreError:
+        return None  # says so itself
+    if not found:
+        return None
+    return UnsupportedInput(
+        f"logical DDL {ddl.sql[:300]!r}: rows of {'.'.join(found[0])} go or come with a file, and the binlog has none",
+        order_key=ddl.key,
+        remedy="merge up to it (--stop-tso), bring the target's rows to what the nodes have, and begin anew behind it",
+    )
 
 
 def extend_physical(

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.errors import ShardDdlStopped
+from binlog_merge.errors import ShardDdlStopped, UnknownTableSchema, UnsupportedInput
 from binlog_merge.job.result import MergeResult
 from tests.merge_e2e.local import merge
 from tests.shard.real.renames import Story, Teller, check
-from tests.shard.real.stage import Played, Stage
+from tests.shard.real.stage import Played, Session, Stage
 
 pytestmark = [pytest.mark.mysql]
 
@@ -184,6 +184,78 @@ def test_shards_without_markers(stage: Stage, name: str, mode: str) -> None:
         assert caught.value.position and "by hand" in (caught.value.remedy or "")
         return
     assert outcome(stage, played, number, merge(path, out), out) == expected
+
+
+MARKERS = """CREATE TABLE __cdc__.__cdc_ddl_record__ (
+    ID BIGINT AUTO_INCREMENT PRIMARY KEY, JOB_ID BIGINT, SQL_KIND VARCHAR(50) NOT NULL, SCHEMA_NAME VARCHAR(200),
+    TABLE_NAME VARCHAR(200), GMT_CREATED TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, DDL_SQL MEDIUMTEXT NOT NULL,
+    META_INFO MEDIUMTEXT, VISIBILITY BIGINT NOT NULL, EXT TEXT)"""
+COMMITS = "CREATE TABLE __cdc__.__commit_ts__ (gtrid VARCHAR(64) PRIMARY KEY, tso BIGINT UNSIGNED NOT NULL)"
+
+
+class Announcing(Teller):
+    """Tells a story on one node that writes a marker behind each of its statements, or only of those about tables."""
+
+    marked: tuple[str, ...] = ("CREATE", "ALTER", "DROP", "RENAME", "TRUNCATE")
+
+    def tell(self) -> Played:
+        """Run the story; returns which file has it."""
+        with self.stage.scene(self.story.id, ()) as (sessions, played):
+            session = sessions["n1"]
+            for sql in ("SET sql_log_bin = 0", "CREATE DATABASE __cdc__", MARKERS, COMMITS, "SET sql_log_bin = 1"):
+                session.run(sql)
+            used = ""
+            lines = ["n1 CREATE DATABASE {a}", "n1 CREATE DATABASE {b}", "n1 USE {a}"]
+            for line in [*lines, *self.story.script.strip().splitlines()]:
+                _, _, what = self.story.fill(line.strip(), self.number).replace("n2", "n1").partition(" ")
+                for sql in self._rows(what[5:]) if what.startswith("rows ") else [what]:
+                    session.run(sql)
+                if what.startswith(self.marked):
+                    self._announce(session, used, what)
+                used = what[4:] if what.startswith("USE ") else used
+        return played[0]
+
+    def _announce(self, session: Session, schema: str, sql: str) -> None:
+        """Write a marker in a transaction that has a commit TSO."""
+        self.counter += 10
+        text = sql.replace("'", "''")
+        for step in (
+            f"XA START 'm{self.counter}'",
+            "INSERT INTO __cdc__.__cdc_ddl_record__ (SQL_KIND, SCHEMA_NAME, DDL_SQL, VISIBILITY) "
+            f"VALUES ('DDL', '{schema}', '{text}', 1)",
+            f"XA END 'm{self.counter}'",
+            f"XA PREPARE 'm{self.counter}'",
+            f"INSERT INTO __cdc__.__commit_ts__ VALUES ('m{self.counter}', {7_000_000_000_000_000_000 + self.counter})",
+            f"XA COMMIT 'm{self.counter}'",
+        ):
+            session.run(step)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_by_markers(stage: Stage, name: str) -> None:
+    number = 920 + list(ROWS).index(name)
+    stage.clear()
+    expected = told_in_the_readme()[ROWS[name]][0]
+    script = "\n".join(line for line in STORIES[name].splitlines() if not line.strip().startswith("n1 INSERT"))
+    story = Story(name, script)
+    teller = Announcing(stage, story, number)
+    teller.marked = ("CREATE DATABASE", "CREATE TABLE") if expected == NAMED else teller.marked
+    played = teller.tell()
+    sections = {"nodes": [{"source-id": "n1", "files": ["n1/binlog.*"]}]}
+    sections["commit-tso"] = {"carrier": "commit-table"}
+    path = stage.configuration(f"marked-{name}", [played], "marker", sections=sections)
+    out = path.parent / "out"
+    if expected == STOPS:
+        with pytest.raises((UnsupportedInput, UnknownTableSchema), match="with a file|is not known") as caught:
+            merge(path, out)
+        assert f"stops ({caught.value.exit_code})" in README.read_text().partition(ROWS[name])[2].partition("\n")[0]
+        return
+    result = merge(path, out)
+    stage.target.drop_databases()
+    stage.carry_out(out)
+    check(stage, played, number)
+    kinds = [kind for kind in result.ignored["statements"] if "databases" not in kind["why"]]
+    assert bool(kinds) is (expected == NAMED or name in ("view", "tablespace"))
 
 
 EXCHANGES = {
