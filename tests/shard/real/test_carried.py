@@ -246,7 +246,7 @@ def test_by_markers(stage: Stage, name: str) -> None:
     path = stage.configuration(f"marked-{name}", [played], "marker", sections=sections)
     out = path.parent / "out"
     if expected == STOPS:
-        with pytest.raises((UnsupportedInput, UnknownTableSchema), match="with a file|is not known") as caught:
+        with pytest.raises((UnsupportedInput, UnknownTableSchema), match=r"with a file|is not known") as caught:
             merge(path, out)
         assert f"stops ({caught.value.exit_code})" in README.read_text().partition(ROWS[name])[2].partition("\n")[0]
         return
