@@ -4,16 +4,19 @@ GTIDs and sequence numbers tell, and what comes out before the stop is a prefix 
 """
 
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
 from binlog_merge.job.result import MergeResult
 from tests.merge_e2e.cases import case_named, copy_case, every_input, whole
-from tests.merge_e2e.editing import GTID, GTIDS, Log, Piece, assert_prefix
+from tests.merge_e2e.editing import GTID, GTIDS, PREVIOUS_GTIDS, XID, Log, Piece, assert_prefix
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.mutation import groups_moved
 
@@ -193,3 +196,92 @@ def test_with_warnings_the_logs_are_merged_as_they_are(tmp_path: Path) -> None:
     path.write_bytes(with_groups(log, [*groups[:20], *groups[21:]]))
     result = warned(config, tmp_path / "out", partitions=7)
     assert [w for w in result.warnings if "log-doubts" in w and str(path) in w and "stands where 21 should" in w]
+
+
+def as_written_by_5_6(data: bytes) -> bytes:
+    """Return a file without sequence numbers."""
+    log = Log.load(data)
+    return log.with_events([replace(e, body=e.body[:25]) if e.type == GTID else e for e in log.events]).pack()
+
+
+@pytest.mark.parametrize("partitions", [None, 12])
+def test_without_sequence_numbers_gtids_tell(partitions: int | None, tmp_path: Path) -> None:
+    """A transaction taken out of the middle of a file is missed once the next file tells what was executed."""
+    for edit in ("nothing", "out", "twice"):
+        config = copy_case(ROTATION, tmp_path / edit)
+        for path in files_of(config):
+            path.write_bytes(as_written_by_5_6(path.read_bytes()))
+        path, at = next(
+            (path, at)
+            for path in files_of(config, "dn-2")[:-1]
+            for at, group in enumerate(groups_of(Log.load(path))[:-1])
+            if at and group[-1].type == XID
+        )
+        log = Log.load(path)
+        groups = groups_of(log)
+        if edit == "nothing":
+            merge(config, tmp_path / edit / "out", partitions=partitions)
+            continue
+        again = [groups[at]] * 2 if edit == "twice" else []
+        path.write_bytes(with_groups(log, [*groups[:at], *again, *groups[at + 1 :]]))
+        with pytest.raises(TransactionMissing if edit == "out" else TransactionTwice) as caught:
+            merge(config, tmp_path / edit / "out", partitions=partitions)
+        starts = [e.at for e in Log.load(path).events if e.type in GTIDS]
+        assert caught.value.file == str(path)
+        assert caught.value.position == starts[at if edit == "out" else at + 1]
+
+
+def _executed_before(path: Path, change: Callable[[GtidSet], GtidSet]) -> None:
+    log = Log.load(path)
+    at = log.find(PREVIOUS_GTIDS)
+    executed = change(GtidSet.parse(log.events[at].body))
+    log.changed(at, replace(log.events[at], body=executed.pack())).save(path)
+
+
+def test_what_was_still_committing_when_the_first_file_began(tmp_path: Path) -> None:
+    """Its GTID is not yet among those executed before the first file, and is among those before the second."""
+    config = copy_case(ROTATION, tmp_path)
+    paths = files_of(config, "dn-1")
+    last = list(Log.load(paths[0]).events)[list(Log.load(paths[0]).groups())[-1][0]]
+    gtid = GtidSet.of([(last.body[1:17], "", n := int.from_bytes(last.body[17:25], "little"), n + 1)])
+    for path in paths[:1]:
+        path.unlink()
+    _executed_before(paths[1], lambda executed: executed.minus(gtid))
+    try:
+        result = merge(config, tmp_path / "out")
+    except MergeError as error:  # without its first file the case lacks what it needs
+        assert not isinstance(error, TransactionMissing | TransactionTwice), error
+    else:
+        assert not [w for w in result.warnings if "its logs have no" in w]
+
+
+def test_gtids_too_scattered_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said once; the merge goes on, and sequence numbers still tell."""
+    monkeypatch.setattr("binlog_merge.job.gaps.MOST_KEPT", 0)
+    config = copy_case(ROTATION, tmp_path)
+    path = files_of(config, "dn-2")[-1]
+    data = path.read_bytes()
+    path.unlink()
+    result = merge(config, tmp_path / "out", end_of_input=False)
+    assert len([w for w in result.warnings if "so scattered" in w]) == 2
+    log = Log.load(data)
+    path.write_bytes(with_groups(log, groups_of(log)[1:]))
+    assert isinstance(stopped(config, tmp_path / "out", ROTATION), TransactionMissing)
+    path.write_bytes(data)
+    assert not merge(config, tmp_path / "out").warnings
+    assert written(tmp_path / "out") == whole(ROTATION / "cluster.yaml")
+
+
+def test_what_was_warned_of_is_not_told_again(tmp_path: Path) -> None:
+    """A transaction that two nodes have, merged twice by the user's word: later runs go on, whatever they are told."""
+    config = copy_case(case_named("two-nodes"), tmp_path)
+    one, two = files_of(config)
+    first, second = Log.load(one), Log.load(two)
+    groups = groups_of(second)
+    two.write_bytes(with_groups(second, [*groups, renumbered(groups_of(first)[0], len(groups) + 1)]))
+    strict = config.read_text()
+    result = warned(config, tmp_path / "out", end_of_input=False)
+    assert len([w for w in result.warnings if "log-doubts" in w and "node dn-1 too" in w]) == 1
+    assert not [w for w in merge(config, tmp_path / "out", end_of_input=False).warnings if "log-doubts" in w]
+    config.write_text(strict)
+    merge(config, tmp_path / "out")
