@@ -53,6 +53,10 @@ class Waits:
         names = [effect.name for effect in self._between(shard, key, place) if effect.name is not None]
         return names[-1] if names else None
 
+    def gone(self, shard: Shard, key: OrderKey, place: Place) -> bool:
+        """Tell whether a row's table has been dropped or emptied between its own place and the one it comes out at."""
+        return any(effect.gone for effect in self._between(shard, key, place))
+
     def _between(self, shard: Shard, key: OrderKey, place: Place) -> Iterator[Effect]:
         """Yield what has taken effect at a place on the table that a shard was at a key, whatever its name since."""
         goes: Shard | None = shard

@@ -176,6 +176,7 @@ class Effect:
 
     `place` None: not within what is known, so the rows behind it are held back. `to` is the shard's name from `key`
     on, if it gets another there; from `place` on its rows are of the logical table `name`, if that is another then.
+    `gone`: the table is dropped or emptied there, and rows from before `key` with it.
     """
 
     shard: Shard
@@ -184,6 +185,7 @@ class Effect:
     renames: tuple[tuple[str, str], ...] = ()
     to: Shard | None = None
     name: Name | None = None
+    gone: bool = False
 
 
 class Doubt(Enum):

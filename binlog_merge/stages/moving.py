@@ -37,6 +37,10 @@ class Moving:
         """Return how a shard renamed columns between a row's own key and the place it comes out at."""
         return self._waits.renames(shard, key, Place(key) if moved_to is None else place_of(moved_to))
 
+    def gone(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> bool:
+        """Tell whether a row's table has been dropped or emptied by the time it comes out."""
+        return moved_to is not None and self._waits.gone(shard, key, place_of(moved_to))
+
     def name(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> tuple[str, str] | None:
         """Return of which logical table a row is where it comes out, if it is not what its shard's name says."""
         return self._waits.name(shard, key, Place(key) if moved_to is None else place_of(moved_to))

@@ -160,7 +160,8 @@ class PlanTable:
         name = self._schemas.logical_name(source_id, table_map.schema, table_map.table, key)
         shard = Shard(source_id, table_map.schema, table_map.table)
         if name is not None and self._moving is not None:
-            name = self._moving.name(shard, key, moved_to) or name
+            gone = self._moving.gone(shard, key, moved_to)
+            name = None if gone else self._moving.name(shard, key, moved_to) or name
         if name is None or (self.filter is not None and not self.filter.chooses(*name)):
             return self._number((node, body[8:], 0, 0, ()), None)
         history = self._schemas.history

@@ -80,6 +80,7 @@ def log_to_json(log: ShardLog) -> str:
                 e.renames,
                 e.to,
                 e.name,
+                e.gone,
             ]
             for e in log.effects
         ],
@@ -181,10 +182,10 @@ def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[
 
 
 def _read_effect(row: Sequence[Any]) -> Effect:
-    *shard, key, place, renames, to, name = row
+    *shard, key, place, renames, to, name, gone = row
     at = None if place is None else Place(OrderKey(*place[0]), place[1])
     goes = None if to is None else Shard(*to)
-    return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name))
+    return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name), gone)
 
 
 def _name(value: Sequence[str] | None) -> Name | None:

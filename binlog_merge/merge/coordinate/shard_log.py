@@ -131,7 +131,8 @@ class ShardLog:
             effect
             for one in quiet
             for effect in one.effects
-            if (effect.renames or effect.to or effect.name) and (effect.key <= one.key or effect.key == LAST)
+            if (effect.renames or effect.to or effect.name or effect.gone)
+            and (effect.key <= one.key or effect.key == LAST)
         ]
         needed = {(event.shard.node, event.key) for _, event in events}
         return replace(

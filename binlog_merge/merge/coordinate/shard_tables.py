@@ -9,7 +9,9 @@ from binlog_merge.shard.modes import ShardMode
 from binlog_merge.shard.under import logical_under, open_under, start_under
 from binlog_merge.shard.values import (
     Effect,
+    Empties,
     Finding,
+    Leaves,
     Logical,
     Name,
     Open,
@@ -49,12 +51,24 @@ def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outco
         for effect in outcome.effects
         for moved in table.followed(effect)
     ]
+    effects += _gone(table, outcome, later)
     told = replace(
         outcome,
         open=tuple(open_under(one, table.called) for one in outcome.open),
         findings=tuple(_finding_under(one, table) for one in outcome.findings),
     )
     return Coordinated(number, table, mode, told, tuple(logical), (*effects, *table.hop_effects()))
+
+
+def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Effect]:
+    """Yield where rows vanish that wait and whose table is dropped or emptied meanwhile."""
+    for one in outcome.logical:
+        place = later.at(one.place)
+        if isinstance(one.cause, Empties):
+            yield Effect(one.cause.shard, one.cause.key, place, gone=True)
+        elif one.table is None:
+            left = (e for e in table.events if isinstance(e, Leaves) and e.key <= one.place.key)
+            yield from (Effect(event.shard, event.key, place, gone=True) for event in left)
 
 
 def _finding_under(finding: Finding, table: LogicalTable) -> Finding:

@@ -380,6 +380,30 @@ CARRIED = (
         n2 RENAME TABLE t TO u
         n2 rows u
         """),
+    Story("rows that wait while their tables go", f"""
+        n1 CREATE TABLE t {T}
+        n2 CREATE TABLE t {T}
+        n1 CREATE TABLE dropped {T}
+        n1 CREATE TABLE emptied {T}
+        n1 CREATE TABLE anew {T}
+        n1 RENAME TABLE t TO u
+        n1 BEGIN
+        n1 INSERT INTO u VALUES (901, 'x')
+        n1 INSERT INTO dropped VALUES (902, 'x')
+        n1 INSERT INTO emptied VALUES (903, 'x')
+        n1 INSERT INTO anew VALUES (904, 'x')
+        n1 COMMIT
+        n1 rows dropped
+        n1 DROP TABLE dropped
+        n1 TRUNCATE TABLE emptied
+        n1 rows emptied
+        n1 RENAME TABLE anew TO other
+        n1 DROP TABLE other
+        n1 CREATE TABLE anew {T}
+        n1 rows anew
+        n2 rows t
+        n2 RENAME TABLE t TO u
+        """),
     Story("one shard of a route that has one", f"""
         n1 CREATE TABLE orders_1 {T}
         n1 rows orders_1
