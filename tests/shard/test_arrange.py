@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order
+from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order, live
 from binlog_merge.shard.values import Effect, Place, Shard
 from snapshot_store.tso import OrderKey
 
@@ -57,6 +57,48 @@ def test_columns_are_followed_through_renames_up_to_the_place() -> None:
     assert waits.renames(shard("a"), key(3), Place(key(9), 1)) == (("y", "z"),)
     assert waits.renames(shard("a"), key(0), Place(key(10))) == (("x", "y"), ("y", "z"))
     assert waits.renames(shard("b"), key(0), Place(key(10))) == ()
+
+
+def hop(table: str, moment: int, to: str, place: int, name: str) -> Effect:
+    return Effect(shard(table), key(moment), Place(key(place)), (), shard(to), ("d", name))
+
+
+def test_rows_of_a_table_that_gets_another_name_come_behind_those_that_wait_under_its_old_one() -> None:
+    transactions = [touching(3, "a", "b"), touching(5, "c"), touching(6, "b"), touching(9, "c")]
+    assert order_of(transactions, effect("a", 1, 8), hop("b", 4, "c", 4, "c")) == [6, 3, 5, 9]
+
+
+def test_tables_that_change_places_take_along_what_their_rows_come_behind() -> None:
+    transactions = [touching(3, "a", "b"), touching(5, "b"), touching(6, "c")]
+    swap = (hop("b", 4, "c", 4, "c"), hop("c", 4, "b", 4, "b"))
+    assert order_of(transactions, effect("a", 1, 8), *swap) == [5, 3, 6]
+
+
+def test_names_of_tables_and_columns_are_followed_through_renames_of_the_table() -> None:
+    effects = [
+        hop("a", 2, "b", 9, "b"),
+        Effect(shard("b"), key(3), Place(key(7)), (("x", "y"),)),
+        hop("b", 4, "a", 9, "z"),
+        hop("c", 4, "b", 4, "b"),  # takes the name at once: what was b before is none of it
+        Effect(shard("b"), key(5), Place(key(5)), (("x", "other"),)),
+        Effect(shard("a"), key(6), Place(key(10)), gone=True),
+    ]
+    waits = Waits(effects)
+    for moment, place, name, renames in ((1, 8, None, (("x", "y"),)), (1, 9, "z", (("x", "y"),)), (3, 9, "z", ())):
+        row = (shard("a" if moment == 1 else "b"), key(moment), Place(key(place)))
+        found = waits.name(*row)
+        assert (found and found[1], waits.renames(*row)) == (name, renames)
+    assert waits.name(shard("c"), key(3), Place(key(6))) == ("d", "b")
+    assert waits.renames(shard("c"), key(3), Place(key(6))) == (("x", "other"),)
+    assert waits.gone(shard("a"), key(1), Place(key(10))) and not waits.gone(shard("a"), key(1), Place(key(9)))
+    assert not waits.gone(shard("c"), key(3), Place(key(10)))
+
+
+def test_what_is_live_has_the_renames_behind_it() -> None:
+    waiting, gone = effect("a", 5, 9), effect("b", 1, 2)
+    before, behind = hop("b", 3, "c", 3, "c"), hop("c", 6, "d", 6, "d")
+    assert live([gone, before, waiting, behind], key(8), key(20)) == (waiting, behind)
+    assert live([gone, before, behind], key(8), key(20)) == ()
 
 
 TABLES = st.sampled_from("abcd")

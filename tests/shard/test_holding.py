@@ -24,6 +24,11 @@ def effects(draw: st.DrawFn) -> list[Effect]:
             own = draw(st.none() | st.builds(Place, KEYS, st.integers(0, 1)))
             latest = None if own is None or latest is None else max(own, latest, Place(key))
             found.append(Effect(shard, key, latest))
+    for key in sorted(draw(st.frozensets(KEYS, max_size=2))):
+        moved = draw(st.lists(st.sampled_from(SHARDS), unique=True, max_size=4))
+        to = draw(st.permutations(SHARDS))
+        # All by one statement, some names in a ring perhaps.
+        found += [Effect(shard, key, Place(key), to=to[i]) for i, shard in enumerate(moved) if to[i] != shard]
     return found
 
 
