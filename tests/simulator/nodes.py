@@ -4,6 +4,7 @@ import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from tests.simulator import wire
 from tests.simulator.wire import Event, Gtid
@@ -36,8 +37,8 @@ class Node:
     clock: int
     files: list[bytearray] = field(default_factory=list)
     ends: list[tuple[int, int]] = field(default_factory=list)  # (file, offset) behind each group and at each head
-    gno: int = 0
     sequence: int = 0
+    gnos: dict[str, int] = field(default_factory=dict)  # the last number that it gave, by tag
     logged: dict[tuple[bytes, str], set[int]] = field(default_factory=dict)  # the numbers of its GTIDs
     table_ids: int = 100
     greatest: tuple[int, int] = (0, 0)
@@ -112,11 +113,7 @@ class Node:
             events = [wire.payload(inside, self.clock, m.server_id, rng.random() < 0.8)]
         micros = self.clock * 1_000_000 + rng.randrange(1_000_000)
         if m.gtids != "none":
-            self.gno += 1
-            gtid = Gtid(self._kind(gno), m.sid, gno if gno is not None else self.gno, micros, original_us, ddl)
-            gtid = replace(gtid, tag="team" if gtid.kind == wire.GTID_TAGGED else "", timestamps=m.timestamps)
-            if gtid.kind != wire.ANONYMOUS_GTID:
-                self.logged.setdefault((m.sid, gtid.tag), set()).add(gtid.gno)
+            gtid = replace(self._gtid(gno), immediate_us=micros, original_us=original_us, ddl=ddl)
             self._write(gtid.event(self.sequence, self.sequence + 1, events, m.checksum))
             self.sequence += 1
         for event in events:
@@ -125,6 +122,21 @@ class Node:
         if m.gtids == "none" or not (m.timestamps or m.gtids == "tagged"):
             return self.clock * 1_000_000
         return micros
+
+    def _gtid(self, gno: int | None) -> Gtid:
+        """Return the next GTID, or one with this number: of another source where the node has logged it before."""
+        m, kind = self.manner, self._kind(gno)
+        tag = "team" if kind == wire.GTID_TAGGED else ""
+        sid = m.sid
+        while gno is not None and gno in self.logged.get((sid, tag), ()):
+            sid = ((int.from_bytes(sid, "big") + 1) % (1 << 128)).to_bytes(16, "big")
+        logged = self.logged.setdefault((sid, tag), set())
+        if gno is None:
+            gno = next(number for number in count(self.gnos.get(tag, 0) + 1) if number not in logged)
+            self.gnos[tag] = gno
+        if kind != wire.ANONYMOUS_GTID:
+            logged.add(gno)
+        return Gtid(kind, sid, gno, 0, tag=tag, timestamps=m.timestamps)
 
     def _kind(self, gno: int | None) -> int:
         if self.manner.gtids == "off" and gno is None:
