@@ -76,6 +76,34 @@ def is_mapped(a: k.Arrays, table_id: int) -> bool:
     return table_id == 0xFFFFFF  # the dummy id of a row event that only ends its statement
 
 
+@njit(inline="always")
+def _is_laid_out(b: Any, at: int, end: int) -> bool:
+    """Tell whether the columns behind a table map's names fit: their count, types, metadata and null bitmap.
+
+    Also of tables that never come out: one that is taken for another hides what its rows say.
+    """
+    if at >= end:
+        return False
+    count = np.int64(b[at])
+    at += 1
+    if count == 252 and at + 2 <= end:
+        count = u16(b, at)
+        at += 2
+    elif count > 250:
+        return False
+    at += count
+    if at >= end:
+        return False
+    metadata = np.int64(b[at])
+    at += 1
+    if metadata == 252 and at + 2 <= end:
+        metadata = u16(b, at)
+        at += 2
+    elif metadata > 250:
+        return False
+    return at + metadata + ((count + 7) >> 3) <= end
+
+
 @njit(forceinline=True, _nrt=False)
 def table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
     """Note a table map: returns MORE to go on, NEW_TABLE, or BAD_BODY."""
@@ -87,7 +115,7 @@ def table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
         return k.BAD_BODY
     table = np.int64(b[at + 10 + schema])
     name_end = at + 11 + schema + table + 1
-    if name_end > end:
+    if name_end > end or b[at + 9 + schema] != 0 or b[name_end - 1] != 0 or not _is_laid_out(b, name_end, end):
         return k.BAD_BODY
     # The key is "len schema NUL len table": lengths are part of it, so no two names share one.
     slot = find_table(a, b, at + 8, schema + table + 3)
@@ -148,12 +176,16 @@ def commit_table_shape(a: k.Arrays, b: Any, at: int, end: int, is_log: bool) -> 
     for c in range(count):
         size = metadata_size(b[types + c])
         value = np.int64(0)
+        if meta + size > end:
+            return k.BAD_BODY
         if size == 1:
             value = np.int64(b[meta])
         elif size == 2:
             value = u16(b, meta)
         meta += size
         a.ids[top - 1 - 2 * c], a.ids[top - 2 - 2 * c] = np.int64(b[types + c]), value
+    if meta != types + count + 1 + np.int64(b[types + count]):
+        return k.BAD_BODY
     a.reg[k.ROW_KEY_IS_NUMBER], a.reg[k.ROW_TSO] = 0, 1
     if is_log:
         a.reg[k.ROW_KEY_IS_NUMBER], a.reg[k.ROW_TSO] = 1, -1
