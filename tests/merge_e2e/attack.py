@@ -224,9 +224,7 @@ def attacks(
             left = left[left.index(said["seed"]) + 1 :]
 
 
-def _one_process(
-    seeds: list[int], folder: Path, bounds: bool, sort: str, patience: float
-) -> Iterator[dict[str, Any]]:
+def _one_process(seeds: list[int], folder: Path, bounds: bool, sort: str, patience: float) -> Iterator[dict[str, Any]]:
     command = [sys.executable, "-m", __name__, str(folder), sort, *map(str, seeds)]
     process = Popen(command, stdout=PIPE, text=True, env=os.environ | {"NUMBA_BOUNDSCHECK": "1" if bounds else "0"})
     assert process.stdout is not None

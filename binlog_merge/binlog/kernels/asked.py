@@ -87,7 +87,7 @@ def reshape_found(p: k.Plans, b: Any, found: Any, out: Any, bodies: Any, rows: A
         if kind >= 30:
             extra += u16(b, at + 8)
         rows[n] = -1
-        if end - at < extra:
+        if end - at < extra or (kind >= 30 and extra < 10):
             return n
         if o + extra + k.FRAME > len(out):
             rows[n] = 0

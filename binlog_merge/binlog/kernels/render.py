@@ -129,7 +129,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 if body_end - at < 10:
                     return k.BAD_ROWS
                 extra = 8 + u16(b, at + 8)
-            if body_end - at < extra or extra < 8:
+                if extra < 10:  # the length of the extra data counts itself
+                    return k.BAD_ROWS
+            if body_end - at < extra:
                 return k.BAD_ROWS
             table_id, flags = u48(b, at), u16(b, at + 6)
             m = find_map(reg, p, table_id)
