@@ -156,10 +156,13 @@ def _learn_table(walk: Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
     schema = int(buffer[at + 27])
     table = int(buffer[at + 29 + schema])
     key = buffer[at + 27 : at + 27 + schema + table + 3].copy()
-    names = (
-        key[1 : 1 + schema].tobytes().decode("utf-8", "surrogateescape"),
-        key[3 + schema : 3 + schema + table].tobytes().decode("utf-8", "surrogateescape"),
-    )
+    raw = key[1 : 1 + schema].tobytes(), key[3 + schema : 3 + schema + table].tobytes()
+    try:
+        names = raw[0].decode(), raw[1].decode()
+    except UnicodeDecodeError:
+        # Also of a table that never comes out: one that is taken for another hides what its rows say.
+        name = b".".join(raw)
+        raise ChecksumMismatch(f"the table name {name!r} is not utf8", position=int(walk.reg[k.BASE]) + at) from None
     task, a, reg = walk.task, walk.arrays, walk.reg
     kind = k.ORDINARY
     if task.carrier == k.BY_COMMIT_TABLE and names == task.commit_table:

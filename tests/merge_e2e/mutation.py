@@ -209,7 +209,7 @@ def _payload(log: Log, rng: random.Random) -> Log:
         return _body(log, rng)
     body = log.events[at].body
     try:
-        head, inside = _unpacked(body)
+        head, inside = unpacked(body)
     except (OracleError, KeyError, IndexError, zstandard.ZstdError):
         return log
     choice = rng.randrange(5)
@@ -221,10 +221,10 @@ def _payload(log: Log, rng: random.Random) -> Log:
         inside = inner.pack_events()
     else:
         inside = _with_bytes(inside, [rng.randrange(len(inside))], rng)
-    return log.changed(at, replace(log.events[at], body=_payload_of(inside)))
+    return log.changed(at, replace(log.events[at], body=payload_of(inside)))
 
 
-def _unpacked(body: bytes) -> tuple[int, bytes]:
+def unpacked(body: bytes) -> tuple[int, bytes]:
     """Return how long a payload's head is, and what the payload holds."""
     at, fields = 0, dict[int, int]()
     while True:
@@ -240,7 +240,7 @@ def _unpacked(body: bytes) -> tuple[int, bytes]:
     return at, inside
 
 
-def _payload_of(inside: bytes) -> bytes:
+def payload_of(inside: bytes) -> bytes:
     compressed = zstandard.ZstdCompressor().compress(inside)
     fields = [(2, pack(0)), (3, pack(len(inside))), (1, pack(len(compressed)))]
     return b"".join(pack(kind) + pack(len(value)) + value for kind, value in fields) + b"\0" + compressed

@@ -1,13 +1,14 @@
 """Bad input on the real command line: the exit code, the text on stderr, the object on stdout."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.command_line import Done, command_line
 from tests.merge_e2e.cases import case_named, copy_case, whole
-from tests.merge_e2e.editing import ROWS, XID, Log, assert_prefix, query
+from tests.merge_e2e.editing import ROWS, TABLE_MAP, WRITE_ROWS, XID, Log, assert_prefix, query
 from tests.merge_e2e.local import written
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("commands_share_spark")]
@@ -69,3 +70,27 @@ def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert "transactions" not in document and document["error"]["code"] == "config"
     assert "none.yaml" in done.stderr
+
+
+def test_what_verify_finds_is_the_exit_code_of_the_merge(tmp_path: Path) -> None:
+    config = copy_case(case_named("checksum-none"), tmp_path / "case")
+    path = config.parent / "nodes" / "dn-1" / "binlog.000001"
+    log = Log.load(path)
+    at = next(
+        i for i, e in enumerate(log.events)
+        if e.type == WRITE_ROWS and log.events[i - 1].type == TABLE_MAP and b"__cdc__" not in log.events[i - 1].body
+    )  # fmt: skip
+    # The last three bytes are the fraction of a DECIMAL(20,6).
+    log.changed(at, replace(log.events[at], body=log.events[at].body[:-3] + b"\xff\xff\xff")).save(path)
+    done = _run(config, tmp_path / "out", "-o", "json", "--verify")
+    assert done.returncode == 12, done.stderr
+    document = json.loads(done.stdout)
+    assert "is no group of 6 digits" in document["error"]["message"] and document["transactions"] > 0
+    assert written(tmp_path / "out")
+
+
+def test_a_merge_that_is_verified_says_so(tmp_path: Path) -> None:
+    done = _run(case_named("two-nodes") / "cluster.yaml", tmp_path, "-o", "json", "--verify", "--check-rows")
+    assert done.returncode == 0, done.stderr
+    verified = json.loads(done.stdout)["verified"]
+    assert verified["files"] == 1 and verified["transactions"] > 0 and verified["shapes"]
