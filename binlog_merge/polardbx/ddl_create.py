@@ -11,6 +11,7 @@ from binlog_merge.polardbx.ddl_items import (
     Index,
     at_index,
     cut_modifiers,
+    cut_ordered_hash,
     is_online_change,
     read_column,
     read_index,
@@ -237,6 +238,7 @@ def create_index(source: Source, names: Names) -> None:
     cursor = source.cursor
     cut_modifiers(source)
     cursor.name()
+    begin = cursor.place
     if cursor.accept_one("USING", "TYPE"):
         cursor.next()
     cursor.expect("ON")
@@ -252,6 +254,7 @@ def create_index(source: Source, names: Names) -> None:
             skip_algorithm(cursor)
         elif not cursor.done:
             raise cursor.error("an index option that is neither MySQL's nor known of PolarDB-X")
+    cut_ordered_hash(source, begin)
 
 
 def create_database(source: Source, names: Names) -> None:

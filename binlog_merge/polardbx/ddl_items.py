@@ -6,6 +6,7 @@ GLOBAL INDEX g (a) COVERING (b) PARTITION BY KEY (a) PARTITIONS 4    ->  INDEX g
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from binlog_merge.polardbx.ddl_clauses import at_trailer, skip_index_clause, skip_unit
 from binlog_merge.polardbx.ddl_text import Source, Target
@@ -59,10 +60,13 @@ def read_index(source: Source, *, altering: bool = False) -> Index:
         cursor.name()
     kind, words = cut_modifiers(source)
     named = None if cursor.at_symbol("(") or _at_type(cursor) else cursor.name()
+    begin = cursor.place
     _read_type(source, cut=altering)
     behind = source.token(cursor.place - 1).end
     first = read_key_parts(source)
     read_index_options(source, altering=altering)
+    if not altering:
+        cut_ordered_hash(source, begin)
     unnamed = named is None and first is not None and "GLOBAL" in words
     return Index(kind, named, None if first is None else source.token(first).text, behind if unnamed else None)
 
@@ -197,6 +201,19 @@ def _read_type(source: Source, *, cut: bool) -> None:
         cursor.next()
         if cut:
             source.cut_shared(place, cursor.place)
+
+
+def cut_ordered_hash(source: Source, begin: int) -> None:
+    """Cut USING HASH from an index that stands behind `begin`, if one of its parts has ASC or DESC.
+
+    PolarDB-X takes both together, MySQL does not (1221); InnoDB makes a B-tree of either.
+    """
+    tokens = [source.token(place) for place in range(begin, source.cursor.place)]
+    words = [token.text.upper() if token.kind == "word" else "" for token in tokens]
+    if "ASC" in words or "DESC" in words:
+        for i, pair in enumerate(pairwise(words)):
+            if pair in (("USING", "HASH"), ("TYPE", "HASH")):
+                source.cut_shared(begin + i, begin + i + 2)
 
 
 def read_key_parts(source: Source) -> int | None:

@@ -274,6 +274,14 @@ INDEXES = [
         TK,
     ),
     Case("CREATE LOCAL INDEX g ON t (b)", "CREATE INDEX g ON t (b)", TK),
+    Case("CREATE INDEX g USING HASH ON t (b DESC)", "CREATE INDEX g ON t (b DESC)", TK),
+    Case("CREATE INDEX g USING HASH ON t (b ASC) TYPE HASH COMMENT ''", "CREATE INDEX g ON t (b ASC) COMMENT ''", TK),
+    Case("CREATE INDEX g USING HASH ON t (b)", "CREATE INDEX g USING HASH ON t (b)", TK),
+    Case("CREATE INDEX g USING BTREE ON t (b DESC) USING HASH", "CREATE INDEX g USING BTREE ON t (b DESC)", TK),
+    Case(
+        "CREATE TABLE t (a int, b int, KEY i USING HASH (b DESC), KEY j (a) USING HASH, KEY k (a, b DESC) USING HASH)",
+        "CREATE TABLE t (a int, b int, KEY i (b DESC), KEY j (a) USING HASH, KEY k (a, b DESC))",
+    ),
     Case(
         f"CREATE GLOBAL INDEX g ON t (b) {_PART} WITH TABLEGROUP = tg IMPLICIT COMMENT 'c' ALGORITHM=INPLACE LOCK=NONE",
         "CREATE INDEX g ON t (b) COMMENT 'c' ALGORITHM=INPLACE LOCK=NONE",
@@ -326,6 +334,7 @@ ALTERS = [
     _alter(f"ADD CLUSTERED COLUMNAR INDEX i (b) {_PART}", "ADD INDEX i (b)"),
     _alter("ADD UNIQUE KEY i (b) WITH TABLEGROUP = tg1 IMPLICIT", "ADD UNIQUE KEY i (b)"),
     _alter("ADD INDEX i USING HASH (b)", "ADD INDEX i (b)"),
+    _alter("ADD INDEX i USING HASH (b DESC)", "ADD INDEX i (b DESC)"),
     _alter(
         "ADD INDEX i (b) USING HASH, ADD KEY j (c) COMMENT 'using hash'",
         "ADD INDEX i (b), ADD KEY j (c) COMMENT 'using hash'",
