@@ -409,7 +409,7 @@ class OutsideLog(MergeError):
 
 
 class UnannouncedDdl(MergeError):
-    """Nodes run DDL that changes rows, and no marker has ever been seen that would say when the logical table does."""
+    """DDL of nodes changes rows, and no marker has ever said when logical tables change."""
 
     code, exit_code = "unannounced-ddl", 46
     default_remedy = (

@@ -121,7 +121,7 @@ def test_a_store_in_use_is_waited_for_and_then_reported(tmp_path: Path) -> None:
 
 def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello " * 1000)
-    with pytest.raises(StoreError, match="cannot be opened"), Store.open(tmp_path / "text"):
+    with pytest.raises(StoreError, match="no schema store"), Store.open(tmp_path / "text"):
         pass
     with pytest.raises(StoreError, match="cannot be opened"), Store.open(tmp_path / "absent", read_only=True):
         pass
