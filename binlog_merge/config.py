@@ -55,6 +55,7 @@ class MergeConfig(Section):
     log_doubts: Literal["warn", "error"] = "error"
     online_ddl: bool = True
     topology: Literal["auto", "markers", "routes"] = "auto"
+    case_sensitive: bool = False
     ignore_schemas: tuple[PlainName, ...] = ()
     commit_tso: CommitTso = Field(default_factory=CommitTso)
     markers: Markers = Field(default_factory=Markers)
@@ -209,6 +210,8 @@ class MergeConfig(Section):
             values["shard-mode"] = self.shard_mode
         if self.coordinates and not self.online_ddl:
             values["online-ddl"] = False
+        if self.case_sensitive:
+            values["case-sensitive"] = True
         if self.ddl.private != "query":
             values["ddl.private"] = self.ddl.private
         if self.filter is not None:

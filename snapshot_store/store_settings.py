@@ -43,9 +43,10 @@ def stop_from_json(text: str) -> Stop:
 def topology_to_json(topology: Topology) -> str:
     """Return a topology as JSON text."""
     routes = [
-        [r.schema_pattern, r.table_pattern, r.target_schema, r.target_table, r.node] for r in topology.routes
+        [r.schema_pattern, r.table_pattern, r.target_schema, r.target_table, r.node, r.fold] for r in topology.routes
     ]  # the constructor's order
-    return json.dumps({"routes": routes, "ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)})
+    never = {"ignored": sorted(topology.ignored), "hidden": sorted(topology.hidden)}
+    return json.dumps({"routes": routes, **never, "fold": topology.fold})
 
 
 def topology_from_json(text: str) -> Topology:
@@ -53,7 +54,8 @@ def topology_from_json(text: str) -> Topology:
     try:
         values = json.loads(text)
         hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none
-        return Topology(tuple(Route(*route) for route in values["routes"]), frozenset(values["ignored"]), hidden)
+        routes = tuple(Route(*route) for route in values["routes"])
+        return Topology(routes, frozenset(values["ignored"]), hidden, values.get("fold", False))
     except (ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"not the JSON of a topology: {text[:100]!r} ({error}); the store is damaged") from None
 

@@ -2,7 +2,7 @@
 
 Routes are written as DM's table router writes them (pingcap/tiflow `pkg/router`): `*` stands for any run of characters,
 `?` for one, `[a-z]` and `[!a-z]` for one of a set; a route without a table pattern is a schema route and renames the
-schema only. Names are compared as given, case included.
+schema only. Case tells names apart unless a route is told to `fold` it, as DM does by default.
 """
 
 import re
@@ -20,7 +20,8 @@ SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_s
 class Route:
     """Sends the physical tables that match both patterns to one logical table.
 
-    `target_table` "" keeps the table's own name; `node` limits the route to nodes that match it.
+    `target_table` "" keeps the table's own name; `node` limits the route to nodes that match it. `fold`: names and
+    patterns are the same in upper and lower case.
     """
 
     schema_pattern: str
@@ -28,14 +29,17 @@ class Route:
     target_schema: str = ""
     target_table: str = ""
     node: str = "*"
+    fold: bool = False
 
     def matches_schema(self, node: str, schema: str) -> bool:
         """Tell whether the route speaks of this schema at all."""
-        return _matches(self.node, node) and _matches(self.schema_pattern, schema)
+        return _matches(self.node, node) and _matches(self.schema_pattern, schema, self.fold)
 
     def matches(self, node: str, schema: str, table: str) -> bool:
         """Tell whether the route takes this table."""
-        return self.matches_schema(node, schema) and (not self.table_pattern or _matches(self.table_pattern, table))
+        return self.matches_schema(node, schema) and (
+            not self.table_pattern or _matches(self.table_pattern, table, self.fold)
+        )
 
     @property
     def rank(self) -> tuple[bool, bool]:
@@ -51,16 +55,18 @@ class Topology:
     """The routes of a cluster, and the schemas that never come out.
 
     `ignored` may hold wildcards; give it the marker schema too, where the cluster has one. `hidden` are
-    wildcards, as (schema, table), for tables that never come out.
+    wildcards, as (schema, table), for tables that never come out. `fold` is that of `Route`, for these; names of a
+    server's own schemas are always as they are written.
     """
 
     routes: tuple[Route, ...] = ()
     ignored: frozenset[str] = SYSTEM_SCHEMAS
     hidden: frozenset[tuple[str, str]] = frozenset()
+    fold: bool = False
 
     def is_ignored(self, schema: str) -> bool:
         """Tell whether a schema's tables never come out."""
-        return any(_matches(pattern, schema) for pattern in self.ignored)
+        return any(_matches(pattern, schema, self.fold and pattern not in SYSTEM_SCHEMAS) for pattern in self.ignored)
 
     def logical_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
         """Return the logical (schema, table) of a physical one, or None if it never comes out.
@@ -68,7 +74,9 @@ class Topology:
         The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
         rank disagree.
         """
-        if self.is_ignored(schema) or any(_matches(s, schema) and _matches(t, table) for s, t in self.hidden):
+        if self.is_ignored(schema) or any(
+            _matches(s, schema, self.fold) and _matches(t, table, self.fold) for s, t in self.hidden
+        ):
             return None
         route = self.route(node, schema, table)
         if route is None:
@@ -123,7 +131,9 @@ def _listed(names: set[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _matches(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str, fold: bool = False) -> bool:
+    if fold:
+        pattern, name = pattern.lower(), name.lower()
     return _compiled(pattern).fullmatch(name) is not None
 
 

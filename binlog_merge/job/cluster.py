@@ -204,7 +204,7 @@ class ClusterWork:
             for (node, schema, table), spans in places.spans
             if spans[-1].until is None
         )
-        return Topology((*own, *self.routes.routes), self.routes.ignored)
+        return Topology((*own, *self.routes.routes), self.routes.ignored, fold=self.routes.fold)
 
     def lines(self, shapes: Sequence[Shapes], places: Places | None) -> set[Line]:
         """Return the lines of history that placed tables and snapshots need, beside those that are named."""

@@ -17,7 +17,7 @@ from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.sightings import all_sightings, local_markers, sightings
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.topologies import topology_of
-from binlog_merge.job.touched import Names, touched_lines
+from binlog_merge.job.touched import Names, same_but_for_case, touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.not_carried import Listing
@@ -135,6 +135,7 @@ class SchemaWork:
         if self.announced.asks:
             end = limit if coming.stopped is None else min(limit, coming.stopped)
             coming.notes += self.announced.warnings(history, end, lambda: self._shards_there(coming))
+        coming.notes += same_but_for_case((*part.history.versions, *part.given_tables, *coming.tables))
         return Coordination(
             history,
             self.cluster.topology(),

@@ -12,6 +12,7 @@ from binlog_merge.job.groups import first_rows
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
+from binlog_merge.job.topologies import route_of
 from binlog_merge.job.touched import Line, Names, referring
 from binlog_merge.merge.coordinate.shard_ddl import Placed
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
@@ -41,7 +42,7 @@ from snapshot_store.ddl import DdlEffect
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema
-from snapshot_store.topology import Route, Topology
+from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 LOG = "shard-log"
@@ -56,7 +57,7 @@ def modes_of(config: MergeConfig, topology: Topology) -> Modes:
     """Return how the tables of a configuration are coordinated."""
     routes, extracts = {}, {}
     for rule in config.routes:
-        route = Route(rule.schema_pattern, rule.table_pattern or "", rule.target_schema, rule.target_table or "")
+        route = route_of(rule, config)
         routes[route] = rule.shard_mode or config.shard_mode
         extract = rule.extract()
         if extract is not None:

@@ -1,20 +1,31 @@
 """The topology that a configuration's routes describe."""
 
 from binlog_merge.config import MergeConfig
+from binlog_merge.config_sections import RouteRule
 from binlog_merge.shard.modes import GHOSTS
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 
 
 def topology_of(config: MergeConfig) -> Topology:
     """Return the routes of a configuration, and the schemas that never come out."""
-    routes = tuple(
-        Route(r.schema_pattern, r.table_pattern or "", r.target_schema, r.target_table or "") for r in config.routes
-    )
+    routes = tuple(route_of(rule, config) for rule in config.routes)
     commit_schema = config.commit_tso.commit_table.partition(".")[0]
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
     if config.markers.schema_name.startswith("__"):
         ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
-    return Topology(routes, frozenset(ignored), _ghosts(config) if config.online_ddl else frozenset())
+    hidden = _ghosts(config) if config.online_ddl else frozenset()
+    return Topology(routes, frozenset(ignored), hidden, not config.case_sensitive)
+
+
+def route_of(rule: RouteRule, config: MergeConfig) -> Route:
+    """Return a route of a configuration."""
+    return Route(
+        rule.schema_pattern,
+        rule.table_pattern or "",
+        rule.target_schema,
+        rule.target_table or "",
+        fold=not config.case_sensitive,
+    )
 
 
 def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:

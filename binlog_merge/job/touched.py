@@ -11,6 +11,7 @@ from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.history import TableVersion
 from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 
@@ -80,3 +81,18 @@ def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Itera
     renamed = sorted({name for subject in subjects for _, name in subject.renamed if is_text(name)})
     if renamed:
         yield from store.referencing(node, renamed)
+
+
+def same_but_for_case(versions: Iterable[TableVersion]) -> Iterator[str]:
+    """Yield what is to be said of logical tables, as they are in the end, whose names differ in nothing but case."""
+    there = {(v.schema, v.name): v for v in sorted(versions, key=lambda v: v.key) if v.node is None}
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (schema, table), version in sorted(there.items()):
+        if version.table is not None:
+            alike.setdefault((schema.lower(), table.lower()), []).append(f"{schema}.{table}")
+    for names in alike.values():
+        if len(names) > 1:
+            yield (
+                f"{' and '.join(names)} differ in nothing but case: they come out as {len(names)} tables, which a "
+                "target with lower_case_table_names 1 or 2 takes for one; make one of them by routes, or rename"
+            )

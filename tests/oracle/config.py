@@ -43,6 +43,7 @@ class Cluster:
     basename: str
     clamp: bool = False
     heartbeat: int = 0  # seconds; PolarDB-X's heartbeats come out in multiples of them
+    case_sensitive: bool = False
 
     def logical_name(self, name: Name) -> Name | None:
         """Return where a physical table goes; None if it never comes out.
@@ -52,11 +53,11 @@ class Cluster:
         schema, table = name
         if schema in _SYSTEM or schema.startswith(self.marker_schema):
             return None
-        if any(fnmatchcase(schema, pattern) for pattern in self.hidden):
+        if any(self._fits(schema, pattern) for pattern in self.hidden):
             return None
         found: dict[tuple[bool, bool], set[Name]] = {}
         for r in self.routes:
-            if fnmatchcase(schema, r["schema-pattern"]) and fnmatchcase(table, r.get("table-pattern", "*")):
+            if self._fits(schema, r["schema-pattern"]) and self._fits(table, r.get("table-pattern", "*")):
                 wild = re.search(r"[*?\[]", r["schema-pattern"] + r.get("table-pattern", ""))
                 rank = ("table-pattern" in r, not wild)
                 found.setdefault(rank, set()).add((r["target-schema"], r.get("target-table", table)))
@@ -64,6 +65,10 @@ class Cluster:
         if len(targets) > 1:
             raise OracleError(f"{schema}.{table} is routed to {sorted(targets)}")
         return next(iter(targets))
+
+    def _fits(self, name: str, pattern: str) -> bool:
+        """Tell whether a name fits a pattern; DM's do not tell case apart by default."""
+        return fnmatchcase(name, pattern) if self.case_sensitive else fnmatchcase(name.lower(), pattern.lower())
 
 
 def _size(value: int | str) -> int:
@@ -109,6 +114,7 @@ def load(path: Path) -> Cluster:
         nodes=tuple(sorted(nodes, key=lambda n: n.number)),
         routes=tuple({k: v for k, v in r.items() if v is not None} for r in raw.get("routes") or ()),
         hidden=tuple(raw.get("ignore-schemas") or ()),
+        case_sensitive=bool(raw.get("case-sensitive")),
         marker_schema=markers.get("schema", "__cdc__"),
         ddl_record=markers.get("ddl-record", "__cdc_ddl_record__"),
         commit_table=(schema, table),

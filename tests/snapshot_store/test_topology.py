@@ -3,6 +3,7 @@
 import pytest
 
 from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.store_settings import topology_from_json, topology_to_json
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 
 SHARDS = Route("shop_*", "orders_[0-9]*", "shop", "orders")
@@ -98,3 +99,23 @@ def test_physical_tables_are_grouped_by_what_they_make() -> None:
         ("shop", "orders"): (("n1", "shop_0", "orders_0"), ("n2", "shop_1", "orders_1")),
         ("shop_0", "users"): (("n1", "shop_0", "users"),),
     }
+
+
+def test_case_is_no_difference_where_it_is_folded() -> None:
+    route = Route("Shop_*", "[O-Q]rders_?", "shop", "orders", fold=True)
+    topology = Topology((route,), SYSTEM_SCHEMAS | {"Scratch*"}, frozenset({("*", "_*_GHO")}), fold=True)
+    assert topology.logical_name("n", "SHOP_1", "ORDERS_x") == ("shop", "orders")
+    assert topology.logical_name("n", "shop_1", "orders_Y") == ("shop", "orders")
+    assert topology.logical_schema("n", "sHOP_1") == "shop"
+    assert topology.logical_name("n", "SCRATCH1", "t") is None and topology.logical_name("n", "d", "_T_gho") is None
+    assert topology.logical_name("n", "App", "T") == ("App", "T")  # what no route takes keeps its name
+    assert topology.logical_name("n", "SYS", "t") == ("SYS", "t")  # not the server's own, where case counts
+    told = Topology((Route("Shop_*", "t", "shop", "t"),))
+    assert told.logical_name("n", "shop_1", "t") == ("shop_1", "t")
+    assert topology_from_json(topology_to_json(topology)) == topology
+
+
+def test_routes_that_differ_in_case_alone_are_ambiguous_where_it_is_folded() -> None:
+    routes = (Route("a", "t", "x", "t", fold=True), Route("A", "T", "y", "t", fold=True))
+    with pytest.raises(AmbiguousRoute):
+        Topology(routes, fold=True).logical_name("n", "a", "t")

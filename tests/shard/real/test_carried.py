@@ -9,7 +9,7 @@ from binlog_merge.errors import ShardDdlStopped, UnknownTableSchema, Unsupported
 from binlog_merge.job.result import MergeResult
 from tests.merge_e2e.local import merge
 from tests.shard.real.renames import Story, Teller, check
-from tests.shard.real.stage import Played, Session, Stage
+from tests.shard.real.stage import Played, Session, Stage, tables
 
 pytestmark = [pytest.mark.mysql]
 
@@ -301,3 +301,23 @@ def test_rows_that_change_places_with_others_unseen(stage: Stage, name: str, mod
     result = merge(path, path.parent / "out")
     assert any("change places" in warning for warning in result.warnings)
     stage.carry_out(path.parent / "out")
+
+
+def test_case_is_no_difference_to_routes(stage: Stage) -> None:
+    stage.clear()
+    story = Story("case", f"""
+        n1 CREATE TABLE Orders_1 {T}
+        n2 CREATE TABLE ORDERS_2 {T}
+        n1 CREATE TABLE u {T}
+        n2 CREATE TABLE U {T}
+        n1 rows Orders_1
+        n2 rows ORDERS_2""", routes=(("{a}", "orders_*", ("{a}", "orders")),))  # fmt: skip
+    played = Teller(stage, story, 960).tell()
+    for name, sections in (("case-fold", {}), ("case-told", {"case-sensitive": True})):
+        path = stage.configuration(name, [played], "pessimistic", sections=sections)
+        result = merge(path, path.parent / "out")
+        assert [warning for warning in result.warnings if "differ in nothing but case" in warning]
+        stage.target.drop_databases()
+        stage.carry_out(path.parent / "out")
+        found = {name[1] for name in tables(stage.target)}
+        assert found == ({"orders", "u", "U"} if name == "case-fold" else {"Orders_1", "ORDERS_2", "u", "U"})
