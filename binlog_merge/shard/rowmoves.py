@@ -63,7 +63,7 @@ def taken_elsewhere(
         if effect.verb is not Verb.EXCHANGE or effect.other is None:
             continue
         pair = (effect.table, effect.other)
-        names = [logical(*name) for name in pair]
+        own, theirs = names = logical(*effect.table), logical(*effect.other)
         here = [physical for physical, name in zip(pair, names, strict=True) if name is not None]
         if len(here) == 1:
             other = effect.other if here[0] == effect.table else effect.table
@@ -72,12 +72,12 @@ def taken_elsewhere(
                 "none of those that come, and keeps those that go"
             )
             yield _told(key, Shard(node, *here[0]), detail, f"bring the rows of {'.'.join(here[0])} there by hand")
-        elif here and any(shards(name) > 1 for name in names if name is not None):
+        elif own and theirs and shards(own) == 1 and shards(theirs) > 1:  # `doubts.rows_stay` tells of several itself
             detail = (
-                f"rows of a partition change places with those of {'.'.join(effect.other)} here, but {_text(names[0])} "
-                f"and {_text(names[1])} have those of other shards too"
+                f"rows of a partition change places with those of {'.'.join(effect.other)} here, but {_text(theirs)} "
+                "has those of other shards too"
             )
-            remedy = f"bring the rows of {_text(names[0])} and {_text(names[1])} to what the nodes have by hand"
+            remedy = f"bring the rows of {_text(own)} and {_text(theirs)} to what the nodes have by hand"
             yield _told(key, Shard(node, *effect.table), detail, remedy)
 
 
