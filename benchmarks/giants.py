@@ -69,7 +69,7 @@ class _Log:
         width = 3
         while True:
             total = length + 76 + width
-            right = 3 if total < 65536 else 4 if total < 1 << 24 else 9
+            right = 1 if total < 251 else 3 if total < 65536 else 4 if total < 1 << 24 else 9
             if right == width:
                 break
             width = right

@@ -15,6 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,10 @@ def _head(server_id: int) -> bytes:
 
 
 def _gtid(server_id: int, gno: int, micros: int, rest: int) -> bytes:
-    sid = uuid.UUID(int=server_id).bytes
-    return Gtid(0, sid, gno, gno - 1, gno, micros, micros, rest + 75, 90704, 90704).pack()
+    """Return a GTID event's body, before `rest` bytes of other events: its length counts itself."""
+    gtid = Gtid(0, uuid.UUID(int=server_id).bytes, gno, gno - 1, gno, micros, micros, 0, 90704, 90704)
+    length = 19 + len(gtid.pack()) + rest
+    return replace(gtid, transaction_length=length if length < 251 else length + 2).pack()
 
 
 def _query(text: str, schema: str = "") -> bytes:
@@ -78,8 +81,13 @@ def _ddl(text: str, server_id: int, gno: int, micros: int, position: int) -> byt
     return _group([(EventType.QUERY_EVENT, _query(text, "shop_1"))], server_id, gno, micros, position)
 
 
-def _rows(table: bytes, server_id: int, first: int, count: int, position: int) -> Iterator[np.ndarray[Any, Any]]:
-    """Yield transactions of one row each, many at once: one is the pattern of all, but for numbers and positions."""
+def _rows(
+    table: bytes, server_id: int, first: int, count: int, position: int, sequence: int
+) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield transactions of one row each, many at once: one is the pattern of all, but for numbers and positions.
+
+    The first has the sequence number `sequence` in its file.
+    """
     row = struct.pack("<IHHHBB", 100, 0, 1, 2, 3, 0xFF) + b"\0" + bytes(8) + b"\x14" + b"by somebody, someday"
     row += b"\x04note"
     bodies = [
@@ -101,6 +109,8 @@ def _rows(table: bytes, server_id: int, first: int, count: int, position: int) -
         data = np.tile(np.frombuffer(one, np.uint8), (n, 1))
         number = first + start + np.arange(n, dtype=np.int64)
         _put(data, gno_at, number, 8)
+        _put(data, gno_at + 9, sequence - 1 + start + np.arange(n, dtype=np.int64), 8)  # what it waits for, and
+        _put(data, gno_at + 17, sequence + start + np.arange(n, dtype=np.int64), 8)  # its own sequence number
         _put(data, time_at, micros + number, 7)
         _put(data, id_at, number, 8)
         begins = position + (start + np.arange(n, dtype=np.int64)) * len(one)
@@ -130,7 +140,7 @@ def make(folder: Path, transactions: int, *, held: bool) -> str:
             file.write(_head(1))
             if start == 0:
                 file.write(_ddl(ALTER, 1, 1, FIRST_MILLIS * 1000, file.tell()))
-            for data in _rows(table, 1, gno + 1, min(PER_FILE, transactions - start), file.tell()):
+            for data in _rows(table, 1, gno + 1, min(PER_FILE, transactions - start), file.tell(), 1 if start else 2):
                 file.write(view(data))
             gno += min(PER_FILE, transactions - start)
             if start + PER_FILE < transactions:

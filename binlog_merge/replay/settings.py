@@ -10,6 +10,7 @@ from binlog_merge.replay.reader import Statement
 _RESTRICTED: Final = ("sql_require_primary_key", "default_table_encryption")
 """Variables that take a privilege more than replaying does: they are set where the server has them otherwise."""
 _THREAD: Final = "pseudo_thread_id"
+"""It takes that privilege too, so it is set for statements that ask for it."""
 KEPT: Final = "variable_name IN ({})".format(", ".join(f"'{name}'" for name in (*_RESTRICTED, _THREAD)))
 """Which variables of the target's session are its own again behind a statement."""
 _NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
@@ -24,7 +25,6 @@ def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
     client, _, _ = statement.query.status_vars.get(StatusVar.Q_CHARSET_CODE) or (UTF8MB4_GENERAL_CI, 0, 0)
     values: dict[str, Any] = {
         "timestamp": f"{statement.timestamp}.{session.microseconds or 0:06}",
-        _THREAD: session.thread_id,
         "sql_mode": session.sql_mode,
         "foreign_key_checks": 0 if session.flags2 & _NO_FOREIGN_KEY_CHECKS else 1,
         "unique_checks": 0 if session.flags2 & _RELAXED_UNIQUE_CHECKS else 1,
@@ -42,6 +42,8 @@ def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
         values["time_zone"] = f"X'{session.time_zone.encode('latin-1').hex()}'"
     if session.explicit_defaults_for_timestamp is not None:
         values["explicit_defaults_for_timestamp"] = session.explicit_defaults_for_timestamp
+    if b"CONNECTION_ID" in bytes(statement.query.query).upper():
+        values[_THREAD] = session.thread_id
     for name in _RESTRICTED:
         wanted = getattr(session, name)
         if wanted is not None and name in own and wanted != (own[name] == "ON"):
@@ -53,7 +55,7 @@ def afterwards(settings: str, own: Mapping[str, str]) -> tuple[str, ...]:
     """Return what gives the session back to the rows."""
     kept = {name: value for name, value in own.items() if f" {name} = " in settings}
     rows = "sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT, time_zone = '+00:00'"
-    return ("SET NAMES utf8mb4", f"SET SESSION {rows}", _set(kept))
+    return ("SET NAMES utf8mb4", f"SET SESSION {rows}", *([_set(kept)] if kept else []))
 
 
 def _set(values: Mapping[str, Any]) -> str:

@@ -274,7 +274,7 @@ def test_a_store_that_is_not_there_damaged_newer_or_in_use(store: Path, tmp_path
     assert "is not there" in run(capsys, "show", "t", "--store", tmp_path / "none", code=37)
     assert "no directory" in run(capsys, "import", "--parquet", tmp_path, "--store", tmp_path / "no" / "s", code=2)
     (tmp_path / "text").write_text("hello " * 1000)
-    assert "cannot be opened" in run(capsys, "show", "t", "--store", tmp_path / "text", code=37)
+    assert "is damaged, or no schema store" in run(capsys, "show", "t", "--store", tmp_path / "text", code=37)
     connection = duckdb.connect(str(store))
     connection.execute("UPDATE store_info SET version = 99")
     connection.close()

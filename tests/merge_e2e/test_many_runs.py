@@ -83,7 +83,7 @@ def _split_files(folder: Path, rng: random.Random) -> None:
             head[0] = Piece(first.timestamp, first.type, first.server_id, first.flags & ~1, created)
             name = b"binlog.%06d" % (number + 1)
             rotate = Piece(first.timestamp, ROTATE, first.server_id, 0, (4).to_bytes(8, "little") + name)
-            log.with_events([*head, *events, rotate]).save(folder / f"binlog.{number:06d}")
+            log.with_events([*head, *events, rotate]).renumbered().save(folder / f"binlog.{number:06d}")
 
 
 @pytest.mark.parametrize("seed", range(12))
