@@ -5,8 +5,11 @@ PyMySQL is imported when a server is first spoken to; nothing else in this packa
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
+
+CONNECTION_LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
+"""Errors of a connection that is gone: https://dev.mysql.com/doc/mysql-errors/en/."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,11 @@ class ServerAddress:
 
     def __repr__(self) -> str:
         return f"ServerAddress({str(self)!r})"
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of an error of PyMySQL: what the server, or the client library, says."""
+    return str(error.args[1]) if len(error.args) > 1 else str(error)
 
 
 def _without_password(url: str) -> str:

@@ -13,7 +13,7 @@ from binlog_merge.cli.schema_options import DEFAULT_STORE, AtTso, Config, Format
 from binlog_merge.cli.schema_place import free_place, place
 from binlog_merge.cli.schema_store import names_of, opened, store_path, topology_in
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
-from binlog_merge.job.store_errors import told
+from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
     from snapshot_store.history import TableVersion
@@ -62,7 +62,7 @@ def import_(
             number = to.import_parquet(parquet)
         _print_imported([], number, str(parquet), store, "with everything it had", output)
         return
-    with told(sql):
+    with as_merge_errors(sql):
         if sql is not None:
             catalog, source, position = _dump(sql, schema or []), str(sql), 0
         else:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.job.store_errors import told
+from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
     from snapshot_store.questions_names import Moment, NamePattern
@@ -27,7 +27,7 @@ def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
     from snapshot_store.store import Store
 
     path = store_path(given)
-    with told(path):
+    with as_merge_errors(path):
         if not read_only and not path.parent.is_dir():
             raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
         with Store.open(path, read_only) as store:
@@ -107,6 +107,6 @@ def topology_in(store: "Store", config: Path | None) -> "Topology":
     if config is None:
         return store.topology()
     from binlog_merge.config import MergeConfig
-    from binlog_merge.job.topologies import topology_of
+    from binlog_merge.topologies import topology_of
 
     return topology_of(MergeConfig.load(config))

@@ -17,11 +17,11 @@ from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.filtering import filter_settings
 from binlog_merge.job.shards import modes_of
 from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
-from binlog_merge.job.topologies import topology_of
 from binlog_merge.job.touched import Line
 from binlog_merge.merge.coordinate.unannounced import Change, Name, alike, changes_of, consequence, taken_up
 from binlog_merge.merge.histories import Applied, Extended
 from binlog_merge.shard.modes import Modes
+from binlog_merge.topologies import topology_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey

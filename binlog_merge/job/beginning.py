@@ -12,7 +12,7 @@ from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs
 from binlog_merge.job.state import Inputs, Job
 from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.merge.render import FileHead, version_number
-from binlog_merge.stages.holds import NODES
+from binlog_merge.shard.place_keys import NODES
 
 
 def begin(job: Job) -> Inputs:

@@ -15,7 +15,6 @@ from binlog_merge.errors import MergeError
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sightings import sightings
-from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster
@@ -30,6 +29,7 @@ from binlog_merge.polardbx.ddl_items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
 from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
 from binlog_merge.polardbx.topology import ClusterState
+from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.model import Catalog
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -267,7 +267,7 @@ def _read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
     path = directory / STORE_NAME
     if floor == ORIGIN or not path.exists():
         return {}
-    with told(path), Store.open(path) as store:
+    with as_merge_errors(path), Store.open(path) as store:
         entries = json.loads(store.note(_NOTE) or "[]")
     known: Mapping[str, Any] = next((value for since, value in reversed(entries) if since <= floor.text()), {})
     return known
@@ -276,6 +276,6 @@ def _read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
 def _write_note(directory: Path, floor: OrderKey, next_floor: OrderKey, value: Mapping[str, Any]) -> None:
     from snapshot_store.store import Store
 
-    with told(directory / STORE_NAME), Store.open(directory / STORE_NAME) as store:
+    with as_merge_errors(directory / STORE_NAME), Store.open(directory / STORE_NAME) as store:
         entries = [e for e in json.loads(store.note(_NOTE) or "[]") if e[0] <= floor.text()]
         store.set_note(_NOTE, json.dumps([*entries[-1:], [next_floor.text(), value]]))

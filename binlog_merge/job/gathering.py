@@ -10,9 +10,10 @@ from binlog_merge.job.ordering import Ordered
 from binlog_merge.job.state import Inputs, Job, key_after
 from binlog_merge.merge.carriers import POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
+from binlog_merge.shard.place_keys import place_of
 from binlog_merge.stages.gather import gather
 from binlog_merge.stages.gather_state import GatherResult, GatherTask, InputFile
-from binlog_merge.stages.holds import Holds, place_of
+from binlog_merge.stages.holds import Holds
 from binlog_merge.stages.plans import Schemas
 from snapshot_store.tso import OrderKey
 

@@ -30,10 +30,10 @@ from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.state import GREATEST_KEY, Job, Progress
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
-from binlog_merge.job.topologies import topology_of
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
 from binlog_merge.merge.render import version_number
 from binlog_merge.merge.without_tso import check_ordered, check_without_tso, still_without
+from binlog_merge.topologies import topology_of
 
 
 def run_merge(

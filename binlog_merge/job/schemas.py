@@ -16,7 +16,6 @@ from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.shards import ShardWork
 from binlog_merge.job.sightings import all_sightings, local_markers, sightings
 from binlog_merge.job.stores import Made, SchemaStore
-from binlog_merge.job.topologies import topology_of
 from binlog_merge.job.touched import Names, same_but_for_case, touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
@@ -25,7 +24,8 @@ from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import subject_of
 from binlog_merge.polardbx.names import MarkerTables, is_internal
-from binlog_merge.stages.holds import place_of
+from binlog_merge.shard.place_keys import place_of
+from binlog_merge.topologies import topology_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part

@@ -15,8 +15,8 @@ from binlog_merge.merge.coordinate.shards import Together
 from binlog_merge.merge.histories import Extended, PhysicalDdl
 from binlog_merge.merge.statements import subject_of
 from binlog_merge.shard.modes import Modes
+from binlog_merge.shard.place_keys import NODES
 from binlog_merge.shard.values import Decided, Doubt, Fault, Finding, Joins, Name, Shard, Stop
-from binlog_merge.stages.holds import NODES
 from snapshot_store.tso import OrderKey
 
 _KNOW_ALL = (

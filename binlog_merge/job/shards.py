@@ -10,9 +10,7 @@ from binlog_merge.errors import MergeError, StoreUnusable
 from binlog_merge.job import shard_faults as faults
 from binlog_merge.job.groups import first_rows
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.store_errors import told
 from binlog_merge.job.stores import STORE_NAME
-from binlog_merge.job.topologies import route_of
 from binlog_merge.job.touched import Line, Names, referring
 from binlog_merge.merge.coordinate.shard_ddl import Placed
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
@@ -35,9 +33,12 @@ from binlog_merge.shard.notes import (
     lock_of,
     locks_to_json,
 )
+from binlog_merge.shard.place_keys import key_of
 from binlog_merge.shard.values import Decided
 from binlog_merge.shard.writing import writing_session
-from binlog_merge.stages.holds import Holds, key_of
+from binlog_merge.stages.holds import Holds
+from binlog_merge.store_errors import as_merge_errors
+from binlog_merge.topologies import route_of
 from snapshot_store.ddl import DdlEffect
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
@@ -83,7 +84,7 @@ class ShardWork:
         self.active = self.config.coordinates
         self.modes = modes_of(self.config, self.topology)
         if self.active and self.floor > ORIGIN:
-            with told(self.directory / STORE_NAME):
+            with as_merge_errors(self.directory / STORE_NAME):
                 texts = entries_of(self._note(LOG) or "[]")
             # A run that was killed between the store and the manifest has left a later one too.
             text = next((text for since, text in reversed(texts) if since <= self.floor.text()), None)
@@ -93,7 +94,7 @@ class ShardWork:
                     file=str(self.directory / STORE_NAME),
                     remedy="restore the store from a copy, or merge into an empty directory",
                 )
-            with told(self.directory / STORE_NAME):
+            with as_merge_errors(self.directory / STORE_NAME):
                 self.log = log_from_json(text).before(self.floor)
 
     def _note(self, name: str) -> str | None:
@@ -102,7 +103,7 @@ class ShardWork:
         path = self.directory / STORE_NAME
         if not path.exists():
             return None
-        with told(path), Store.open(path) as store:
+        with as_merge_errors(path), Store.open(path) as store:
             return store.note(name)
 
     def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
@@ -206,7 +207,7 @@ class ShardWork:
         """
         if not self.active:
             return [], None, []
-        with told(self.directory / STORE_NAME):
+        with as_merge_errors(self.directory / STORE_NAME):
             self.decisions = decisions_from_json(self._note(DECISIONS) or "[]")
         error = min(self.errors, key=lambda e: e.order_key or "", default=None)
         if error is not None and error.order_key is not None:
@@ -271,7 +272,7 @@ class ShardWork:
         if not self.active:
             return
         path = self.directory / STORE_NAME
-        with told(path), Store.open(path) as store:
+        with as_merge_errors(path), Store.open(path) as store:
             log = self.log.before(next_floor).settled(self.together.settled, next_floor)
             entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= self.floor.text() < next_floor.text()]
             store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))

@@ -13,9 +13,9 @@ from binlog_merge.files.durable import sync_directory, sync_file
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import io_error, open_source
-from binlog_merge.job.store_errors import told
 from binlog_merge.job.touched import Line, Names
 from binlog_merge.merge.histories import base_versions
+from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import SchemaVersion, TableVersion
 from snapshot_store.model import Catalog
@@ -68,11 +68,11 @@ class SchemaStore:
         base = self.config.base
         copied = first and base.store is not None and not self.path.exists()
         if copied and base.store is not None:
-            with told(Path(base.store)):
+            with as_merge_errors(Path(base.store)):
                 _copy(Path(base.store), self.path)
         sources = [(node, base.physical.get(node)) for node in joined]
         dumps = list(_dumps([(None, base.logical), *sorted(base.physical.items())] if first else sources))
-        with told(self.path), Store.open(self.path) as store:
+        with as_merge_errors(self.path), Store.open(self.path) as store:
             merging = store.merging()
             if first:
                 merging.forget_derived()
@@ -89,7 +89,7 @@ class SchemaStore:
         """Return the tables of nodes that there are where everything below a key has happened."""
         from snapshot_store.store import Store
 
-        with told(self.path), Store.open(self.path) as store:
+        with as_merge_errors(self.path), Store.open(self.path) as store:
             return store.merging().physical_tables(below)
 
     def save(self, made: Made, next_floor: OrderKey) -> int | None:
@@ -99,7 +99,7 @@ class SchemaStore:
         """
         from snapshot_store.store import Store
 
-        with told(self.path), Store.open(self.path) as store:
+        with as_merge_errors(self.path), Store.open(self.path) as store:
             merging = store.merging()
             merging.save(made.floor, made.tables, made.schemas, made.topology, made.stop, made.beginning)
             failpoint("store-after-commit")
@@ -121,7 +121,7 @@ class SchemaStore:
         """Take in what people said in the store that bases come from, and have said there since the last run."""
         from snapshot_store.store import Store as Opened
 
-        with told(path), Opened.open(path, read_only=True) as other:
+        with as_merge_errors(path), Opened.open(path, read_only=True) as other:
             tables, schemas = other.merging().given(everything=self.manifest.state.last is None)
         tables, schemas = store.merging().missing(tables, schemas)
         late = [key for key in (*(v.key for v in tables), *(v.key for v in schemas)) if key < floor.previous()]

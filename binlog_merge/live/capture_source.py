@@ -15,14 +15,13 @@ from typing import Any, Final
 from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
 from binlog_merge.live.capture_packets import payloads
 from binlog_merge.live.capture_stream import Place
-from binlog_merge.replay.mysql import LOST, told
-from snapshot_store.server import ServerAddress
+from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
 HEARTBEAT_SECONDS: Final = 0.5
 """How often a source that has nothing to send says so: then what came is flushed."""
 SILENCE_SECONDS: Final = 60.0
 
-_TRANSIENT: Final = LOST | {1040, 1203}  # too many connections, too many of this user
+_TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
 _PARSE_ERROR, _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1064, 1381, 1227, 1236
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 """The first byte of a payload in a dump: an event follows, the dump ends, or an error says why."""
@@ -118,7 +117,7 @@ class Source:
             raise Lost(str(error)) from error
         except pymysql.MySQLError as error:
             if error.args and error.args[0] == _DUMP_ERROR:
-                raise DumpRefused(told(error)) from error
+                raise DumpRefused(message_of(error)) from error
             raise self._refused(error, _RIGHTS) from error
 
     def break_off(self) -> None:
@@ -160,7 +159,7 @@ class Source:
     def _refused(self, error: Exception, remedy: str = _ADDRESS) -> Exception:
         """Return what an error of the server, or of the connection, means."""
         number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
-        text = told(error)
+        text = message_of(error)
         if number == 0 or number in _TRANSIENT:
             return Lost(text)
         if number == _NO_BINLOG:

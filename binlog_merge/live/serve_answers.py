@@ -27,7 +27,7 @@ from binlog_merge.live.serve_statements import (
     UserVariable,
 )
 from binlog_merge.live.serve_variables import Facts, variables
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 
 SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
 """Schemas that clients name when they connect; a server has them always."""

@@ -19,7 +19,7 @@ from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.files.source import io_error
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 
 _PAUSE: Final = 0.2
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.live.serve_log import LogView
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 
 
 class NotServed(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)

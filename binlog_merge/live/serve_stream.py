@@ -20,7 +20,7 @@ from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import io_error
 from binlog_merge.live.serve_log import LogView, PublishedLog
 from binlog_merge.live.serve_place import NotServed, Start, place_of
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 
 _CHUNK: Final = 1 << 18
 _TYPE_AND_SIZE: Final = Struct("<4xB4xI")

@@ -12,7 +12,7 @@ from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event
 from binlog_merge.errors import MergeError
 from binlog_merge.live.protocol import Value
 from binlog_merge.live.serve_log import LogView
-from binlog_merge.replay.reader import events_of
+from binlog_merge.log.file_events import events_of
 
 VERSION_COMMENT: Final = "binlog-merge serve: a merged binlog, nothing else"
 _LOOK_AT: Final = 1 << 20

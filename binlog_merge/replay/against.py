@@ -14,16 +14,16 @@ from binlog_merge.binlog.gtid_set import GtidSet, format_sid
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ReplayStopped
 from binlog_merge.filters.filter import Filter
-from binlog_merge.job.topologies import topology_of
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.compare import Known, TableComparison, compare_tables
 from binlog_merge.replay.compare_sides import Compared, LogSide, ServerSide
 from binlog_merge.replay.duckdb_target import DuckdbTarget
 from binlog_merge.replay.found_there import FoundThere, Name, Unjudgeable
 from binlog_merge.replay.load import Base, load
 from binlog_merge.replay.mysql import META_SCHEMA
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.walk import ReplayOptions, history_of
+from binlog_merge.topologies import topology_of
 from snapshot_store.server import ServerAddress
 from snapshot_store.tso import OrderKey
 

@@ -2,9 +2,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.ledger import Ledger
 from binlog_merge.replay.places import Place
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.transactions import Transaction
 
 PUBLISH_SECONDS: Final = 1.0

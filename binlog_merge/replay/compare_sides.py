@@ -25,10 +25,9 @@ from binlog_merge.merge.binlog_types import GEOMETRY_TYPES
 from binlog_merge.merge.convert_values import BINARY_TYPES, TEXT_TYPES
 from binlog_merge.replay.duckdb_rows import keys_of
 from binlog_merge.replay.duckdb_types import CATALOG, place, quoted
-from binlog_merge.replay.mysql import told
 from snapshot_store.model import Column, Table
 from snapshot_store.render_sql import quote_name
-from snapshot_store.server import ServerAddress
+from snapshot_store.server import ServerAddress, message_of
 
 BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
@@ -111,7 +110,7 @@ class ServerSide:
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
                 cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
+            raise ServerRefused(f"{address}: {message_of(error)}", remedy="check address, user and password") from error
         return connection
 
     def ask(self, sql: str, arguments: Sequence[Any] = (), number: int = 0) -> list[tuple[Any, ...]]:
@@ -123,7 +122,7 @@ class ServerSide:
                 cursor.execute(sql, arguments or None)
                 return [tuple(row) for row in cursor.fetchall()]
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{self.addresses[number]}: {told(error)}", remedy=_REFUSED) from error
+            raise ServerRefused(f"{self.addresses[number]}: {message_of(error)}", remedy=_REFUSED) from error
 
     def names(self, number: int = 0) -> set[tuple[str, str]]:
         """Return the tables of users on a server."""

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.keys import TableName
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.transactions import Transaction
 
 

@@ -20,9 +20,9 @@ from typing import Final
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.mysql import META_SCHEMA, NOTICE_SECONDS, MysqlTarget, Session, lock_name
 from binlog_merge.replay.places import Place
-from binlog_merge.replay.progress import RankSet
 
 RECORD_GONE: Final = (
     f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "

@@ -21,14 +21,12 @@ from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.binlog.rows import Row, RowsEvent, iter_rows, join_rows, row_padding
 from binlog_merge.errors import IoError, ReplayStopped, ServerRefused, TargetBusy
 from binlog_merge.files.failpoint import failpoint
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.reader import Rows
 from binlog_merge.replay.rows import row_text
 from binlog_merge.replay.target_shape import TargetShapes
-from snapshot_store.server import ServerAddress
+from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
-LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
-"""Errors of a connection that is gone: https://dev.mysql.com/doc/mysql-errors/en/."""
 RETRY: Final = frozenset({1205, 1213, 3572})
 """Lock wait timeout, deadlock, NOWAIT: the same again may work."""
 META_SCHEMA: Final = "binlog_merge"
@@ -61,7 +59,7 @@ class Session:
         try:
             self._connection = address.connect(self.target.ssl_ca)
         except pymysql.MySQLError as error:
-            raise ServerRefused(f"{address}: {told(error)}", remedy="check address, user and password") from error
+            raise ServerRefused(f"{address}: {message_of(error)}", remedy="check address, user and password") from error
         except OSError as error:
             raise IoError(f"cannot be used as a CA: {error}", file=self.target.ssl_ca) from error
         # A session that waits for a long DDL must not be taken for one that was left behind.
@@ -257,7 +255,7 @@ class RowSession(Session):
             # The applier tells its reasons as warnings; the error may be no more than "Unknown error".
             said = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
             reasons = [text for text in said if text != "Unknown error"]
-            raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or told(error)) from error
+            raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or message_of(error)) from error
 
 
 def lock_name(cluster: str, number: int) -> str:
@@ -295,9 +293,4 @@ def _plain(event: RawEvent, body: bytes) -> bytes:
 def passes(error: Exception) -> bool:
     """Tell whether an error of the server, or of the connection, may be gone the next time."""
     number = error.args[0] if error.args else 0
-    return number == 0 or number in LOST or number in RETRY
-
-
-def told(error: Exception) -> str:
-    """Return what the server, or the client library, said."""
-    return str(error.args[1]) if len(error.args) > 1 else str(error)
+    return number == 0 or number in CONNECTION_LOST or number in RETRY

@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventFlag, EventType
+from binlog_merge.binlog.constants import EventFlag, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import (
-    FormatDescription,
     Gtid,
     Query,
     RowsEvent,
@@ -24,10 +23,10 @@ from binlog_merge.binlog.events import (
     TableMap,
     parse_event,
 )
-from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
 from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
-from binlog_merge.files.source import io_error
+from binlog_merge.log.file_events import events_of
 from snapshot_store.tso import OrderKey
 
 _CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:\n|$)")
@@ -149,40 +148,10 @@ _MOST_MAPS: Final = 1000
 DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empty directory"
 
 
-def _opened(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb", buffering=1 << 20)
-    except OSError as error:
-        raise io_error(error, str(path)) from error
-
-
 def order_key(value: RowsQuery) -> OrderKey | None:
     """Return the order key that a text of the merge's own says, None for any other text."""
     found = _CTS.match(value.query)
     return None if found is None else OrderKey.parse(found[1].decode())
-
-
-def events_of(path: Path, size: int) -> Iterator[RawEvent]:
-    """Yield the events of the first `size` bytes of a file. Raises BinlogFormatError for damage, IoError."""
-    with _opened(path) as source:
-        yield from _events(source, str(path), size)
-
-
-def _events(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
-    """Yield the events of the first `size` bytes of a file."""
-    check_magic(source.read(len(BINLOG_MAGIC)), name)
-    position, checksum = len(BINLOG_MAGIC), False
-    while position < size:
-        head = source.read(EVENT_HEADER_LEN)
-        length = EventHeader.parse(head).event_size if len(head) == EVENT_HEADER_LEN else 0
-        if not EVENT_HEADER_LEN <= length <= size - position:
-            raise BinlogFormatError(f"event of {length} bytes, {size - position} are published", name, position)
-        data = memoryview(head + source.read(length - EVENT_HEADER_LEN))
-        event = frame(data, 0, file=name, offset=position, checksum=checksum)
-        if event.type_code == EventType.FORMAT_DESCRIPTION_EVENT:
-            checksum = FormatDescription.parse(event.body).checksum
-        yield event
-        position += length
 
 
 class _Walker:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped, ServerRefused, TargetBusy
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.failed import Failed
 from binlog_merge.replay.flow import Flow
 from binlog_merge.replay.ledger import RECORD_GONE, Found, Ledger
-from binlog_merge.replay.mysql import RETRY, MysqlTarget, RowSession, passes, told
+from binlog_merge.replay.mysql import RETRY, MysqlTarget, RowSession, passes
 from binlog_merge.replay.pace import Pace
 from binlog_merge.replay.places import Place, check_place, places_of
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.ranges import check_first
 from binlog_merge.replay.reader import End, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
@@ -25,6 +25,7 @@ from binlog_merge.replay.statements import plan_statement
 from binlog_merge.replay.transactions import Transaction, transactions
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult, Walk, history_of, text_of
 from binlog_merge.replay.workers import DDL_SESSIONS, Workers
+from snapshot_store.server import message_of
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
@@ -119,7 +120,7 @@ class _Run:
                 if time.monotonic() - lost_since > self.options.retry_seconds:
                     where = error.transaction.gtid if isinstance(error, Failed) and error.transaction else "the target"
                     locked = bool(cause.args) and cause.args[0] in RETRY
-                    raise ReplayStopped(f"{where}: {told(cause)}", remedy=_LOCKED if locked else _LOST) from error
+                    raise ReplayStopped(f"{where}: {message_of(cause)}", remedy=_LOCKED if locked else _LOST) from error
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -260,7 +261,7 @@ def _refused(error: Exception) -> ReplayStopped:
     """Return what a server's refusal of something of the replay's own comes to."""
     number = error.args[0] if error.args else 0
     remedy = RECORD_GONE if number in (1049, 1146) else _READ_ONLY if number == 1290 else _NEEDED
-    return ReplayStopped(f"the target refuses what a replay needs: {told(error)}", remedy=remedy)
+    return ReplayStopped(f"the target refuses what a replay needs: {message_of(error)}", remedy=remedy)
 
 
 _READ_ONLY = "let the target take writes (read_only, super_read_only), or name the server that does"

@@ -12,7 +12,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
-from binlog_merge.job.store_errors import told
+from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.history import TableVersion, folded_away
 from snapshot_store.model import Catalog
 from snapshot_store.store import Store
@@ -47,19 +47,19 @@ class Shapes:
         self._advance(key)
         found = self._now.get((schema, name))
         if found is None and key <= self._folded:
-            with told(self._store):
+            with as_merge_errors(self._store):
                 raise folded_away(f"{schema}.{name}", key, self._folded, None)
         return found
 
     def catalog(self, key: OrderKey) -> Catalog:
         """Return everything that a transaction with this key sees. Raises BeforeBase as `at` does."""
-        with told(self._store), Store.open(self._store, True) as store:
+        with as_merge_errors(self._store), Store.open(self._store, True) as store:
             if key <= (floor := store.floor()):
                 raise folded_away("all tables", key, floor, None)
             return store.logical_at(key).catalog(key)
 
     def _begin(self, key: OrderKey) -> None:
-        with told(self._store), Store.open(self._store, True) as store:
+        with as_merge_errors(self._store), Store.open(self._store, True) as store:
             self._folded = store.floor()
             self._now = {(v.schema, v.name): v for v in store.logical_at(key).versions}
             self._next.clear()
@@ -69,7 +69,7 @@ class Shapes:
     def _advance(self, key: OrderKey) -> None:
         while self._next or not self._all_read:
             if not self._next:
-                with told(self._store), Store.open(self._store, True) as store:
+                with as_merge_errors(self._store), Store.open(self._store, True) as store:
                     self._read(store, self._passed or ORIGIN)
                 continue
             version = self._next[0]

@@ -12,8 +12,8 @@ from typing import Any, Final
 from binlog_merge.binlog.rows import RowsEvent
 from binlog_merge.errors import ReplayStopped
 from binlog_merge.filters.expressions import Op
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.keys import Claims, TableName, table_name
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Begin, End, Item, MergedBinlog, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.statements import Plan, plan_statement

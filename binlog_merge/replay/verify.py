@@ -24,11 +24,12 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ChecksumMismatch, ManifestError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.files.manifest import OutputFile
+from binlog_merge.log.file_events import events_of
 from binlog_merge.merge.witness import check_witness
-from binlog_merge.replay.reader import DAMAGED, MergedBinlog, events_of, order_key
+from binlog_merge.replay.reader import DAMAGED, MergedBinlog, order_key
 from binlog_merge.replay.rows import TableShapes, op_of
 from binlog_merge.replay.verify_cells import CellChecks
-from binlog_merge.stages.holds import is_moved, place_of
+from binlog_merge.shard.place_keys import is_moved, place_of
 from snapshot_store.tso import OrderKey
 
 

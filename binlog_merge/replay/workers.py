@@ -11,11 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.barrier import PendingDdl
 from binlog_merge.replay.groups import Group, Turns, Yielded
 from binlog_merge.replay.ledger import BegunDdl
 from binlog_merge.replay.mysql import RETRY, RowSession
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import Rows, Statement
 from binlog_merge.replay.statements import Plan, carry_out, forget
 from binlog_merge.replay.transactions import Transaction

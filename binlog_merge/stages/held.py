@@ -5,7 +5,7 @@
     settle   each range as it comes out: rows that stay, the DDL at its places, and behind each what was moved there
 
 The result is that of `order`: files of rows in global order, several to a range, since any number of rows may be moved
-into one. A row's key in them is that of its place (`stages.holds`); its own stands beside it.
+into one. A row's key in them is that of its place (`shard.place_keys`); its own stands beside it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.shard.holding import HELD, Holding, rows_at
 from binlog_merge.shard.notes import HeldRows
+from binlog_merge.shard.place_keys import key_of, moved_key
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.block import Column, read_block, write_block
-from binlog_merge.stages.holds import key_of, moved_key
 from binlog_merge.stages.order import collect, late
 from binlog_merge.stages.order_values import OrderResult, OrderTask
 from binlog_merge.stages.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions

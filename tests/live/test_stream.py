@@ -17,7 +17,7 @@ from binlog_merge.live import serve_stream
 from binlog_merge.live.serve_log import PublishedLog
 from binlog_merge.live.serve_place import NotServed, Start
 from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped, stream
-from binlog_merge.replay.progress import RankSet
+from binlog_merge.log.ranks import RankSet
 from tests.live.merged import merged, merged_copy
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.merge_e2e.local import written

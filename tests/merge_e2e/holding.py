@@ -14,8 +14,9 @@ import pytest
 from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.schemas import SchemaWork
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.shard.place_keys import key_of
 from binlog_merge.shard.values import Effect, Place, Shard
-from binlog_merge.stages.holds import Holds, key_of
+from binlog_merge.stages.holds import Holds
 from snapshot_store.tso import OrderKey
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl

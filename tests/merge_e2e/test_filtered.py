@@ -12,8 +12,9 @@ from binlog_merge.errors import ConfigError, ManifestError
 from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
+from binlog_merge.log.file_events import events_of
 from binlog_merge.merge.render import LogicalDdl
-from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement, events_of
+from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.verify import verify
 from binlog_merge.replay.walk import history_of

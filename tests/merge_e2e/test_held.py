@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import SchemaMismatch
-from binlog_merge.stages.holds import is_moved
+from binlog_merge.shard.place_keys import is_moved
 from binlog_merge.stages.plans import PlanTable
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.editing import assert_prefix

@@ -13,12 +13,12 @@ from binlog_merge.config import MergeConfig
 from binlog_merge.errors import ConfigError, ShardDdlStopped, StoreUnusable, UnknownTableSchema
 from binlog_merge.job.shards import LOG
 from binlog_merge.job.stores import STORE_NAME, published_floor
-from binlog_merge.job.topologies import topology_of
 from binlog_merge.merge.coordinate.shard_json import entries_of, log_from_json, log_to_json
 from binlog_merge.merge.coordinate.shard_log import ShardLog
 from binlog_merge.shard.notes import DECISIONS, LOCKS, Locks, decisions_to_json, locks_from_json
+from binlog_merge.shard.place_keys import place_of
 from binlog_merge.shard.values import Decided
-from binlog_merge.stages.holds import place_of
+from binlog_merge.topologies import topology_of
 from snapshot_store import parse_table
 from snapshot_store.history import TableVersion
 from snapshot_store.store import Store

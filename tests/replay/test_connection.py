@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from binlog_merge.cli.main import app
 from binlog_merge.errors import IoError, ServerRefused
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.mysql import MysqlTarget
 from binlog_merge.replay.pace import Pace
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import End, MergedBinlog
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.run import replay

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.ledger import Ledger
 from binlog_merge.replay.mysql import MysqlTarget, RowSession
 from binlog_merge.replay.places import Place, places_of
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult

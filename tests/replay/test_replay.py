@@ -11,10 +11,10 @@ from binlog_merge.errors import ConfigError, ReplayStopped, ServerRefused, Targe
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
+from binlog_merge.log.ranks import RankSet
 from binlog_merge.replay.ledger import Ledger
 from binlog_merge.replay.mysql import MysqlTarget, RowSession
 from binlog_merge.replay.places import Place
-from binlog_merge.replay.progress import RankSet
 from binlog_merge.replay.reader import MergedBinlog
 from binlog_merge.replay.run import dry_run, replay
 from binlog_merge.replay.walk import ReplayOptions, ReplayResult

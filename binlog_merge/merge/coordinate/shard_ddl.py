@@ -77,7 +77,7 @@ def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Pl
     """Return the places from `floor` on that are to be others, so that order keys are in the order of places.
 
     Places of events whose keys differ in nothing but the node are put behind those of the first of them: a rank counts
-    more in a key than a node does (`stages.holds.key_of`).
+    more in a key than a node does (`shard.place_keys.key_of`).
     """
     found: dict[Place, Place] = {}
     ordered = sorted({place for place in places if place.key >= floor})

@@ -25,7 +25,7 @@ _IN_THE_MESSAGE = ""  # what to do stands in the message already
 
 
 @contextmanager
-def told(path: Path | None) -> Iterator[None]:
+def as_merge_errors(path: Path | None) -> Iterator[None]:
     """Turn errors of the schema room into errors of a merge; `path` is the file they are about."""
     from snapshot_store import errors, store_errors
     from snapshot_store.introspect import ServerRefused as Refused
