@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import UnannouncedDdl
+from binlog_merge.job.bound import GREATEST_KEY, Bound
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.filtering import filter_settings
 from binlog_merge.job.shards import modes_of
-from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.job.state import Inputs, Job
 from binlog_merge.job.touched import Line
 from binlog_merge.merge.coordinate.unannounced import Change, Name, alike, changes_of, consequence, taken_up
 from binlog_merge.merge.histories import Applied, Extended
@@ -95,11 +96,9 @@ class Announced:
                     found.append(change)
         return sorted(dict.fromkeys(found), key=lambda c: (c.key, c.node, c.table))
 
-    def unheard(
-        self, history: SchemaHistory, limit: OrderKey, shards: Shards
-    ) -> tuple[OrderKey, UnannouncedDdl | None, str] | None:
-        """Return the first change below the limit, where no marker has ever been seen: its key, the error, and what
-        is held back for it. There is no error yet where more may come and the marker is not overdue.
+    def unheard(self, history: SchemaHistory, limit: OrderKey, shards: Shards) -> tuple[Bound, str] | None:
+        """Return the first change below the limit, where no marker has ever been seen, and what is held back for it.
+        There is no error yet where more may come and the marker is not overdue.
         """
         if self.seen or self.config.markers.missing == "warn":
             return None
@@ -115,9 +114,9 @@ class Announced:
         )
         error = UnannouncedDdl(text, node=change.node, file=change.file, position=change.position, order_key=change.key)
         if limit == GREATEST_KEY or self._overdue(change, changes, limit, shards):
-            return change.key, error, text
+            return Bound(change.key, error), text
         held = f"{change.where}: {text}; what stands behind it is held back until a marker comes"
-        return change.key, None, held
+        return Bound(change.key), held
 
     def warnings(self, history: SchemaHistory, limit: OrderKey, shards: Shards) -> list[str]:
         """Return what is to be said of changes that nothing takes up below the limit; and note which are left."""

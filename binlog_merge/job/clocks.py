@@ -6,6 +6,7 @@ import numpy as np
 
 from binlog_merge.config_sections import CommitTso
 from binlog_merge.errors import ClockStep
+from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.clock import steps_back
 from binlog_merge.merge.local_keys import local_keys
@@ -50,22 +51,18 @@ def clock_steps(node: ScannedNode, most: int, floor: OrderKey) -> Iterator[tuple
             )
 
 
-def check_clocks(
-    nodes: Sequence[ScannedNode], config: CommitTso, floor: OrderKey, warnings: list[str]
-) -> ClockStep | None:
-    """Return the first step back that is too far, where that is to be an error; else add a warning for each node."""
-    first: ClockStep | None = None
+def check_clocks(nodes: Sequence[ScannedNode], config: CommitTso, floor: OrderKey) -> tuple[Bound, list[str]]:
+    """Return the first step back that is too far, where that is to be an error; else a warning for each node."""
+    first, warnings = NO_BOUND, list[str]()
     for node in nodes:
         if not node.by_time:
             continue
         found = clock_steps(node, config.max_step_back, floor)
         if config.on_step_back == "error":
-            error = next((error for _, error in found), None)
-            if error is not None and (first is None or (error.order_key or "") < (first.order_key or "")):
-                first = error
+            first = min(first, Bound.of(next((error for _, error in found), None)))
             continue
         steps = sorted(found, key=lambda pair: -pair[0])
         if steps:
             more = f" (and {len(steps) - 1} smaller steps)" if len(steps) > 1 else ""
             warnings.append(f"{node.source_id}: {steps[0][1].message}{more}: {steps[0][1].file}:{steps[0][1].position}")
-    return first
+    return first, warnings

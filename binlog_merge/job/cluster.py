@@ -12,9 +12,10 @@ from typing import Any
 
 from binlog_merge.config import MergeConfig
 from binlog_merge.errors import MergeError
+from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.sightings import sightings
+from binlog_merge.job.sightings import NodeMarkers
 from binlog_merge.job.stores import STORE_NAME
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster
@@ -34,7 +35,6 @@ from snapshot_store.model import Catalog
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
-_LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)
 _NOTE = "cluster"
 
 Line = tuple[str | None, str, str]
@@ -51,6 +51,7 @@ class ClusterWork:
     polardbx: bool
     routes: Topology
     directory: Path
+    markers: Sequence[NodeMarkers]
     kept: Mapping[str, Any] = field(default_factory=dict)
     _found: list[Sighting] = field(default_factory=list)
     _renames: list[Rename] = field(default_factory=list)
@@ -58,7 +59,7 @@ class ClusterWork:
     def __post_init__(self) -> None:
         if self.polardbx:
             self.kept = _read_note(self.directory, self.floor)
-            self._found = [s for node in self.scanned for s in self._of_node(node)]
+            self._found = [s for node in self.markers for s in node.sightings]
         storage = {n.storage_inst_id or n.source_id: n.source_id for n in self.config.nodes}
         self.nodes: Mapping[str, str] = storage
         self.by_markers = self._by_markers()
@@ -77,13 +78,6 @@ class ClusterWork:
         if self.kept.get("topology"):
             builder.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
         return builder
-
-    def _of_node(self, node: ScannedNode) -> Iterator[Sighting]:
-        """Yield a node's markers up to the first that cannot be read: who needs that one says so."""
-        try:
-            yield from sightings(node, self.config.markers.tables(), self.floor, _LAST)
-        except MergeError:
-            return
 
     def _by_markers(self) -> bool:
         if self.config.topology != "auto" or not self.polardbx:
@@ -171,15 +165,15 @@ class ClusterWork:
         found = self._convert(ddl.key, said, copy, indexes)
         return [] if found is None else [found]
 
-    def shapes(self, server_version: int) -> tuple[list[Shapes], MergeError | None]:
-        """Return the shapes in the snapshots taken in, and the error at which that ended."""
+    def shapes(self, server_version: int) -> tuple[list[Shapes], Bound]:
+        """Return the shapes in the snapshots taken in, and the bound at which that ended."""
         found: list[Shapes] = []
         for key, databases in self.cluster.snapshots if self.cluster is not None else ():
             try:
                 found.append(shapes_of(key, databases, self.nodes, server_version))
             except MergeError as error:
-                return found, error
-        return found, None
+                return found, Bound.of(error)
+        return found, NO_BOUND
 
     def follow(self, ddls: Mapping[str, Sequence[PhysicalDdl]]) -> None:
         """Take in the physical tables that nodes renamed themselves."""

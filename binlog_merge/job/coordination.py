@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from binlog_merge.errors import DdlNotUnderstoodError, MergeError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.errors import DdlNotUnderstoodError, SchemaMismatch, UnknownTableSchema
+from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.merge.not_carried import Listing
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.places import Places
@@ -19,7 +20,7 @@ from snapshot_store.tso import OrderKey
 class Coordination:
     """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
 
-    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    `notes` say what was done without being understood.
     """
 
     history: SchemaHistory
@@ -28,20 +29,19 @@ class Coordination:
     ddl_done: dict[str, OrderKey]
     swallowed: int
     ignored: Listing
-    stopped: OrderKey | None = None
-    error: MergeError | None = None
+    bound: Bound = NO_BOUND
     new_tables: tuple[TableVersion, ...] = ()
     new_schemas: tuple[SchemaVersion, ...] = ()
     notes: tuple[str, ...] = ()
-    tables: tuple[tuple[str, str], ...] = ()
     places: Places | None = None
     holds: Holds | None = None
     modes: Modes | None = None
     locks: tuple[Lock, ...] = ()
 
 
-def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None:
+def stop_at(bound: Bound) -> Stop | None:
     """Return what the store keeps of an error that people can help with by saying what a table is."""
+    error = bound.error
     if not isinstance(error, DdlNotUnderstoodError | SchemaMismatch | UnknownTableSchema) or error.order_key is None:
         return None
     statement = isinstance(error, DdlNotUnderstoodError)
@@ -52,5 +52,5 @@ def stop_at(error: MergeError | None, coordination: Coordination) -> Stop | None
         error.file or "",
         error.position or 0,
         error.message,
-        coordination.tables if statement else (),
+        bound.tables if statement else (),
     )

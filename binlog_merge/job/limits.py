@@ -1,13 +1,15 @@
 """From which key on transactions come out, and up to which everything is final."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.errors import ConfigError
+from binlog_merge.job.bound import GREATEST_KEY, Bound
 from binlog_merge.job.clocks import check_clocks
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.nodes import ScannedNode, first_lost
-from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.job.state import Inputs, Job
 from binlog_merge.job.undecided import undecided
 from binlog_merge.merge.branches import Hash
 from binlog_merge.merge.without_tso import split_transactions
@@ -34,43 +36,52 @@ def floor_of(job: Job, inputs: Inputs) -> OrderKey:
     return merged_to(inputs)
 
 
-def limit_of(
-    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, floor: OrderKey
-) -> tuple[OrderKey, dict[str, OrderKey | None], list[MergeError | None]]:
-    """Return the key below which everything is final, the nodes' watermarks, and the errors that lower it."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bound below which everything is final, and the nodes' watermarks."""
+
+    bound: Bound
+    watermarks: Mapping[str, OrderKey | None]
+    warnings: tuple[str, ...] = ()
+
+
+def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, floor: OrderKey) -> Limits:
+    """Return how far everything is final."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
-    waiting = _waiting(job, scanned, cluster, watermarks) if cluster.polardbx else {}
-    errors: list[MergeError | None] = [n.error for n in scanned if n.error is not None]
-    limit = GREATEST_KEY
-    stepped = check_clocks(scanned, job.config.commit_tso, floor, job.warnings)
-    for node in scanned:
-        if job.end_of_input and node.error is None:
-            continue
-        limit = min(limit, cluster.bound(node, watermarks[node.source_id]) or GREATEST_KEY)
-    limit = min([limit, *waiting.values()])
-    if job.stop_tso is not None:
-        limit = min(limit, OrderKey(job.stop_tso, 0, 0, 0))
+    lowered, warnings = dict[str, OrderKey](), list[str]()
+    if cluster.polardbx:
+        there = [n for n in scanned if cluster.bound(n, watermarks[n.source_id]) is not None]
+        more = not job.end_of_input or any(n.error is not None for n in scanned)
+        waiting = undecided(there) if more else {}
+        lowered = {name: key for name, (key, _) in waiting.items()}
+        watermarks = {name: _least(key, lowered.get(name)) for name, key in watermarks.items()}
+        warnings += split_transactions(_never_decided(scanned, waiting))
+    stepped, said = check_clocks(scanned, job.config.commit_tso, floor)
+    open_ended = [n for n in scanned if not job.end_of_input or n.error is not None]
+    keys = [cluster.bound(n, watermarks[n.source_id]) or GREATEST_KEY for n in open_ended]
+    keys += [] if job.stop_tso is None else [OrderKey(job.stop_tso, 0, 0, 0)]
+    end = min([*keys, *lowered.values()], default=GREATEST_KEY)
     conflict = None if any(n.by_time for n in scanned) else tso_conflict(scanned, cluster.polardbx, floor)
-    for error in (stepped, conflict, first_lost(scanned, floor)):
-        if error is not None and error.order_key is not None and OrderKey.parse(error.order_key) < limit:
-            limit, errors = OrderKey.parse(error.order_key), [error]
-    return limit, watermarks, errors
+    bound = min(
+        Bound(end, next((n.error for n in scanned if n.error is not None), None)),
+        stepped,
+        Bound.of(conflict),
+        Bound.of(first_lost(scanned, floor)),
+    )
+    return Limits(bound, watermarks, (*warnings, *said))
 
 
-def _waiting(
-    job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, watermarks: dict[str, OrderKey | None]
-) -> Mapping[str, OrderKey]:
-    """Lower the watermarks of nodes that have XA COMMITs whose TSO may still come, and return to what; warn of those
-    for which none will.
-    """
-    found: Mapping[str, tuple[OrderKey, frozenset[Hash]]] = {}
-    if not job.end_of_input or any(n.error is not None for n in scanned):
-        found = undecided([n for n in scanned if cluster.bound(n, watermarks[n.source_id]) is not None])
-    for name, (key, _) in found.items():
-        watermarks[name] = min(watermarks[name] or key, key)
-    without = {
-        n.source_id: [one for one in n.without_tso if n.source_id not in found or one[0] not in found[n.source_id][1]]
+def _least(watermark: OrderKey | None, key: OrderKey | None) -> OrderKey | None:
+    """Return a watermark that is not above a key, if there is one."""
+    return watermark if key is None else min(watermark or key, key)
+
+
+def _never_decided(
+    scanned: Sequence[ScannedNode], waiting: Mapping[str, tuple[OrderKey, frozenset[Hash]]]
+) -> dict[str, list[tuple[Hash, int]]]:
+    """Return, by node, the XA COMMITs whose TSO can no longer come; `waiting` are those for which it may."""
+    still = {name: gtrids for name, (_, gtrids) in waiting.items()}
+    return {
+        n.source_id: [(gtrid, at) for gtrid, at in n.without_tso if gtrid not in still.get(n.source_id, ())]
         for n in scanned
     }
-    job.warnings += split_transactions(without)
-    return {name: key for name, (key, _) in found.items()}

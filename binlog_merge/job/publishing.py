@@ -6,10 +6,11 @@ from typing import Any
 
 from binlog_merge.files.manifest import NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
+from binlog_merge.job.bound import GREATEST_KEY
 from binlog_merge.job.checkpoints import checkpoint
 from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.job.state import Inputs, Job
 from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 

@@ -16,9 +16,10 @@ from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.job.announced import announced_of
 from binlog_merge.job.beginning import begin
+from binlog_merge.job.bound import GREATEST_KEY, Bound
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.gathering import behind, gather_files, written_to
-from binlog_merge.job.limits import floor_of, limit_of, merged_to
+from binlog_merge.job.limits import floor_of, limits_of, merged_to
 from binlog_merge.job.nodes import ScannedNode, check_late
 from binlog_merge.job.ordering import Ordered, order_all
 from binlog_merge.job.publishing import publish_run
@@ -27,7 +28,8 @@ from binlog_merge.job.runner import Runner
 from binlog_merge.job.scanning import scan_nodes
 from binlog_merge.job.schemas import SchemaWork
 from binlog_merge.job.shards import ShardWork
-from binlog_merge.job.state import GREATEST_KEY, Job, Progress
+from binlog_merge.job.sightings import read_markers
+from binlog_merge.job.state import Job, Progress
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
@@ -72,53 +74,56 @@ def _run(job: Job) -> MergeResult:
     with job.stage("coordinate"):
         store = SchemaStore(job.config, job.directory, inputs.manifest)
         merged = merged_to(inputs)
+        markers = [read_markers(node, job.config.markers.tables(), merged) for node in scanned]
         cluster = ClusterWork(
             job.config, scanned, inputs.nodes, merged, inputs.carrier == POLARDBX, topology_of(job.config),
-            job.directory,
+            job.directory, markers,
         )  # fmt: skip
         shards = ShardWork(job.config, topology_of(job.config), merged, job.directory)
         announced = announced_of(job, inputs, cluster, floor)
-        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged, cluster, shards, announced)
-        limit, watermarks, errors = limit_of(job, scanned, cluster, floor)
-        if shards.active and limit != GREATEST_KEY:
-            limit = limit._replace(node_seq=0)  # events that differ in nothing but their nodes are of one run
+        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged, cluster, shards, announced, markers)
+        limits = limits_of(job, scanned, cluster, floor)
+        job.warnings += limits.warnings
+        bound, watermarks = limits.bound, limits.watermarks
+        if shards.active and bound.key != GREATEST_KEY:
+            # Events that differ in nothing but their nodes are of one run.
+            bound = Bound(bound.key._replace(node_seq=0), bound.error)
         gone = {n.source_id for n in scanned if cluster.bound(n, watermarks[n.source_id]) is None}
         for node in scanned:
             if node.source_id not in gone:
                 check_late(node, floor)
-        coordination = work.coordinate(limit, version_number(inputs.header.server_version))
+        coordination = work.coordinate(bound.key, version_number(inputs.header.server_version))
         job.warnings += coordination.notes
-        if coordination.stopped is not None and coordination.stopped < limit:
-            limit, errors = coordination.stopped, [coordination.error]
-    ordered = order_all(job, inputs, scanned, coordination, floor, limit)
+        bound = min(bound, coordination.bound)
+    ordered = order_all(job, inputs, scanned, coordination, floor, bound.key)
     _check_late(scanned, ordered)
     gathered = gather_files(job, inputs, coordination, ordered)
     while (failed := next((g for g in gathered if g.error is not None), None)) is not None:
         assert failed.error is not None
-        errors = [MergeError.from_dict(failed.error)]
         gathered = gathered[: gathered.index(failed) + 1]
-        limit = written_to(gathered, coordination.holds) or floor
+        bound = Bound(written_to(gathered, coordination.holds) or floor, MergeError.from_dict(failed.error))
         if coordination.holds is None:
             break
         # What comes out at one place comes out in one run, and with another limit other rows wait.
-        ordered = order_all(job, inputs, scanned, coordination, floor, limit)
+        ordered = order_all(job, inputs, scanned, coordination, floor, bound.key)
         gathered = gather_files(job, inputs, coordination, ordered)
     with job.stage("publish"):
         kept = [g for g in gathered if g.size and (g.last_key is not None or g.closed)]
         believed = sorted({said for g in kept for said in g.believed})
         job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
         last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-        next_floor = max(floor, limit if limit != GREATEST_KEY else behind(last_key, coordination.holds))
-        versions = work.save(coordination, limit, next_floor, errors[0] if errors else None)
+        next_floor = max(floor, bound.key if bound.key != GREATEST_KEY else behind(last_key, coordination.holds))
+        versions = work.save(coordination, bound, next_floor)
         cluster.keep(next_floor)
-        shards.keep(next_floor, limit, ordered.waiting)
+        shards.keep(next_floor, bound.key, ordered.waiting)
         known = announced.keep(next_floor)
-        publish_run(job, inputs, scanned, coordination, kept, next_floor, limit, versions, ordered.waiting_files, known)
-    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, limit, gone)
-    if errors and errors[0] is not None:
-        error = errors[0]
-        error.result = result
-        raise error
+        publish_run(
+            job, inputs, scanned, coordination, kept, next_floor, bound.key, versions, ordered.waiting_files, known
+        )
+    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, bound.key, gone)
+    if bound.error is not None:
+        bound.error.result = result
+        raise bound.error
     return result
 
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import MergeError
 from binlog_merge.job.announced import Announced, physical_tables
+from binlog_merge.job.bound import GREATEST_KEY, NO_BOUND, Bound
 from binlog_merge.job.cluster import ClusterWork
 from binlog_merge.job.cluster import Line as TouchedLine
 from binlog_merge.job.coordination import Coordination, stop_at
@@ -14,7 +14,7 @@ from binlog_merge.job.groups import physical_ddl
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.shards import ShardWork
-from binlog_merge.job.sightings import all_sightings, local_markers, sightings
+from binlog_merge.job.sightings import NodeMarkers, local_markers, markers_below
 from binlog_merge.job.stores import Made, SchemaStore
 from binlog_merge.job.touched import Names, same_but_for_case, touched_lines
 from binlog_merge.merge.coordinate.polardbx import Shapes
@@ -23,7 +23,7 @@ from binlog_merge.merge.not_carried import Listing
 from binlog_merge.merge.remedies import Line, Remedies
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import subject_of
-from binlog_merge.polardbx.names import MarkerTables, is_internal
+from binlog_merge.polardbx.names import is_internal
 from binlog_merge.shard.place_keys import place_of
 from binlog_merge.topologies import topology_of
 from snapshot_store.errors import AmbiguousRoute
@@ -42,9 +42,7 @@ class _Coming:
     schemas: list[SchemaVersion] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ignored: Listing = field(default_factory=Listing)
-    stopped: OrderKey | None = None
-    error: MergeError | None = None
-    named: tuple[tuple[str, str], ...] = ()
+    bound: Bound = NO_BOUND
 
     def begin(self, tables: Sequence[TableVersion], schemas: Sequence[SchemaVersion]) -> None:
         self.tables += tables
@@ -55,15 +53,14 @@ class _Coming:
         self.schemas += extended.schemas
         self.notes += extended.notes
         self.ignored.add(extended.ignored)
-        self.stop(extended.stopped, extended.error, extended.tables)
+        self.stop(Bound.at(extended.stopped, extended.error, extended.tables))
 
-    def stop(self, key: OrderKey | None, error: MergeError | None, named: tuple[tuple[str, str], ...] = ()) -> None:
-        if key is not None and (self.stopped is None or key < self.stopped):
-            self.stopped, self.error, self.named = key, error, named
+    def stop(self, bound: Bound) -> None:
+        self.bound = min(self.bound, bound)
 
     def counts(self, key: OrderKey) -> bool:
         """Tell whether what stands at a key still counts."""
-        return self.stopped is None or key < self.stopped
+        return key < self.bound.key
 
 
 def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], bool]) -> Sequence[LogicalDdl | Shapes]:
@@ -86,6 +83,7 @@ class SchemaWork:
     cluster: ClusterWork
     shards: ShardWork
     announced: Announced
+    markers: Sequence[NodeMarkers]
 
     def coordinate(self, limit: OrderKey, server_version: int) -> Coordination:
         """Turn the nodes' DDL and markers into both histories; `limit` is where this run stops."""
@@ -99,41 +97,36 @@ class SchemaWork:
             for n in self.scanned
         }
         markers = self.config.markers.tables()
-        found, unread = all_sightings(self.scanned, markers, self.floor, limit)
+        found, unread = markers_below(self.markers, limit)
         logical = self.cluster.coordinate(found, server_version)
         shapes, failed = self.cluster.shapes(server_version)
         self.cluster.follow(ddls)
         places = self.cluster.places()
         part = self._known(ddls, logical.ddl, topology, self.cluster.lines(shapes, places))
         coming = _Coming()
-        coming.stop(logical.stopped, logical.error)
+        coming.stop(Bound.at(logical.stopped, logical.error))
         nodes = [n.source_id for n in self.inputs]
         self.shards.begin(part.history, part.given_tables, nodes, self._joined())
         coming.begin(*self.shards.first_tables())
-        for error in (unread, failed):
-            if error is not None and error.order_key is not None:
-                coming.stop(OrderKey.parse(error.order_key), error)
+        coming.stop(unread)
+        coming.stop(failed)
         for node in self.scanned:
             done[node.source_id] = self._physical(node.source_id, part, ddls[node.source_id], topology, coming, shapes)
-        self._unheard(part, markers, limit, coming)
+        self._unheard(part, limit, coming)
         versions = (*part.history.versions, *part.given_tables, *coming.tables)
         known = {(v.node, v.schema, v.name) for v in versions}
         self.shards.check_rows(self.scanned, known)
-        bound = limit if coming.stopped is None else min(limit, coming.stopped)
         coming.ignored.add(self.shards.cut)
-        shard_ddl, stopped, warnings = self.shards.coordinate(bound)
+        shard_ddl, stopped, warnings = self.shards.coordinate(min(limit, coming.bound.key))
         coming.notes += warnings
-        if stopped is not None and stopped.order_key is not None:
-            coming.stop(OrderKey.parse(stopped.order_key), stopped)
-            bound = min(bound, OrderKey.parse(stopped.order_key))
+        coming.stop(stopped)
+        bound = min(limit, coming.bound.key)
         for node in self.scanned:
-            stray = local_markers(node, markers, self.floor, bound)
-            if stray is not None and stray.order_key is not None:
-                coming.stop(OrderKey.parse(stray.order_key), stray)
+            coming.stop(Bound.of(local_markers(node, markers, self.floor, bound)))
         wanted = self._logical(part, [*logical.ddl, *shard_ddl], coming, shapes, server_version)
         history = _history(part, coming)
         if self.announced.asks:
-            end = limit if coming.stopped is None else min(limit, coming.stopped)
+            end = min(limit, coming.bound.key)
             coming.notes += self.announced.warnings(history, end, lambda: self._shards_there(coming))
         coming.notes += same_but_for_case((*part.history.versions, *part.given_tables, *coming.tables))
         return Coordination(
@@ -143,12 +136,10 @@ class SchemaWork:
             done,
             logical.swallowed,
             coming.ignored,
-            coming.stopped,
-            coming.error,
+            coming.bound,
             tuple(coming.tables),
             tuple(coming.schemas),
             tuple(coming.notes),
-            coming.named,
             places,
             self.shards.holds(),
             self.shards.modes if self.shards.modes.extracts else None,
@@ -188,26 +179,19 @@ class SchemaWork:
                     found.update(names.names_in(None, logical) if logical is not None and is_text(logical) else ())
         return found
 
-    def _unheard(self, part: Part, markers: MarkerTables, limit: OrderKey, coming: _Coming) -> None:
+    def _unheard(self, part: Part, limit: OrderKey, coming: _Coming) -> None:
         """Stop before the first change of rows in a cluster that has never shown a marker."""
         if not self.announced.active:
             return
-        self.announced.seen = self.announced.seen or self._shows_markers(markers)
+        self.announced.seen = self.announced.seen or any(n.shows_any for n in self.markers)
         if self.announced.seen or not self.announced.asks:
             return
-        bound = limit if coming.stopped is None else min(limit, coming.stopped)
+        bound = min(limit, coming.bound.key)
         unheard = self.announced.unheard(_history(part, coming), bound, lambda: self._shards_there(coming))
         if unheard is not None:
-            key, error, held = unheard
-            coming.stop(key, error)
-            coming.notes += [] if error is not None else [held]
-
-    def _shows_markers(self, markers: MarkerTables) -> bool:
-        """Tell whether any node shows a marker, wherever it stands."""
-        try:
-            return any(True for node in self.scanned for _ in sightings(node, markers, self.floor, _LAST))
-        except MergeError:
-            return True  # one that cannot be read: the coordination says so
+            first, held = unheard
+            coming.stop(first)
+            coming.notes += [] if first.error is not None else [held]
 
     def _shards_there(self, coming: _Coming) -> set[tuple[str, tuple[str, str]]]:
         return physical_tables(self.store.physical_tables(self.floor), coming.tables)
@@ -218,11 +202,11 @@ class SchemaWork:
         return [n.source_id for n in self.inputs if last is not None and n.source_id not in last.nodes]
 
     def _line(self, part: Part, node: str | None) -> Line:
-        catalog = part.history.catalog(_LAST, node)
+        catalog = part.history.catalog(GREATEST_KEY, node)
         opaque = [
             (schema, name)
             for schema, name in part.history.names(node)
-            if (version := part.history.at(schema, name, _LAST, node)) is not None and version.opaque
+            if (version := part.history.at(schema, name, GREATEST_KEY, node)) is not None and version.opaque
         ]
         policy = self.config.schemas.not_understood == "opaque"
         return Line(catalog, opaque, Remedies.of(node, part.given_tables, part.given_schemas, policy))
@@ -297,10 +281,9 @@ class SchemaWork:
         for version in tables:
             line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
 
-    def save(
-        self, coordination: Coordination, limit: OrderKey, next_floor: OrderKey, error: MergeError | None
-    ) -> int | None:
-        """Store the versions that this run makes: all physical ones, logical ones below `limit`; and where it stopped.
+    def save(self, coordination: Coordination, bound: Bound, next_floor: OrderKey) -> int | None:
+        """Store the versions that this run makes, all physical ones and the logical ones below the bound, and where it
+        stopped.
 
         Returns how many logical versions there are below what the next run may change.
         """
@@ -308,11 +291,11 @@ class SchemaWork:
         first = self.store.manifest.state.last is None and begins is not None
         made = Made(
             self.floor,
-            [v for v in coordination.new_tables if v.node is not None or _place(v.key) < limit],
-            [v for v in coordination.new_schemas if v.node is not None or _place(v.key) < limit],
+            [v for v in coordination.new_tables if v.node is not None or _place(v.key) < bound.key],
+            [v for v in coordination.new_schemas if v.node is not None or _place(v.key) < bound.key],
             # For questions only; the merge itself takes both from its input.
             coordination.topology,
-            stop_at(error, coordination),
+            stop_at(bound),
             OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None,
         )
         return self.store.save(made, next_floor)
@@ -328,6 +311,3 @@ def _history(part: Part, coming: _Coming) -> SchemaHistory:
 def _place(key: OrderKey) -> OrderKey:
     """Return the key of the event that something follows, by its own key."""
     return place_of(key).key
-
-
-_LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 62, 1 << 30)

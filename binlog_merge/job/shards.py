@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from binlog_merge.config import MergeConfig
-from binlog_merge.errors import MergeError, StoreUnusable
+from binlog_merge.errors import StoreUnusable
 from binlog_merge.job import shard_faults as faults
+from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.groups import first_rows
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.stores import STORE_NAME
@@ -77,7 +78,7 @@ class ShardWork:
     log: ShardLog = field(default_factory=ShardLog)
     decisions: tuple[Decided, ...] = ()
     together: Together = field(default_factory=Together)
-    errors: list[MergeError] = field(default_factory=list)
+    bound: Bound = NO_BOUND
     cut: list[NotCarried] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -170,13 +171,14 @@ class ShardWork:
         """Take in what a node ran."""
         if not self.active:
             return
-        self.errors += faults.not_taken(node, extended, self.modes)
+        for error in faults.not_taken(node, extended, self.modes):
+            self.bound = min(self.bound, Bound.of(error))
         for one in extended.applied:
             self._note_files(node, one.ddl, one.effect)
             try:
                 self.log.take(node, [one], self.modes)
             except SnapshotStoreError as raised:
-                self.errors.append(faults.not_understood(node, one.ddl, raised))
+                self.bound = min(self.bound, Bound.of(faults.not_understood(node, one.ddl, raised)))
                 return
 
     def _note_files(self, node: str, ddl: PhysicalDdl, effect: DdlEffect) -> None:
@@ -199,25 +201,23 @@ class ShardWork:
             }
             found = first_rows(node, strangers, self.floor) if strangers else None
             if found is not None:
-                self.errors.append(faults.unknown_rows(node.source_id, *found))
+                self.bound = min(self.bound, Bound.of(faults.unknown_rows(node.source_id, *found)))
 
-    def coordinate(self, limit: OrderKey) -> tuple[list[LogicalDdl], MergeError | None, list[str]]:
-        """Bring together what shards have run below `limit`; returns the DDL that come out, why it stopped if it did,
-        and warnings.
+    def coordinate(self, limit: OrderKey) -> tuple[list[LogicalDdl], Bound, list[str]]:
+        """Bring together what shards have run below `limit`; returns the DDL that come out, where it stopped, and
+        warnings.
         """
         if not self.active:
-            return [], None, []
+            return [], NO_BOUND, []
         with as_merge_errors(self.directory / STORE_NAME):
             self.decisions = decisions_from_json(self._note(DECISIONS) or "[]")
-        error = min(self.errors, key=lambda e: e.order_key or "", default=None)
-        if error is not None and error.order_key is not None:
-            limit = min(limit, OrderKey.parse(error.order_key))
-            error = error if limit == OrderKey.parse(error.order_key) else None
+        bound = self.bound if self.bound.key <= limit else NO_BOUND
+        limit = min(limit, bound.key)
         self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
         if self.together.stop is not None:
-            error = faults.stopped(self.log, *self.together.stop)
-        elif (too_many := faults.too_many(self.log, self.together, limit)) is not None:
-            error, limit = too_many, OrderKey.parse(too_many.order_key or "")
+            bound = Bound.of(faults.stopped(self.log, *self.together.stop))
+        elif (too_many := Bound.of(faults.too_many(self.log, self.together, limit))).error is not None:
+            bound, limit = too_many, too_many.key
             self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
         stop = self.together.stop
         moves = self.log.moves(self.modes, limit if stop is None else min(limit, stop[1].key))
@@ -231,13 +231,13 @@ class ShardWork:
             if self.config.shard_doubts == "error":
                 self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.found, self.floor)
                 together = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
-                error = faults.in_doubt(self.log, *together)
+                bound = Bound.of(faults.in_doubt(self.log, *together))
                 break
             do = f"; {doubt.remedy}" if doubt.remedy else ""
             warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
         # Versions at or above the floor are made again by every run, also of DDL that are published.
         ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
-        return ddl, error, warnings
+        return ddl, bound, warnings
 
     def _ddl(self, placed: Placed) -> LogicalDdl:
         ran = None if placed.cause is None else self.log.ran.get(placed.cause)

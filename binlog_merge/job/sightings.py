@@ -1,9 +1,11 @@
 """The markers that nodes show, read from their logs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.errors import ChecksumMismatch, MarkerIncomplete, MergeError
+from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.groups import keys_of, read_group
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.coordinate.marker import Sighting
@@ -12,9 +14,9 @@ from binlog_merge.polardbx.names import MarkerTables
 from snapshot_store.tso import OrderKey
 
 
-def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> Iterator[Sighting]:
-    """Yield the markers that the node shows with floor <= key < limit, in order. Raises MergeError, with the key, at
-    the first that cannot be read.
+def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iterator[Sighting]:
+    """Yield the markers that the node shows from `floor` on. Raises MergeError, with the key, at the first that cannot
+    be read.
     """
     places = [
         (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
@@ -23,7 +25,7 @@ def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: O
     ]
     places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
     for key, file_index, start, end in sorted(places):
-        if floor <= key < limit:
+        if key >= floor:
             try:
                 copy = _marker_copy(node, file_index, start, end, tables)
             except MergeError as error:
@@ -32,23 +34,36 @@ def sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: O
                 yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
 
 
-def all_sightings(
-    nodes: Sequence[ScannedNode], tables: MarkerTables, floor: OrderKey, limit: OrderKey
-) -> tuple[list[Sighting], MergeError | None]:
-    """Return the markers of all nodes before the first that cannot be read, and the error of that one."""
-    found: list[Sighting] = []
-    first: MergeError | None = None
-    for node in nodes:
-        try:
-            for sighting in sightings(node, tables, floor, limit):
-                found.append(sighting)
-        except MergeError as error:
-            if first is None or (error.order_key or "") < (first.order_key or ""):
-                first = error
-    if first is not None and first.order_key is not None:
-        bound = OrderKey.parse(first.order_key)
-        found = [sighting for sighting in found if sighting.key < bound]
-    return found, first
+@dataclass(frozen=True, slots=True)
+class NodeMarkers:
+    """The markers that a node shows, in order, before the first that cannot be read: that one is the bound."""
+
+    sightings: tuple[Sighting, ...] = ()
+    bound: Bound = NO_BOUND
+
+    @property
+    def shows_any(self) -> bool:
+        """Tell whether the node shows a marker, even if it cannot be read."""
+        return bool(self.sightings) or self.bound.error is not None
+
+
+def read_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> NodeMarkers:
+    """Return the markers that a node shows from `floor` on."""
+    found, bound = list[Sighting](), NO_BOUND
+    try:
+        for sighting in _sightings(node, tables, floor):
+            found.append(sighting)
+    except MergeError as error:
+        bound = Bound.of(error)
+    return NodeMarkers(tuple(found), bound)
+
+
+def markers_below(nodes: Iterable[NodeMarkers], limit: OrderKey) -> tuple[list[Sighting], Bound]:
+    """Return the markers of all nodes below `limit`, before the first that cannot be read: that one is the bound."""
+    nodes = tuple(nodes)
+    first = min((node.bound for node in nodes if node.bound.key < limit), default=NO_BOUND)
+    end = min(limit, first.key)
+    return [s for node in nodes for s in node.sightings if s.key < end], first
 
 
 def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:

@@ -19,7 +19,6 @@ from snapshot_store.tso import ORIGIN, OrderKey
 Progress = Callable[[str, int, int], None]
 
 WORK_FOLDER = ".work"
-GREATEST_KEY = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 62), 1 << 30)
 
 
 @dataclass

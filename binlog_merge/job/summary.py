@@ -3,12 +3,13 @@
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
+from binlog_merge.job.bound import GREATEST_KEY
 from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.ordering import Ordered
 from binlog_merge.job.publishing import totals_of
 from binlog_merge.job.result import MergeResult, NodeResult
-from binlog_merge.job.state import GREATEST_KEY, Inputs, Job
+from binlog_merge.job.state import Inputs, Job
 from binlog_merge.shard.notes import HeldRows, Lock
 from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -9,7 +9,7 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.job.state import GREATEST_KEY
+from binlog_merge.job.bound import GREATEST_KEY
 from binlog_merge.shard import notes
 from binlog_merge.shard.notes import HeldRows, Locks, Source
 from binlog_merge.shard.values import Decided, Shard
