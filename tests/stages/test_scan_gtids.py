@@ -44,7 +44,8 @@ class Writer:
         kind = wire.GTID_TAGGED if tag else wire.GTID if gno else wire.ANONYMOUS_GTID
         gtid = wire.Gtid(kind, sid, gno, 1_790_000_000_000_000, tag=tag)
         self.starts.append(len(self.data))
-        for event in (gtid.event(0, self.sequence, 0), *(events or (wire.query("BEGIN"), wire.xid(1)))):
+        others = events or (wire.query("BEGIN"), wire.xid(1))
+        for event in (gtid.event(0, self.sequence, others), *others):
             self.write(event)
         if gno:
             self.logged.append((sid, tag, gno))
