@@ -1,7 +1,7 @@
 """Taking the events of a logical table one by one: what both ways of coordination have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from binlog_merge.shard.doubts import rows_stay
@@ -37,13 +37,17 @@ class Run(ABC):
 
     @property
     @abstractmethod
-    def members(self) -> Mapping[Shard, Table]:
+    def shards(self) -> Collection[Shard]:
+        """Return the shards."""
+
+    @abstractmethod
+    def tables(self) -> dict[Shard, Table]:
         """Return the shards' tables, as far as coordinated."""
 
     @property
     def alone(self) -> bool:
         """Tell whether all rows of the logical table are one shard's."""
-        return len(self.members) <= 1 and not self.left
+        return len(self.shards) <= 1 and not self.left
 
     @property
     @abstractmethod
@@ -56,7 +60,7 @@ class Run(ABC):
 
     def start(self) -> Start:
         """Return where coordination can go on from here, if it is quiet."""
-        return self.ledger.start(self.members, self.left)
+        return self.ledger.start(self.tables(), self.left)
 
     def take(self, event: Event) -> None:
         """Take an event. Raises Stopped."""
@@ -68,7 +72,7 @@ class Run(ABC):
         match event:
             case ShardDdl():
                 self._take_ddl(event)
-            case Joins() if event.shard in self.members:
+            case Joins() if event.shard in self.shards:
                 self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
             case Joins():
                 self._take_joins(event)
@@ -83,7 +87,7 @@ class Run(ABC):
 
     def _check(self, event: ShardEvent) -> None:
         """Raise Stopped where nothing can be made of an event, whatever it is."""
-        if not isinstance(event, Joins) and event.shard not in self.members:
+        if not isinstance(event, Joins) and event.shard not in self.shards:
             raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
 
     @abstractmethod
@@ -110,7 +114,7 @@ class Run(ABC):
 
     def _note_rows_left(self, event: Leaves, name: str) -> None:
         """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
-        if self.members:
+        if self.shards:
             self.ledger.findings += [] if event.told else [rows_stay(event, name)]
             return
         # One statement may drop several shards.
@@ -119,7 +123,7 @@ class Run(ABC):
 
     def _name(self) -> str:
         """Return the logical table's name."""
-        table = self.ledger.table or next(iter(self.members.values()), None)
+        table = self.ledger.table or next(iter(self.tables().values()), None)
         return "the logical table" if table is None else f"{table.schema}.{table.name}"
 
     def _begin_table(self, event: Joins) -> None:

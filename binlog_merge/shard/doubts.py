@@ -8,8 +8,8 @@ and nothing later shows it.
 import re
 from collections.abc import Iterator, Sequence
 
-from binlog_merge.shard.composed import Composed, compose
-from binlog_merge.shard.rounds import Dropping
+from binlog_merge.shard.dropping import Dropping
+from binlog_merge.shard.net_change import NetChange, net_change_of
 from binlog_merge.shard.values import Doubt, Empties, Finding, Leaves, ShardDdl
 from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.ddl.functions import CANONICAL, CHANGING
@@ -21,14 +21,14 @@ from snapshot_store.model import Column, Table
 
 
 def doubts_of(
-    ddls: Sequence[ShardDdl], logical: Composed, dropping: Dropping, author: bool, alone: bool = False
+    ddls: Sequence[ShardDdl], logical: NetChange, dropping: Dropping, author: bool, alone: bool = False
 ) -> Iterator[Finding]:
     """Yield what is to be said of a shard's statements that take effect together.
 
     `logical` is what is done to the logical table there; `author` tells that the words, and the session with its clock,
     are this shard's; `alone` that it has all rows of the logical table.
     """
-    change = compose(ddls)
+    change = net_change_of(ddls)
     for column in change.after.columns:
         there = _column(logical.after, column.name)
         if there is None or column.generated is not None:

@@ -1,14 +1,13 @@
 """The logical table as coordination goes on, and everything that is written down on the way."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.shard.clauses import applied, steps_of
-from binlog_merge.shard.composed import Composed, compose, composed
 from binlog_merge.shard.doubts import MOVING, moves_rows
 from binlog_merge.shard.joined import order
-from binlog_merge.shard.shapes import one
+from binlog_merge.shard.net_change import NetChange, net_change, net_change_of, plain
+from binlog_merge.shard.shapes import Shape, Shapes
 from binlog_merge.shard.values import (
     Effect,
     Event,
@@ -41,9 +40,14 @@ class Ledger:
     """Writes logical DDL, each at the next place behind the event at hand."""
 
     def __init__(
-        self, table: Table | None, session: DdlSession, inert: Mapping[str, Mapping[Shard, int]] | None = None
+        self,
+        shapes: Shapes,
+        table: Table | None,
+        session: DdlSession,
+        inert: Mapping[str, Mapping[Shard, int]] | None = None,
     ) -> None:
-        self.table = None if table is None else one(table)
+        self.shapes = shapes
+        self.shape = None if table is None else shapes.of(table)
         self.session = session
         self.logical: list[Logical] = []
         self.effects: list[Effect] = []
@@ -52,6 +56,11 @@ class Ledger:
         self._rank = 0
         self._key: OrderKey | None = None
         self._inert: dict[str, dict[Shard, int]] = {text: dict(counts) for text, counts in (inert or {}).items()}
+
+    @property
+    def table(self) -> Table | None:
+        """Return the logical table as it is now."""
+        return None if self.shape is None else self.shapes[self.shape]
 
     def begin(self, event: Event) -> None:
         """Go on to another event, which may come of the same statement as the last; its session counts from here on."""
@@ -62,7 +71,7 @@ class Ledger:
 
     def start(self, members: Mapping[Shard, Table], left: bool) -> Start:
         """Return where coordination can go on from here."""
-        return Start(dict(members), self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
+        return Start(members, self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
         """Return the place behind what has been written at this event so far."""
@@ -72,35 +81,36 @@ class Ledger:
         """Write statements that make the logical table what it is now; return their place."""
         place = self.here(event)
         self._rank += 1
-        self.table = None if table is None else one(table)
+        self.shape = None if table is None else self.shapes.of(table)
         self.logical.append(Logical(place, statements, table, event, own))
         return place
 
     def become(
-        self, event: Event, joined: Table, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
+        self, event: Event, joined: Shape, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
     ) -> tuple[Place, tuple[str, ...]]:
         """Make the logical table what accepts the same as `joined`; return the place, and the columns that are gone.
 
         `alone`: all rows of the logical table are one shard's. Raises Stopped where no statement does.
         """
-        if self.table is None or order(self.table, joined) == 0:
+        table = self.table
+        if table is None or self.shape is None or self.shapes.alike(self.shape, joined):
             return self._inert_place(event, alone), ()
-        written = write(self.table, joined, own, renames, origin, self.session, alone)
+        written = write(table, self.shapes[joined], own, renames, origin, self.session, alone)
         if written is None:
             raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
         if not written.statements:
-            self.table = one(written.table)
+            self.shape = self.shapes.of(written.table)
             return self.here(event), ()
-        gone = tuple(c.name for c in self.table.columns if written.table.index_of(c.name) is None)
+        gone = tuple(c.name for c in table.columns if written.table.index_of(c.name) is None)
         return self.append(event, written.statements, written.table, written.own), gone
 
-    def since(self, count: int, before: Table) -> Composed:
-        """Return what the logical DDL behind the first `count` makes of the logical table, which was `before`."""
+    def since(self, count: int, before: Table) -> NetChange:
+        """Return the net change of the logical DDL behind the first `count`; the logical table was `before`."""
         table, steps, session = before, list[Step](), replace(self.session, validate=False)
         for sql in (sql for logical in self.logical[count:] for sql in logical.statements):
             steps += steps_of(sql, table, session)
             table = steps[-1].after
-        return composed(before, steps)
+        return net_change(before, steps)
 
     def doubt(self, findings: Iterable[Finding]) -> None:
         """Note what is to be said of statements that take effect at the event at hand."""
@@ -117,9 +127,12 @@ class Ledger:
         empty a column, or a partition, of other shards' rows too.
         """
         here = self.here(event)
-        if self.table is None or not isinstance(event, ShardDdl) or order(event.before, event.after) != 0:
+        logical = self.table
+        if logical is None or not isinstance(event, ShardDdl):
             return here
-        if not alone and (compose([event]).replaced or moves_rows(event, *MOVING)):
+        if not self.shapes.alike(self.shapes.of(event.before), self.shapes.of(event.after)):
+            return here
+        if not alone and (net_change_of([event]).replaced or moves_rows(event, *MOVING)):
             self.swallowed.append(event)
             return here
         counts = self._inert.setdefault(plain(event.sql), {})
@@ -128,20 +141,10 @@ class Ledger:
         if counts[event.shard] <= most:
             return here
         try:
-            table = applied(self.table, event.sql, writing_session(self.session))
+            table = applied(logical, event.sql, writing_session(self.session))
         except SnapshotStoreError:
             table = None
-        if table is None or order(table, self.table) != 0:
+        if table is None or order(table, logical) != 0:
             self.swallowed.append(event)
             return here
         return self.append(event, (event.sql,), table)
-
-
-_QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTALL)
-
-
-def plain(sql: str) -> str:
-    """Return a statement's text without what blanks, backticks and letter case make outside of strings."""
-    pieces = _QUOTED.split(sql.strip().rstrip(";"))
-    pieces[::2] = [" ".join(piece.replace("`", "").split()).casefold() for piece in pieces[::2]]
-    return " ".join(pieces)

@@ -7,8 +7,8 @@
     t1: RENAME COLUMN a TO b    neither: t1 waits, its rows from here on with it; t2's go on
     t2: RENAME COLUMN a TO b    all shards have it: written, t1 and t2 go on
 
-What a waiting shard runs meanwhile queues up behind. Its line is looked at statement by statement, and as one change
-(`composed`): a rename that is taken back comes to nothing, and shards that reach one table by different ways meet.
+What a waiting shard runs meanwhile queues up behind. Its queue is looked at statement by statement, and as one change
+(`net_change`): a rename that is taken back is no change, and shards that reach one table by different ways meet.
 Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
 """
 
@@ -18,11 +18,12 @@ from functools import partial
 
 from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied, steps_of
-from binlog_merge.shard.composed import compose, inverse
 from binlog_merge.shard.doubts import MOVING, moves_rows, rows_stay
+from binlog_merge.shard.keeper import LockKeeper
 from binlog_merge.shard.ledger import Stopped
-from binlog_merge.shard.same import same_ddl
-from binlog_merge.shard.shapes import one
+from binlog_merge.shard.lock import Info
+from binlog_merge.shard.net_change import inverse, net_change_of, same_ddl
+from binlog_merge.shard.shapes import Shape
 from binlog_merge.shard.values import (
     LAST,
     Decided,
@@ -38,21 +39,16 @@ from binlog_merge.shard.values import (
     Step,
     open_id,
 )
-from binlog_merge.shard.waiting import Queues
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.render_sql import create_sql
 
 
-class OptimisticRun(Queues):
+class OptimisticRun(LockKeeper):
     """Takes events one by one."""
 
-    @property
-    def members(self) -> Mapping[Shard, Table]:
-        return self.lock.normal
-
     def take(self, event: Event) -> None:
-        super().take(_with_shapes(event) if isinstance(event, ShardDdl) else event)
+        super().take(event)
         self._settle(event)
 
     def _check(self, event: ShardEvent) -> None:
@@ -65,29 +61,37 @@ class OptimisticRun(Queues):
     def _take_ddl(self, ddl: ShardDdl) -> None:
         if not self.alone and moves_rows(ddl, *MOVING):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
-        debt = self.owed.paid(ddl)
+        debt = self.debts.paid(ddl)
         if debt is not None:
             if debt.place is None:
-                self.lines.exchange(debt.ddl, ddl, self.lock.waiting)
+                self.queues.exchange(debt.ddl, Info.of(ddl, self.shapes), self.lock.waiting)
             self.ledger.effects += debt.effects(ddl)
             return
-        if self.owed.behind(ddl.shard):
+        if self.debts.reached(ddl.shard):
             ddl = self._as_if_paid(ddl)
-        if ddl.shard in self.lines or not self._attempt(ddl, ddl):
-            self.lines.add(ddl, self.lock.waiting)
+        self._attempt_or_queue(ddl, ddl)
+
+    def _attempt_or_queue(self, ddl: ShardDdl, event: Event) -> None:
+        info = Info.of(ddl, self.shapes)
+        if ddl.shard in self.queues or not self._attempt(info, event):
+            self.queues.add(info, self.lock.waiting)
+
+    def _last_of(self, shard: Shard) -> Table:
+        """Return a shard's table behind all that it has run."""
+        return self.shapes[self.queues[shard][-1].after if shard in self.queues else self.lock.normal[shard]]
 
     def _as_if_paid(self, ddl: ShardDdl) -> ShardDdl:
         """Return a DDL as if its shard had run before what it counts as having run; as it is, if that cannot be."""
-        before = self.lines[ddl.shard][-1].after if ddl.shard in self.lines else self.lock.normal[ddl.shard]
+        before = self._last_of(ddl.shard)
         try:
             steps = steps_of(ddl.sql, before, self.ledger.session)
         except SnapshotStoreError:
             return ddl
-        return _with_shapes(replace(ddl, before=before, steps=steps))
+        return replace(ddl, before=before, steps=steps)
 
     def _decide(self, event: Decided) -> None:
-        """Do what was decided about the first DDL of a line; about any other it is too late, or too soon."""
-        head = next((line[0] for _, line in self.lines if open_id(line[0]) == event.id), None)
+        """Do what was decided about the head of a queue; about any other DDL it is too late, or too soon."""
+        head = next((queue[0].ddl for _, queue in self.queues if open_id(queue[0].ddl) == event.id), None)
         if head is None:
             self.ledger.swallowed.append(event)
         elif event.action == "as-if-done":
@@ -100,16 +104,15 @@ class OptimisticRun(Queues):
         shard = event.shard
         if shard is None or shard not in self.lock.normal or shard == head.shard:
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {head.sql!r}")
-        before = self.lines[shard][-1].after if shard in self.lines else self.lock.normal[shard]
+        before = self._last_of(shard)
         try:
             steps = steps_of(head.sql, before, self.ledger.session)
         except SnapshotStoreError as error:
             raise Stopped(Fault.DECISION, event, f"{shard} could not have run {head.sql!r}: {error}") from None
         pretended = ShardDdl(event.key, shard, head.sql, before, steps)
         self.pretended.append(pretended)
-        self.owed.owe(shard, pretended)
-        if shard in self.lines or not self._attempt(pretended, event):
-            self.lines.add(pretended, self.lock.waiting)
+        self.debts.owe(shard, pretended)
+        self._attempt_or_queue(pretended, event)
 
     def _let_through(self, event: Decided, head: ShardDdl) -> None:
         """Let a DDL take effect, with other statements in its place or with none, for all that wait with it.
@@ -124,38 +127,40 @@ class OptimisticRun(Queues):
             except SnapshotStoreError as error:
                 raise Stopped(Fault.DECISION, event, str(error)) from None
             place = self.ledger.append(event, (event.sql,), table)
-        heads = [line[0] for _, line in sorted(self.lines) if same_ddl(line[0], head)]
+        infos = [queue[0] for _, queue in sorted(self.queues) if same_ddl(queue[0].ddl, head)]
+        heads = [info.ddl for info in infos]
         others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
-        stands = {ddl.shard: ddl.before if skips else ddl.after for ddl in heads}
-        if not skips and any(head is made for made in self.strangers):
+        stands = {info.shard: info.before if skips else info.after for info in infos}
+        if not skips and head in self.strangers:
             # It has run nothing that others could have: from here on all stand at what was said.
-            free = (shard for shard in others if shard not in self.lines)
-            stands = dict.fromkeys([*stands, *free], self.ledger.table)
+            free = (shard for shard in others if shard not in self.queues)
+            assert self.ledger.shape is not None
+            stands = dict.fromkeys([*stands, *free], self.ledger.shape)
         elif not skips:
-            stands |= {shard: self._as_if(head, shard) for shard in others if shard not in self.lines}
-        self._take_tables(stands, {ddl.shard: ddl.before for ddl in heads})
+            stands |= {shard: self._as_if(head, shard) for shard in others if shard not in self.queues}
+        self._take_tables(stands, {info.shard: info.before for info in infos})
         for ddl in heads:
-            self.lines.drop_heads([ddl.shard], self.lock.waiting)
-            if ddl.shard in self.lines and not (skips and ddl.renames):
+            self.queues.drop_heads([ddl.shard], self.lock.waiting)
+            if ddl.shard in self.queues and not (skips and ddl.renames):
                 # What stands behind it starts from where the shard is; but names that are skipped are nobody's.
-                lock = self.lock.with_table(ddl.shard, self.lines[ddl.shard][0].before)
-                self.round = replace(self.round, lock=lock)
+                self.lock = self.lock.with_table(ddl.shard, self.queues[ddl.shard][0].before)
             if skips and ddl.renames:
                 # The logical table keeps the old names.
                 self.ledger.effects.append(Effect(ddl.shard, LAST, place, inverse(ddl.renames)))
         for shard in others:
-            self.owed.owe(shard, head)
-        self.owed.settle(head, place, not skips)
+            self.debts.owe(shard, head)
+        self.debts.settle(head, place, not skips)
         self._took_effect(heads, place)
 
-    def _as_if(self, ddl: ShardDdl, shard: Shard) -> Table:
+    def _as_if(self, ddl: ShardDdl, shard: Shard) -> Shape:
         """Return a shard's table as if it had run another's DDL; as it is, if it could not."""
         try:
-            return steps_of(ddl.sql, self.lock.normal[shard], self.ledger.session)[-1].after
+            table = self.shapes[self.lock.normal[shard]]
+            return self.shapes.of(steps_of(ddl.sql, table, self.ledger.session)[-1].after)
         except SnapshotStoreError:
             return self.lock.normal[shard]
 
-    def _take_tables(self, stands: Mapping[Shard, Table], before: Mapping[Shard, Table]) -> None:
+    def _take_tables(self, stands: Mapping[Shard, Shape], before: Mapping[Shard, Shape]) -> None:
         """Let shards stand at these tables, if all can be joined then; else as many of them as can."""
         together = self.lock
         for shard, table in stands.items():
@@ -166,14 +171,14 @@ class OptimisticRun(Queues):
                 lock = together.with_table(shard, table)
                 otherwise = before.get(shard, together.normal[shard])
                 together = lock if lock.joined is not None else together.with_table(shard, otherwise)
-        self.round = replace(self.round, lock=together)
+        self.lock = together
 
     def _take_joins(self, event: Joins) -> None:
-        lock = self.lock.with_table(event.shard, event.table)
+        lock = self.lock.with_table(event.shard, self.shapes.of(event.table))
         if lock.joined is None:
             self._take_stranger(event)
             return
-        self.round = replace(self.round, lock=lock)
+        self.lock = lock
         if self.ledger.table is None:
             self._begin_table(event)
         else:
@@ -187,38 +192,31 @@ class OptimisticRun(Queues):
         like = self.lock.joined
         if like is None:
             raise Stopped(Fault.STRANGE_TABLE, event, f"{event.shard} cannot be joined with the other shards")
-        self.round = replace(self.round, lock=self.lock.with_table(event.shard, like))
+        self.lock = self.lock.with_table(event.shard, like)
         sql = event.sql or create_sql(event.table, qualified=True)
-        made = _with_shapes(ShardDdl(event.key, event.shard, sql, like, (Step(sql, event.table),)))
+        made = ShardDdl(event.key, event.shard, sql, self.shapes[like], (Step(sql, event.table),))
         self.strangers.append(made)
-        if not self._attempt(made, event):
-            self.lines.add(made, self.lock.waiting)
+        self._attempt_or_queue(made, event)
 
     def _take_leaves(self, event: Leaves) -> None:
-        line = self.lines.pop(event.shard)
-        self.owed.forget(event.shard)
-        self.round, _ = self.round.without(event.shard)
+        queue = [info.ddl for info in self.queues.pop(event.shard)]
+        self.debts.forget(event.shard)
+        self.lock, _ = self.lock.without(event.shard)
         self.left = bool(self.lock.normal)
         if self.left:
-            place = self._write(event, (), (), next(iter(self.lock.normal.values())))
+            place = self._write(event, (), (), self.shapes[next(iter(self.lock.normal.values()))])
         else:
             place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
-        self._took_effect(line, place)
-        if line:
+        self._took_effect(queue, place)
+        if queue:
             # What it was waiting for never happened: its rows go where the columns still have their old names.
-            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(line).renames)))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(queue).renames)))
 
     def _take_moves(self, event: Moves) -> None:
-        self.owed.move(event.shard, event.to)
-        self.round = self.round.moved(event.shard, event.to)
-        self.rename_lines(event.shard, event.to)
+        self.debts.move(event.shard, event.to)
+        self.lock = self.lock.moved(event.shard, event.to)
+        self.rename_queue(event.shard, event.to)
         self.ledger.swallowed.append(event)
-
-
-def _with_shapes(ddl: ShardDdl) -> ShardDdl:
-    """Return the same DDL, its tables as they are known by now: from here on they are told apart by identity."""
-    steps = tuple(replace(step, after=one(step.after)) for step in ddl.steps)
-    return replace(ddl, before=one(ddl.before), steps=steps)
 
 
 coordinate = partial(carry_out, OptimisticRun)

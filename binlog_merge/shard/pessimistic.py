@@ -7,21 +7,21 @@ Rows of a shard that has run it wait for the others. Two statements are one DDL 
 way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `dm/syncer/sharding_group.go`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from binlog_merge.shard.carrying import Run, carry_out
 from binlog_merge.shard.clauses import applied
-from binlog_merge.shard.composed import compose, inverse
+from binlog_merge.shard.debts import Debts
 from binlog_merge.shard.doubts import doubts_of, moves_rows, rows_stay
+from binlog_merge.shard.dropping import Dropping
 from binlog_merge.shard.joined import alike, join_all, order
 from binlog_merge.shard.ledger import Ledger, Stopped
-from binlog_merge.shard.owed import Owed
-from binlog_merge.shard.rounds import Dropping
-from binlog_merge.shard.same import same_ddl
+from binlog_merge.shard.net_change import inverse, net_change_of, same_ddl
 from binlog_merge.shard.sequence import Item, OutOfSequence, Sequence
+from binlog_merge.shard.shapes import Shapes
 from binlog_merge.shard.values import (
     LAST,
     Decided,
@@ -58,26 +58,29 @@ class PessimisticRun(Run):
         self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
         together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
         table = logical if logical is not None else together
-        self.ledger = Ledger(table, start.session or session, start.inert)
+        self.ledger = Ledger(Shapes(), table, start.session or session, start.inert)
         self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
         self.left = start.left
-        self.owed = Owed()
+        self.debts = Debts()
         self.decision: Decided | None = None
 
     @property
-    def members(self) -> Mapping[Shard, Table]:
+    def shards(self) -> Collection[Shard]:
         return self._members
+
+    def tables(self) -> dict[Shard, Table]:
+        return dict(self._members)
 
     @property
     def quiet(self) -> bool:
-        return not (self.sequence.under_way or self.gone or self.owed or self.decision)
+        return not (self.sequence.under_way or self.gone or self.debts or self.decision)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
         # Partitions that all shards empty are emptied at once, as rows behind that wait; other tables' rows do not.
         if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
-        debt = self.owed.paid(ddl)
+        debt = self.debts.paid(ddl)
         if debt is not None:
             if debt.place is None:
                 self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
@@ -104,7 +107,7 @@ class PessimisticRun(Run):
         else:
             self.decision = event
         for shard in awaited:
-            self.owed.owe(shard, under_way[0].ddl)
+            self.debts.owe(shard, under_way[0].ddl)
         self.sequence = self.sequence.as_if_done(awaited)
         self._resolve(event)
 
@@ -132,9 +135,9 @@ class PessimisticRun(Run):
     def _take_leaves(self, event: Leaves) -> None:
         mine = self.sequence.shards[event.shard][self.sequence.active :]
         del self._members[event.shard]
-        self.owed.forget(event.shard)
+        self.debts.forget(event.shard)
         self.sequence = self.sequence.without(event.shard)
-        self.left = bool(self.members)
+        self.left = bool(self.shards)
         shared = len(self.sequence.order) - self.sequence.active if self.left else 0
         self.gone += mine[:shared]
         alone = [item.ddl for item in mine[shared:] if _ran(item)]
@@ -148,10 +151,10 @@ class PessimisticRun(Run):
             # What it alone has run never happened: its rows go where columns still have their old names.
             place = self.ledger.here(event)
             self.ledger.took_effect(alone, place)
-            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(compose(alone).renames)))
+            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(alone).renames)))
 
     def _take_moves(self, event: Moves) -> None:
-        self.owed.move(event.shard, event.to)
+        self.debts.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)
         self._members[event.to] = self._members.pop(event.shard)
@@ -184,7 +187,7 @@ class PessimisticRun(Run):
         if skipped:
             # The logical table keeps the old names.
             self.ledger.effects += [Effect(ddl.shard, LAST, place, inverse(ddl.renames)) for ddl in real if ddl.renames]
-        self.owed.settle(first, place, not skipped)
+        self.debts.settle(first, place, not skipped)
 
     def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
         assert self.ledger.table is not None
@@ -212,11 +215,11 @@ class PessimisticRun(Run):
         held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
         return Outcome(
             tuple(self.ledger.logical),
-            (*self.ledger.effects, *self.owed.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
+            (*self.ledger.effects, *self.debts.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
             tuple(self.ledger.findings),
             tuple(self._open()),
             tuple(self.ledger.swallowed),
-            dict(self.members),
+            self.tables(),
             self.ledger.table,
         )
 

@@ -1,65 +1,103 @@
-"""Tables as shapes: thousands of shards have few different ones, and each of these is one object here.
+"""The different tables of one run as small integers, and when conflicting changes of some are one change of all.
 
-Hashing a table means looking at each of its columns. `one` does so once; whatever is found out about tables after that
-is remembered by which objects they are (`by_identity`).
+Thousands of shards have few different tables. A run of coordination makes one `Shapes`, which gives each of them a
+number; how two compare and what several join to is worked out once for these numbers.
 """
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache, wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Collection, Hashable, Iterable
+from typing import NamedTuple, NewType
 
+from binlog_merge.shard.joined import join_all, order, whole
 from snapshot_store.model import Table
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-LIMIT = 4096
-"""How many are remembered; what is forgotten is found out again."""
-
-_KNOWN: dict[int, Table] = {}
+Shape = NewType("Shape", int)
 
 
-def one(table: Table) -> Table:
-    """Return the same object for equal tables, as a rule."""
-    if _KNOWN.get(id(table)) is table:
-        return table
-    found = _first(table, _beside(table))
-    if len(_KNOWN) >= LIMIT:
-        _KNOWN.clear()
-    _KNOWN[id(found)] = found
-    return found
+class Shapes:
+    """The tables of one run by number; two tables have one number only if nothing tells them apart."""
+
+    def __init__(self) -> None:
+        self._tables: list[Table] = []
+        self._numbers: dict[Hashable, Shape] = {}
+        self._orders: dict[tuple[Shape, Shape, bool], int | None] = {}
+        self._joins: dict[frozenset[Shape], Shape | None] = {}
+
+    def __getitem__(self, shape: Shape) -> Table:
+        return self._tables[shape]
+
+    def of(self, table: Table) -> Shape:
+        """Return a table's number. This hashes the whole table, so keep the number."""
+        number = self._numbers.setdefault(whole(table), Shape(len(self._tables)))
+        if number == len(self._tables):
+            self._tables.append(table)
+        return number
+
+    def order(self, a: Shape, b: Shape, fill: bool = False) -> int | None:
+        """Return how `a` compares with `b`, None where neither accepts all rows of the other."""
+        key = (a, b, fill)
+        if key not in self._orders:
+            self._orders[key] = order(self[a], self[b], fill)
+        return self._orders[key]
+
+    def alike(self, a: Shape, b: Shape) -> bool:
+        """Tell whether two tables accept the same rows."""
+        return self.order(a, b) == 0
+
+    def join(self, shapes: Iterable[Shape]) -> Shape | None:
+        """Return the least table that accepts the rows of all, None if there is none."""
+        key = frozenset(shapes)
+        if key not in self._joins:
+            joined = join_all(self[shape] for shape in key)
+            self._joins[key] = None if joined is None else self.of(joined)
+        return self._joins[key]
 
 
-@lru_cache(LIMIT)
-def _first(table: Table, beside: object) -> Table:
-    return table
+class Change(NamedTuple):
+    """What DDL makes of a table: the columns renamed on the whole, and those replaced by a namesake."""
+
+    before: Shape
+    after: Shape
+    renames: tuple[tuple[str, str], ...] = ()
+    replaced: tuple[str, ...] = ()
 
 
-def _beside(table: Table) -> object:
-    """Return what does not count where tables are compared with ==: the lattice looks at it, or DDL that follows."""
-    widths = tuple(column.type.display_width for column in table.columns)
-    return widths, tuple(index.implicit for index in table.indexes), table.partitioning
+def all_smaller(shapes: Shapes, changes: Iterable[Change], tables: Iterable[Shape], fill: bool = False) -> bool:
+    """Tell whether no table has any more what the changes take away: the join is not comparable with any before."""
+    joined = shapes.join(tables)
+    return joined is not None and all(
+        shapes.order(joined, before, fill) is None for before in {change.before for change in changes}
+    )
 
 
-def distinct(tables: Iterable[Table]) -> list[Table]:
-    """Return each object once; those that went through `one` are different tables then."""
-    return list({id(table): table for table in tables}.values())
+def all_larger(shapes: Shapes, changes: Iterable[Change], tables: Iterable[Shape], fill: bool = False) -> bool:
+    """Tell whether every table has what the changes bring."""
+    ends = {change[:2]: change for change in changes}.values()
+    return all(_has(shapes, table, change, fill) for table in set(tables) for change in ends)
 
 
-def by_identity(function: Callable[P, R]) -> Callable[P, R]:
-    """Remember what a function returns, by which objects it is given; all of them by position."""
-    known: dict[tuple[int, ...], tuple[object, R]] = {}
+def _has(shapes: Shapes, table: Shape, change: Change, fill: bool) -> bool:
+    joined = shapes.join((change.before, table))
+    sign = shapes.order(table if joined is None else joined, change.after, fill)
+    return sign is not None and sign >= 0
 
-    @wraps(function)
-    def remembered(*given: P.args, **named: P.kwargs) -> R:
-        assert not named
-        key = tuple(map(id, given))
-        found = known.get(key)
-        if found is None:
-            if len(known) >= LIMIT:
-                known.clear()
-            # Objects that are kept keep their ids.
-            found = known[key] = (given, function(*given, **named))
-        return found[1]
 
-    return remembered
+def settled(shapes: Shapes, changes: Collection[Change], tables: Collection[Shape], fill: bool = False) -> bool:
+    """Tell whether conflicting changes are one change that all tables have made: the three termination conditions.
+
+    With the changes -a,+b: the tables can be joined, none has a, and all have b. Source: DM's proposal "Optimist Shard
+    Mode Support Conflict DDL", Termination.
+    """
+    return all_smaller(shapes, changes, tables, fill) and all_larger(shapes, changes, tables, fill)
+
+
+def done_elsewhere(shapes: Shapes, change: Change, others: Iterable[Shape], fill: bool = False) -> bool:
+    """Tell whether another table is already where the change leads to."""
+    for table in set(others):
+        joined = shapes.join((change.after, table))
+        if (
+            joined is not None
+            and shapes.order(joined, change.before, fill) is None
+            and _has(shapes, table, change, fill)
+        ):
+            return True
+    return False

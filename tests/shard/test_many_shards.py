@@ -1,14 +1,16 @@
 """Many shards: what goes along from event to event is what a count from the beginning comes to."""
 
+from collections import Counter
+
 from hypothesis import given
 
-from binlog_merge.shard.composed import compose
-from binlog_merge.shard.joined import join_all, order
-from binlog_merge.shard.lock import Lock
+from binlog_merge.shard.joined import order
+from binlog_merge.shard.keeper import LockKeeper
+from binlog_merge.shard.lock import Lock, Standing
 from binlog_merge.shard.optimistic import OptimisticRun
-from binlog_merge.shard.shapes import by_identity, one
+from binlog_merge.shard.queues import change_of
+from binlog_merge.shard.shapes import Shapes
 from binlog_merge.shard.values import Event, Start
-from binlog_merge.shard.waiting import Queues
 from snapshot_store import parse_table
 from tests.shard.scenario import SESSION, ran, written
 from tests.shard.test_termination import LOGICAL, UNHURRIED, Story, stories
@@ -17,25 +19,24 @@ CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"
 
 
 def check_counts(lock: Lock) -> None:
-    """Fail if the census that went along is not that of the shards as they stand."""
-    anew = Lock(lock.normal, lock.waiting, lock.rules)
-    assert sorted(map(repr, lock.census)) == sorted(map(repr, anew.census))
-    assert (lock.joined, lock.settled, lock.all_ready) == (anew.joined, anew.settled, anew.all_ready)
-    assert lock.joined == join_all(lock.normal.values())
+    """Fail if the counts that went along are not those of the shards as they are."""
+    anew = Counter(Standing(table, lock.waiting.get(shard)) for shard, table in lock.normal.items())
+    assert lock.counts == anew
+    assert lock.joined == lock.shapes.join(lock.normal.values())
     assert lock.all_ready == all(lock.ready().values())
 
 
-def check_lines(run: Queues) -> None:
-    """Fail if what is known of the lines is not what they are."""
-    lines = dict(run.lines)
-    assert set(lines) >= set(run.lock.waiting) and all(lines.values())
-    assert run.lines.in_conflict == set(lines) - set(run.lock.waiting)
-    assert run.lines.longer == {shard for shard, line in lines.items() if len(line) > 1}
-    assert {shard: change for change, shards in run.lines.changes for shard in shards} == {
-        shard: compose(line) for shard, line in lines.items()
+def check_queues(run: LockKeeper) -> None:
+    """Fail if what is known of the queues is not what they are."""
+    queues = dict(run.queues)
+    assert set(queues) >= set(run.lock.waiting) and all(queues.values())
+    assert run.queues.in_conflict == set(queues) - set(run.lock.waiting)
+    assert run.queues.longer == {shard for shard, queue in queues.items() if len(queue) > 1}
+    assert {shard: change for change, shards in run.queues.changes for shard in shards} == {
+        shard: change_of(queue) for shard, queue in queues.items()
     }
-    heads = [lines[shard][0] for shard in run.lines.in_conflict]
-    found = run.lines.conflicts()
+    heads = [queues[shard][0].ddl for shard in run.queues.in_conflict]
+    found = [info.ddl for info in run.queues.conflicts()]
     assert found == sorted(found, key=lambda ddl: (ddl.key, ddl.shard))
     assert {(h.before, h.steps) for h in heads} == {(h.before, h.steps) for h in found}
 
@@ -46,7 +47,7 @@ class Checked(OptimisticRun):
     def take(self, event: Event) -> None:
         super().take(event)
         check_counts(self.lock)
-        check_lines(self)
+        check_queues(self)
 
 
 @UNHURRIED
@@ -74,7 +75,8 @@ def test_two_hundred_shards_wait_for_the_last_and_go_on_together() -> None:
 
 def test_display_widths_count_whatever_was_compared_before() -> None:
     plain, narrow = (parse_table(f"CREATE TABLE t (a {type} NOT NULL)") for type in ("INT", "INT(5)"))
-    assert plain == narrow and one(plain) is not one(narrow)
+    shapes = Shapes()
+    assert plain == narrow and shapes.of(plain) != shapes.of(narrow)
     assert (order(plain, plain), order(narrow, plain), order(plain, narrow)) == (0, -1, 1)
 
 
@@ -86,19 +88,21 @@ def test_partitions_count_whatever_was_seen_before() -> None:
     assert (written(outcome), outcome.swallowed) == (["ALTER TABLE `shop`.`t` COALESCE PARTITION 1"], ())
 
 
-def test_equal_tables_are_one_object() -> None:
+def test_equal_tables_have_one_number() -> None:
+    shapes = Shapes()
     first, again = (parse_table(CREATE) for _ in range(2))
-    assert first is not again and one(first) is one(again)
+    assert first is not again and shapes.of(first) == shapes.of(again)
+    assert shapes[shapes.of(again)] == first
 
 
-def test_what_is_remembered_is_told_by_objects() -> None:
-    asked = []
-
-    @by_identity
-    def count(*tables: object) -> int:
-        asked.append(tables)
-        return len(tables)
-
-    a, b = [1], [1]
-    assert [count(a), count(a), count(b), count(a, b), count()] == [1, 1, 1, 2, 0]
-    assert len(asked) == 4
+def test_a_join_is_the_same_in_any_order_and_none_where_tables_contradict() -> None:
+    shapes = Shapes()
+    small, other, wide = (
+        shapes.of(parse_table(f"CREATE TABLE t (id INT PRIMARY KEY{more})"))
+        for more in ("", ", a INT", ", a INT, b INT")
+    )
+    extra = shapes.of(parse_table("CREATE TABLE t (id INT PRIMARY KEY, a VARCHAR(5))"))
+    joined = shapes.join([small, other, wide])
+    assert joined is not None and joined == shapes.join([wide, small, small, other])
+    assert (shapes.order(joined, wide), shapes.order(small, wide)) == (0, -1)
+    assert shapes.join([other, extra]) is None and shapes.join([]) is None

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from binlog_merge.merge.histories import Applied
 from binlog_merge.shard.clauses import steps_of
-from binlog_merge.shard.composed import composed
+from binlog_merge.shard.net_change import net_change
 from snapshot_store.ddl.effects import Verb, effects_of
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.diff import column_map
@@ -132,7 +132,7 @@ def shape_of(table: Table) -> str:
 def _replaced(one: Applied, before: Table) -> bool:
     """Tell whether a statement drops a column and makes one of its name: what it held is gone."""
     with suppress(SnapshotStoreError):
-        return bool(composed(before, steps_of(one.ddl.sql, before, one.ddl.session)).replaced)
+        return bool(net_change(before, steps_of(one.ddl.sql, before, one.ddl.session)).replaced)
     return False
 
 

@@ -1,10 +1,9 @@
-"""DDL that shards count as having run, by an operator's decision, until they run it."""
+"""DDL that an operator marked as done on a shard that has not run it yet."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from binlog_merge.shard.composed import inverse
-from binlog_merge.shard.same import same_ddl
+from binlog_merge.shard.net_change import inverse, same_ddl
 from binlog_merge.shard.values import LAST, Effect, Place, Shard, ShardDdl
 
 
@@ -27,8 +26,8 @@ class Debt:
 
 
 @dataclass
-class Owed:
-    """All debts, by shard, in order."""
+class Debts:
+    """The DDL that each shard has yet to run, in order."""
 
     _debts: dict[Shard, list[Debt]] = field(default_factory=dict)
 
@@ -42,7 +41,7 @@ class Owed:
     def settle(self, ddl: ShardDdl, place: Place, written: bool) -> None:
         """Note where the logical table went through a DDL."""
         for debt in (debt for debts in self._debts.values() for debt in debts):
-            if debt.ddl is ddl and debt.place is None:
+            if debt.place is None and debt.ddl == ddl:
                 debt.place, debt.written = place, written
 
     def paid(self, real: ShardDdl) -> Debt | None:
@@ -53,7 +52,7 @@ class Owed:
             debts.remove(found)
         return found
 
-    def behind(self, shard: Shard) -> bool:
+    def reached(self, shard: Shard) -> bool:
         """Tell whether the logical table has DDL that a shard has yet to run."""
         return any(debt.place is not None and debt.written for debt in self._debts.get(shard, ()))
 
@@ -61,10 +60,11 @@ class Owed:
         """Let a shard go, with what it owes."""
         self._debts.pop(shard, None)
 
-    def exchange(self, new: Mapping[int, ShardDdl]) -> None:
-        """Know DDL by other objects, from now on, which are given by the ids of the old ones."""
+    def rename(self, shard: Shard, to: Shard) -> None:
+        """Let DDL that a shard counts as having run itself be of the name it has from now on."""
         for debt in (debt for debts in self._debts.values() for debt in debts):
-            debt.ddl = new.get(id(debt.ddl), debt.ddl)
+            if debt.place is None and debt.ddl.shard == shard:
+                debt.ddl = replace(debt.ddl, shard=to)
 
     def move(self, shard: Shard, to: Shard) -> None:
         """Give a shard's debts to the name it has from now on."""
