@@ -104,7 +104,7 @@ class Following:
 
     # Shards that come and go.
 
-    def _join(self, name: Name, event: Joins, source: object) -> None:
+    def _join(self, name: Name, event: Joins, source: Event) -> None:
         table = self.by_shard.get(event.shard)
         if table is None:
             table = self._joined(name, event.shard)
@@ -128,7 +128,7 @@ class Following:
                 return likely[0]
         return self._called(name)
 
-    def _leave(self, name: Name, event: Leaves, source: object) -> None:
+    def _leave(self, name: Name, event: Leaves, source: Event) -> None:
         table = self._of(name, event.shard)
         table.take(event, name, source)
         if event.shard in table.members:
@@ -211,7 +211,7 @@ class Following:
             self.findings += [finding] if finding is not None else []
             if instead is not None and (instead.tool or not alone):
                 refilled.add(instead)
-                table.taken += [id(event), id(instead)]
+                table.taken |= {(event.key, event.shard), (instead.key, instead.shard)}
                 for ddl in instead.instead:
                     table.take(ddl, event.old, event)
             else:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.shard.under import event_under
-from binlog_merge.shard.values import LAST, Effect, Event, Moves, Name, Place, Renamed, Shard, Start
+from binlog_merge.shard.values import LAST, Decided, Effect, Event, Moves, Name, Place, Renamed, Shard, Start
 from snapshot_store.tso import OrderKey
 
 RENAMED = 1 << 40
@@ -45,8 +45,8 @@ class Member:
 class LogicalTable:
     """A logical table. `name` is what the target calls it, None where it is not there yet and waits for its name.
 
-    `events` are those of its shards, under the name it had at `since` (`first`); `taken` are the ids of what they were
-    made of. `others` are names that it shares with other tables, or nearly did.
+    `events` are those of its shards, under the name it had at `since` (`first`); `taken` are key and shard of nodes'
+    events that they were made of. `others` are names that it shares with other tables, or nearly did.
     """
 
     first: Name
@@ -55,7 +55,7 @@ class LogicalTable:
     start: Start = field(default_factory=Start)
     members: dict[Shard, Member] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    taken: list[int] = field(default_factory=list)
+    taken: set[tuple[OrderKey, Shard]] = field(default_factory=set)
     names: list[tuple[Place, Name]] = field(default_factory=list)
     hops: list[Hop] = field(default_factory=list)
     begins: Place | None = None
@@ -93,10 +93,11 @@ class LogicalTable:
                 found = name
         return found
 
-    def take(self, event: Event, known_as: Name, source: object) -> None:
+    def take(self, event: Event, known_as: Name, source: Event) -> None:
         """Note an event of a shard, or about the table, which calls it `known_as`; it is made of `source`."""
         self.events.append(event_under(event, known_as, self.first))
-        self.taken.append(id(source))
+        if not isinstance(source, Decided):
+            self.taken.add((source.key, source.shard))
 
     def admit(self, shard: Shard, name: Name, key: OrderKey) -> None:
         """Take in a new shard, which calls the table `name`."""

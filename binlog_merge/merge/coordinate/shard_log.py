@@ -71,14 +71,14 @@ class GhostEvent:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Logical tables that can go on from a key, as they were there; `events` are the ids of those that are in that.
+    """Logical tables that can go on from a key, as they were there; `events` are the key and shard of those in that.
 
     `effects` are all that came of them.
     """
 
     key: OrderKey
     starts: Mapping[Name, Start]
-    events: frozenset[int]
+    events: frozenset[tuple[OrderKey, Shard]]
     effects: tuple[Effect, ...]
 
 
@@ -125,8 +125,8 @@ class ShardLog:
         """
         quiet = [one for one in settled if one.key._replace(node_seq=_LAST_NODE) < floor]
         starts = {name: (one.key, start) for one in quiet for name, start in one.starts.items()}
-        gone = {source: one.key for one in quiet for source in one.events}
-        events = [(name, e) for name, e in self.events if id(e) not in gone or e.key > gone[id(e)]]
+        gone = {source for one in quiet for source in one.events if source[0] <= one.key}
+        events = [(name, e) for name, e in self.events if (e.key, e.shard) not in gone]
         behind = [
             effect
             for one in quiet
