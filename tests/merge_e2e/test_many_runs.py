@@ -45,9 +45,9 @@ def _merge_growing(
 
 
 @every_input
-@pytest.mark.parametrize("anywhere", [False, True], ids=["between-groups", "anywhere"])
-def test_any_cuts_give_the_same_files(case: Path, anywhere: bool, tmp_path: Path) -> None:
-    rng = random.Random(f"{case.name} {anywhere}")
+def test_any_cuts_give_the_same_files(case: Path, tmp_path: Path) -> None:
+    rng = random.Random(f"{case.name} cut")
+    anywhere = rng.random() < 0.6
     path = copy_case(case, tmp_path / "case")
     good = whole(case / "cluster.yaml")
     _merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=anywhere, remove_old=False)
@@ -86,7 +86,7 @@ def _split_files(folder: Path, rng: random.Random) -> None:
             log.with_events([*head, *events, rotate]).renumbered().save(folder / f"binlog.{number:06d}")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_many_files_of_which_old_ones_are_removed(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "three-nodes-commit-order", "seed-add-column", "rotation"]))

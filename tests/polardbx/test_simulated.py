@@ -15,7 +15,7 @@ from tests.polardbx.checks import check_real, check_whole
 from tests.polardbx.kinds import WANTED, kinds
 from tests.polardbx.simulate import simulate
 
-SEEDS = 40
+SEEDS = 20
 
 
 @pytest.mark.mysql

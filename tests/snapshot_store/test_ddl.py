@@ -381,7 +381,7 @@ CROWDED = after(
 MODES = st.sampled_from([0, ANSI_QUOTES, NO_BACKSLASH_ESCAPES, PIPES_AS_CONCAT | HIGH_NOT_PRECEDENCE, DEFAULT_SQL_MODE])
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STATEMENTS, st.data())
 def test_any_text_is_applied_or_refused(sql: str, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 3))):
@@ -395,7 +395,7 @@ def test_any_text_is_applied_or_refused(sql: str, data: st.DataObject) -> None:
         parse_table(sql)
 
 
-@settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(WORDS, min_size=1, max_size=12), MODES)
 def test_any_words_are_an_expression_or_none(words: list[str], mode: int) -> None:
     with contextlib.suppress(SnapshotStoreError):

@@ -25,7 +25,7 @@ from tests.snapshot_store.test_ddl_mysql import differences, refusal
 pytestmark = pytest.mark.mysql
 
 STATEMENTS = 60
-SEEDS = range(8)
+SEEDS = range(4)
 # Errors of the server that ask for more than a schema.
 BEYOND = {
     1071: "the longest key of another engine than InnoDB",

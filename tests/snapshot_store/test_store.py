@@ -91,7 +91,7 @@ def test_another_definition_at_the_same_key_is_refused_whole(tmp_path: Path) -> 
         assert store.append_versions(both[:1]) == 1
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, REQUESTS)
 def test_the_asof_join_finds_what_the_history_finds(
     versions: list[TableVersion], requests: list[tuple[str, str, OrderKey, str | None]]
@@ -140,7 +140,7 @@ def memory_store() -> Store:
     return Store(Path(":memory:"), connection)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, st.randoms(use_true_random=False))
 def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: Any) -> None:
     at_once, one_by_one = memory_store(), memory_store()
@@ -155,7 +155,7 @@ def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersi
         assert store.history_of(lines) == expected == store.load_history()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VERSIONS, KEYS, REQUESTS, VERSIONS)
 def test_folding_breaks_nothing_above_and_guesses_nothing_below(
     versions: list[TableVersion],

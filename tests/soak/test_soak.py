@@ -12,8 +12,8 @@ import pytest
 
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 9, "growth": 9, "killed": 3, "damage": 6, "stops": 3}
-SEEDS |= {"polardbx-growth": 6, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3}
+SEEDS = {"whole": 6, "growth": 6, "killed": 3, "damage": 6, "stops": 3}
+SEEDS |= {"polardbx-growth": 3, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
