@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.state import Inputs, Job
-from binlog_merge.shard.arrange import live
 from binlog_merge.shard.notes import HeldRows
 from binlog_merge.shard.values import Shard
+from binlog_merge.shard.waits import live
 from binlog_merge.stages.held import HoldResult, HoldTask, SettleTask, hold, settle, stand
 from binlog_merge.stages.holds import Holds
 from binlog_merge.stages.order import order, ranges

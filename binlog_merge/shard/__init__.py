@@ -11,5 +11,5 @@ these alone the two ways of DM (pingcap/tiflow `dm/pkg/shardddl`) find the logic
 
 Both are pure functions from statements to statements (`values.Outcome`): no clock, no server, no order of arrival; the
 same logs give the same answer. Each shard DDL *takes effect* at a place in the merged order, its own or a later one,
-and the rows behind it come out no earlier (`arrange`).
+and the rows behind it come out no earlier (`holding`).
 """

@@ -1,4 +1,6 @@
-"""`arrange` for millions of transactions: numbers in, numbers out, a few bytes a branch and no object.
+"""Where millions of transactions come out, of which some wait: numbers in, numbers out, no object for a branch.
+
+A transaction that touches a waiting shard waits as a whole, and takes along later ones that touch the same tables.
 
 Branches are rows of arrays, in the order of their keys; what a branch touches is a number, that of its set of tables.
 A transaction is the rows of one key. The answer is a number for each row as well: 0 where it stays, else that of the

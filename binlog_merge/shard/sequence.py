@@ -89,11 +89,6 @@ class Sequence(Generic[Key, Ddl]):
         place = next(i for i, known in enumerate(items) if known.key is None)
         return self._with(item.shard, (*items[:place], item, *items[place + 1 :]))
 
-    def is_active(self, item: Item[Key, Ddl]) -> bool:
-        """Tell whether the shard's DDL at this key is the one that shards are awaited for."""
-        items = self.shards.get(item.shard, ())
-        return self.active < len(items) and items[self.active].key == item.key
-
     def resolve(self) -> "Sequence[Key, Ddl]":
         """Return the sequence behind the active DDL; when all are resolved, an empty one."""
         if self.active + 1 < len(self.order):
@@ -109,13 +104,6 @@ class Sequence(Generic[Key, Ddl]):
         found = self
         for shard in sorted(set(shards) & self.awaited):
             found = found._with(shard, (*self.shards[shard], Item(shard, None, self.order[self.active].ddl)))
-        return found
-
-    def not_done(self, shards: Iterable[Shard]) -> "Sequence[Key, Ddl]":
-        """Take back `as_if_done`."""
-        found = self
-        for shard in set(shards) & self.done:
-            found = found._with(shard, self.shards[shard][: self.active])
         return found
 
     def without(self, shard: Shard) -> "Sequence[Key, Ddl]":

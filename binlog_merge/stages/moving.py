@@ -6,9 +6,9 @@ A row that stays sees what took effect before its own key, and one that was move
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
 
-from binlog_merge.shard.arrange import Waits
 from binlog_merge.shard.place_keys import place_of
 from binlog_merge.shard.values import Place, Shard
+from binlog_merge.shard.waits import Waits
 from binlog_merge.stages.holds import Holds
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Table

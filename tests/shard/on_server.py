@@ -18,9 +18,9 @@ from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.values import charset_of, decode_cell
-from binlog_merge.shard.arrange import Touching, Waits, arrange
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.values import Outcome, Place, Shard, ShardEvent
+from binlog_merge.shard.waits import Waits
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
@@ -28,6 +28,7 @@ from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
 from tests.mysql_server import MySqlServer
+from tests.shard.arranging import Touching, arrange
 from tests.shard.scenario import HIDDEN, WAYS, by_table
 
 SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
@@ -153,7 +154,7 @@ def carry_out(server: MySqlServer, log: Log, outcome: Outcome) -> list[OrderKey]
     waits = Waits(outcome.effects)
     changes = {key: found for key, found in log.rows if outcome.stop is None or key < outcome.stop.key}
     touching = [Touching(key, frozenset(c.shard for c in found)) for key, found in changes.items()]
-    placed = list(arrange(touching, waits))
+    placed = list(arrange(touching, outcome.effects))
     work: list[tuple[Place, int, OrderKey]] = [(logical.place, 0, logical.place.key) for logical in outcome.logical]
     work += [(place, 1, transaction.key) for transaction, place in placed if place is not None]
     logical = {entry.place: entry for entry in outcome.logical}

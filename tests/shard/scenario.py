@@ -6,16 +6,17 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from binlog_merge.shard import optimistic, pessimistic
-from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.joined import join_all, order
 from binlog_merge.shard.modes import GHOSTS
 from binlog_merge.shard.values import Decided, Event, Outcome, Place, Renamed, Shard, ShardDdl, ShardEvent
+from binlog_merge.shard.waits import Waits
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
+from tests.shard.arranging import Touching, arrange, in_order
 
 SESSION = DdlSession()
 WAYS = {"optimistic": optimistic.coordinate, "pessimistic": pessimistic.coordinate}
@@ -154,7 +155,7 @@ def placed(rows: Iterable[Row], outcome: Outcome) -> list[tuple[Row, Place | Non
     """Return where each row comes out; where coordination stops, nothing behind it does."""
     rows = [row for row in rows if outcome.stop is None or row.key < outcome.stop.key]
     transactions = [Touching(row.key, frozenset({row.shard})) for row in rows]
-    places = arrange(transactions, Waits(outcome.effects))
+    places = arrange(transactions, outcome.effects)
     return [(row, place) for row, (_, place) in zip(rows, places, strict=True)]
 
 

@@ -3,9 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.shard.arrange import Touching, Waits, arrange, in_order, live
 from binlog_merge.shard.values import Effect, Place, Shard
+from binlog_merge.shard.waits import Waits, live
 from snapshot_store.tso import OrderKey
+from tests.shard.arranging import Touching, arrange, in_order
 
 
 def key(moment: int) -> OrderKey:
@@ -21,7 +22,7 @@ def touching(moment: int, *tables: str) -> Touching:
 
 
 def order_of(transactions: list[Touching], *effects: Effect) -> list[int]:
-    return [t.key.commit_tso for t, _ in in_order(list(arrange(transactions, Waits(effects))))]
+    return [t.key.commit_tso for t, _ in in_order(list(arrange(transactions, effects)))]
 
 
 def effect(table: str, moment: int, place: int | None, rank: int = 0) -> Effect:
@@ -45,7 +46,7 @@ def test_what_never_takes_effect_holds_for_ever_with_what_depends_on_it() -> Non
 
 def test_rows_between_two_ddl_released_at_one_moment_stand_between_them() -> None:
     transactions = [touching(2, "a"), touching(4, "a")]
-    placed = dict(arrange(transactions, Waits([effect("a", 1, 9, 0), effect("a", 3, 9, 1)])))
+    placed = dict(arrange(transactions, [effect("a", 1, 9, 0), effect("a", 3, 9, 1)]))
     assert list(placed.values()) == [Place(key(9), 0), Place(key(9), 1)]
 
 
@@ -116,7 +117,7 @@ def test_no_table_sees_its_transactions_in_another_order(
     found = [
         effect(table, 2 * moment, None if until is None else 2 * max(moment, until)) for table, moment, until in effects
     ]
-    placed = list(arrange(transactions, Waits(found)))
+    placed = list(arrange(transactions, found))
     out = [t for t, _ in in_order(placed)]
     assert len(out) == len(set(out))
     for table in "abcd":

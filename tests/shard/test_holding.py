@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.shard.arrange import Touching, Waits, arrange
 from binlog_merge.shard.holding import HELD, hold
 from binlog_merge.shard.values import Effect, Place, Shard
 from snapshot_store.tso import OrderKey
+from tests.shard.arranging import Touching, arrange
 
 SHARDS = [Shard("n", "d", name) for name in "abcd"]
 KEYS = st.builds(OrderKey, st.integers(0, 6), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1))
@@ -43,7 +43,7 @@ def test_numbers_say_what_arrange_says(
     touched: dict[OrderKey, frozenset[Shard]] = {}
     for key, number in rows:
         touched[key] = touched.get(key, frozenset()) | sets[number]
-    places = {t.key: place for t, place in arrange([Touching(*pair) for pair in touched.items()], Waits(found))}
+    places = {t.key: place for t, place in arrange([Touching(*pair) for pair in touched.items()], found)}
     keys = np.array([key for key, _ in rows], np.int64).reshape(-1, 4).T
     held = hold(keys, np.array([number for _, number in rows], np.int64), sets, found)
     for (key, _), place in zip(rows, held.place.tolist(), strict=True):
