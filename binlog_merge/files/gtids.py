@@ -7,7 +7,6 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_T
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.binlog.kernels.scan_layout import GCN_EVENT, SEQUENCE_EVENT
 from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.known import open_known
 
@@ -42,7 +41,7 @@ def groups(file: NodeFile, start: int, end: int) -> Iterator[Group]:
                 tagged = header.type_code == EventType.GTID_TAGGED_LOG_EVENT
                 gtid = (GtidTagged if tagged else Gtid).parse(body)
                 yield Group(at if begins < 0 else begins, gtid.sid, gtid.tag, gtid.gno)
-            if header.type_code not in (GCN_EVENT, SEQUENCE_EVENT):
+            if header.type_code not in (EventType.GCN_EVENT, EventType.SEQUENCE_EVENT):
                 begins = -1
             elif begins < 0:
                 begins = at

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.branches import Carry
 from binlog_merge.stages.block import read_block
@@ -38,6 +39,6 @@ def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
         return False
     columns = read_block(f"{block.path}.timed.arrow")
     last = OrderKey(int(columns["tso"][-1]), int(columns["transaction"][-1]), 0, 0)
-    if np.any(columns["flags"][-1:] & 16):
+    if np.any(columns["flags"][-1:] & scan_layout.OWN_TSO):
         last = last._replace(node_seq=block.node)
     return last >= floor

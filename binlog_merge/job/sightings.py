@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.errors import ChecksumMismatch, MarkerIncomplete, MergeError
 from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.groups import keys_of, read_group
@@ -23,7 +24,11 @@ def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iter
         for piece in node.pieces
         for tso, transaction, start, end in piece.markers
     ]
-    places += [(OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end) for e in node.edges if e.flags & 2]
+    places += [
+        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end)
+        for e in node.edges
+        if e.flags & scan_layout.MARKER
+    ]
     for key, file_index, start, end in sorted(places):
         if key >= floor:
             try:

@@ -152,7 +152,7 @@ def _is_before(node: ScannedNode, number: int, index: int, columns: dict[str, Co
 
 def carries(kind: int, body: Buffer) -> bool:
     """Tell whether an event of PolarDB-X's own carries a commit TSO (the scan kernel's `_carried`)."""
-    if kind == k.SEQUENCE_EVENT:
+    if kind == EventType.SEQUENCE_EVENT:
         return body[0] == k.SEQUENCE_COMMIT
     return body[0] & (k.GCN_COMMIT | k.GCN_PROPOSAL) == k.GCN_COMMIT
 
@@ -164,7 +164,7 @@ def own_tso(events: Iterable[RawEvent]) -> int | None:
     tso, is_local = -1, False
     for event in events:
         body = event.body
-        if event.type_code in (k.SEQUENCE_EVENT, k.GCN_EVENT):
+        if event.type_code in (EventType.SEQUENCE_EVENT, EventType.GCN_EVENT):
             tso = int.from_bytes(body[1:9], "little", signed=True) if carries(event.type_code, body) else tso
         elif event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(body)

@@ -96,7 +96,7 @@ class Detection:
             table_map = TableMap.parse(event.body)
             self._has_row |= (table_map.schema, table_map.table) == self.commit_table
             self._likely |= is_named(table_map.table, TRANSACTION_LOG)
-        elif kind in (k.SEQUENCE_EVENT, k.GCN_EVENT):
+        elif kind in (EventType.SEQUENCE_EVENT, EventType.GCN_EVENT):
             self.carrier = POLARDBX
         elif kind == EventType.QUERY_EVENT:
             self._query(Query.parse(event.body))

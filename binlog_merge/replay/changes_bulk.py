@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, cut_rows, decode_held
+from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.table_map import TableMap
@@ -22,9 +23,9 @@ from snapshot_store.model import Table
 
 OPS: Final[tuple[Op, ...]] = ("insert", "update", "delete")
 _OPS: Final[dict[int, Op]] = {
-    **dict.fromkeys((23, 30), "insert"),
-    **dict.fromkeys((24, 31), "update"),
-    **dict.fromkeys((25, 32), "delete"),
+    **dict.fromkeys(map(int, WRITE_TYPES), "insert"),
+    **dict.fromkeys(map(int, UPDATE_TYPES), "update"),
+    **dict.fromkeys(map(int, DELETE_TYPES), "delete"),
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from binlog_merge.binlog.constants import ColumnType, EventType
+from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, ColumnType, EventType
 from binlog_merge.binlog.json_diff import apply_to_cell
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows
@@ -51,17 +51,12 @@ def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> S
     if source is not None:
         for number, event in enumerate(segment.events):
             name = _name(segment, number)
-            if name in poor and int(event[k.E_KIND]) in _CHANGES:
+            if name in poor and int(event[k.E_KIND]) in ROWS_TYPES:
                 tracked.setdefault(name, _Tracked(source)).add(number)
     rows: dict[int, list[Row]] = {}
     for table in tracked.values():
         rows |= table.whole(segment)
     return _with_rows(segment, [(n, rows.get(n) or _plainly(segment, n)) for n in partial.tolist()])
-
-
-_CHANGES: Final = frozenset((*range(23, 26), *range(30, 33), int(EventType.PARTIAL_UPDATE_ROWS_EVENT)))
-_INSERTS: Final = frozenset((23, 30))
-_DELETES: Final = frozenset((25, 32))
 
 
 @dataclass
@@ -82,7 +77,7 @@ class _Tracked:
         key = self.source.key_of(table)
         if key is None:
             return {}
-        of_updates = [number for number in self.events if int(segment.events[number, k.E_KIND]) not in _INSERTS]
+        of_updates = [number for number in self.events if int(segment.events[number, k.E_KIND]) not in WRITE_TYPES]
         wanted = {_key(before, key) for n in of_updates for before, _ in _rows(segment, n) if before is not None}
         self.known = self.source.documents(table, key, sorted(wanted))
         found = {}

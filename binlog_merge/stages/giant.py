@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog.constants import ROWS_TYPES, ROWS_V1_TYPES, EventType, RowsFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
@@ -207,7 +208,7 @@ def _unpacked_pieces(state: Gather, rows: Rows, row: int) -> Iterator[tuple[Buff
         head = np.empty(19, np.uint8)
         source.read_into(view(head), offset)
         header = EventHeader.parse(head.tobytes())
-        if header.type_code == 40:
+        if header.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
             body = np.empty(header.event_size - 19 - crc, np.uint8)
             source.read_into(view(body), offset + 19)
             left = np.empty(0, np.uint8)
@@ -240,15 +241,15 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     table_id = int.from_bytes(head[19:25].tobytes(), "little")
     maps = state.plans.arrays.maps[: int(reg[k.N_MAPS])]
     found = np.flatnonzero(maps[:, 0] == table_id)
-    if kind not in (23, 24, 25, 30, 31, 32, 39) or not len(found):
+    if kind not in ROWS_TYPES or not len(found):
         return False
     plan = state.plans.arrays.plans[int(maps[found[-1], 1])]
-    ends = bool(head[25] & 1)
+    ends = bool(head[25] & RowsFlag.STMT_END_F)
     if plan[k.KIND] != k.IDENTITY or plan[k.ASKED] or not ends:
         return False
     source = state.source(int(rows.node[row]), int(rows.file[row]))
     if not crc or reg[k.CHECK_ROWS]:
-        extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind >= 30 else 0)
+        extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind not in ROWS_V1_TYPES else 0)
         shapes, steps = state.plans.arrays.shapes, int(plan[k.STEPS])
         if not GiantRows(source, offset + 19 + extra, offset + size - crc, kind, shapes, steps).fit():
             return False  # what is wrong is said where the event is rendered

@@ -7,6 +7,7 @@ which only what tells their lengths is read.
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.binlog.constants import UPDATE_TYPES, EventType
 from binlog_merge.binlog.kernels.row_lengths import rows_begin, rows_end
 from binlog_merge.files.source import Source
 from binlog_merge.stages.block import view
@@ -33,7 +34,7 @@ class GiantRows:
         if begin < 0:
             return False
         width = (self._columns + 7) // 8
-        images = 2 if self._kind in (24, 31, 39) else 1
+        images = 2 if self._kind in UPDATE_TYPES else 1
         bitmaps = head[begin : begin + width * images].copy()
         self._at += begin + width * images
         while self._at < self._end:
@@ -54,7 +55,7 @@ class GiantRows:
 
     def _image(self, present: npt.NDArray[np.uint8], number: int) -> bool:
         """Pass one image at the current place; False where it is not as the table map says."""
-        if self._kind == 39 and number == 1:
+        if self._kind == EventType.PARTIAL_UPDATE_ROWS_EVENT and number == 1:
             options = self._read(self._at, 1)
             if not len(options) or options[0] > 1:
                 return False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.constants import ROWS_TYPES, EventType, RowsFlag
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
@@ -106,7 +106,6 @@ class Part:
     trace: tuple[int, int]
 
 
-_ROWS = frozenset({23, 24, 25, 30, 31, 32, 39})
 _HEAD = 64
 
 
@@ -131,9 +130,9 @@ def branch_parts(source: Source, row: int, start: int, stop: int, crc: int) -> t
                     raise _goes_back([0, 0, 0, *now])
                 trace, hinted, server = now, True, server or int(found[2])
             begun = at if begun < 0 else begun
-        elif kind in _ROWS:
+        elif kind in ROWS_TYPES:
             begun = at if begun < 0 else begun
-            has_rows, ends = True, bool(head[25] & 1)
+            has_rows, ends = True, bool(head[25] & RowsFlag.STMT_END_F)
     parts.append(Part(row, begun if begun >= 0 else start, stop, trace))
     return parts, server, hinted
 

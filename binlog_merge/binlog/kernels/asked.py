@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.memory import copy, put_u48, u16, u32, u48
 from binlog_merge.binlog.kernels.render import find_map, find_plan
@@ -27,10 +28,10 @@ def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, 
             return k.NOT_WHOLE
         kind = np.int64(b[i + 4])
         at, body_end = i + 19, i + length - crc
-        is_rows = 30 <= kind <= 32 or 23 <= kind <= 25 or kind == 39
-        if (is_rows or kind == 19) and body_end - at < 10:
+        is_rows = t.is_rows(kind)
+        if (is_rows or kind == t.TABLE_MAP_EVENT) and body_end - at < 10:
             return k.BAD_ROWS
-        if kind == 19:
+        if kind == t.TABLE_MAP_EVENT:
             plan_at = find_plan(reg, p, b, at + 8, body_end - at - 8, node)
             if plan_at < 0:
                 return k.NEW_PLAN
@@ -84,10 +85,10 @@ def reshape_found(p: k.Plans, b: Any, found: Any, out: Any, bodies: Any, rows: A
         at, end, kind = found[n, k.F_BODY], found[n, k.F_END], found[n, k.F_KIND]
         plan = p.plans[found[n, k.F_PLAN]]
         extra = np.int64(8)
-        if kind >= 30:
+        if t.has_extra_data(kind):
             extra += u16(b, at + 8)
         rows[n] = -1
-        if end - at < extra or (kind >= 30 and extra < 10):
+        if end - at < extra or (t.has_extra_data(kind) and extra < 10):
             return n
         if o + extra + k.FRAME > len(out):
             rows[n] = 0

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import column_types as t
 from binlog_merge.binlog.kernels.memory import u16
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -39,50 +40,52 @@ def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
     `meta` is the column's metadata as the little-endian number of its table-map bytes.
     """
     size = np.int64(-1)
-    if kind == 3 or kind == 4:
+    if kind == t.LONG or kind == t.FLOAT:
         size = 4
-    elif kind == 8 or kind == 5:
+    elif kind == t.LONGLONG or kind == t.DOUBLE:
         size = 8
-    elif kind == 1 or kind == 13:
+    elif kind == t.TINY or kind == t.YEAR:
         size = 1
-    elif kind == 2:
+    elif kind == t.SHORT:
         size = 2
-    elif kind == 9 or kind == 10 or kind == 14 or kind == 11:
+    elif kind == t.INT24 or kind == t.DATE or kind == t.NEWDATE or kind == t.TIME:
         size = 3
-    elif kind == 7:
+    elif kind == t.TIMESTAMP:
         size = 4
-    elif kind == 12:
+    elif kind == t.DATETIME:
         size = 8
-    elif kind == 15 or kind == 253:
+    elif kind == t.VARCHAR or kind == t.VAR_STRING:
         size = _string_length(b, at, end, meta)
-    elif kind == 246:
+    elif kind == t.NEWDECIMAL:
         size = decimal_length(meta & 255, meta >> 8)
-    elif kind == 18:
+    elif kind == t.DATETIME2:
         size = 5 + (meta + 1) // 2
-    elif kind == 17:
+    elif kind == t.TIMESTAMP2:
         size = 4 + (meta + 1) // 2
-    elif kind == 19:
+    elif kind == t.TIME2:
         size = 3 + (meta + 1) // 2
-    elif kind == 252 or kind == 245 or kind == 255 or kind == 242 or 249 <= kind <= 251:
+    elif (
+        kind == t.BLOB or kind == t.JSON or kind == t.GEOMETRY or kind == t.VECTOR or t.TINY_BLOB <= kind <= t.LONG_BLOB
+    ):
         prefix = meta
         if 1 <= prefix <= 4 and at + prefix <= end:
             size = np.int64(0)
             for k in range(prefix):
                 size |= np.int64(b[at + k]) << (8 * k)
             size += prefix
-    elif kind == 254:
+    elif kind == t.STRING:
         real, length = meta & 255, meta >> 8
-        if real == 247 or real == 248:
+        if real == t.ENUM or real == t.SET:
             size = length
         else:
             if (real & 0x30) != 0x30:
                 length |= ((real & 0x30) ^ 0x30) << 4
             size = _string_length(b, at, end, length)
-    elif kind == 247 or kind == 248:
+    elif kind == t.ENUM or kind == t.SET:
         size = meta >> 8
-    elif kind == 16:
+    elif kind == t.BIT:
         size = (meta >> 8) + ((meta & 255) + 7) // 8
-    elif kind == 6:
+    elif kind == t.NULL:
         size = 0
     if size < 0 or at + size > end:
         return -1

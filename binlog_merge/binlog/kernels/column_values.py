@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import column_types as t
 from binlog_merge.binlog.kernels.memory import copy
 
 _DIGITS: Final = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -74,21 +75,21 @@ def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool,
             continue
         valid[i] = 1
         value, good = np.int64(0), True
-        if kind == 1 or kind == 2 or kind == 9 or kind == 3 or kind == 8:
+        if kind == t.TINY or kind == t.SHORT or kind == t.INT24 or kind == t.LONG or kind == t.LONGLONG:
             value = _little(b, at, size)
             if signed and size < 8 and value >> (8 * size - 1):
                 value -= np.int64(1) << (8 * size)
-        elif kind == 4 or kind == 5 or kind == 247 or kind == 248:
+        elif kind == t.FLOAT or kind == t.DOUBLE or kind == t.ENUM or kind == t.SET:
             value = _little(b, at, size)
-        elif kind == 13:
+        elif kind == t.YEAR:
             value = np.int64(b[at]) + 1900 if b[at] != 0 else np.int64(0)
-        elif kind == 16:
+        elif kind == t.BIT:
             value = _big(b, at, size)
-        elif kind == 10 or kind == 14:
+        elif kind == t.DATE or kind == t.NEWDATE:
             number = _little(b, at, 3)
             value = days_of(number >> 9, (number >> 5) & 15, number & 31)
             good = value > -(1 << 40)
-        elif kind == 18:
+        elif kind == t.DATETIME2:
             number = _big(b, at, 5) - 0x8000000000
             months = number >> 22
             days = days_of(months // 13, months % 13, (number >> 17) & 31)
@@ -96,21 +97,21 @@ def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool,
             micro = _fraction(b, at + 5, meta)
             good = days > -(1 << 40) and hour < 24 and minute < 60 and second < 60 and micro < 1000000
             value = _moment(days, hour, minute, second, micro) if good else np.int64(0)
-        elif kind == 12:
+        elif kind == t.DATETIME:
             number = _little(b, at, 8)
             days = days_of(number // 10000000000, number // 100000000 % 100, number // 1000000 % 100)
             hour, minute, second = number // 10000 % 100, number // 100 % 100, number % 100
             good = number >= 0 and days > -(1 << 40) and hour < 24 and minute < 60 and second < 60
             value = _moment(days, hour, minute, second, np.int64(0)) if good else np.int64(0)
-        elif kind == 17:
+        elif kind == t.TIMESTAMP2:
             number, micro = _big(b, at, 4), _fraction(b, at + 4, meta)
             good = number > 0 and micro < 1000000
             value = number * 1000000 + micro
-        elif kind == 7:
+        elif kind == t.TIMESTAMP:
             number = _little(b, at, 4)
             good = number > 0
             value = number * 1000000
-        elif kind == 19:
+        elif kind == t.TIME2:
             width = (meta + 1) // 2
             number = _big(b, at, 3 + width) - (np.int64(0x800000) << (8 * width))
             negative = number < 0
@@ -122,7 +123,7 @@ def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool,
             value = _moment(np.int64(0), hms >> 12, (hms >> 6) & 63, hms & 63, micro)
             if negative:
                 value = -value
-        elif kind == 11:
+        elif kind == t.TIME:
             number = _little(b, at, 3)
             if number >> 23:
                 number -= 1 << 24

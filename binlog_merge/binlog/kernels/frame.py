@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import copy, put_u48, store_16, store_32, store_64
@@ -84,7 +85,7 @@ def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int
         out[at] = 254
         store_64(out, at + 1, np.uint64(length))
     store_32(out, at + width, np.uint32(reg[k.SERVER_VERSION]))
-    write_header(out, o, reg, 34 if anonymous else 33, size, 0)
+    write_header(out, o, reg, t.ANONYMOUS_GTID_LOG_EVENT if anonymous else t.GTID_LOG_EVENT, size, 0)
     return size
 
 
@@ -128,7 +129,7 @@ def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
         copy(out, end, _ARCHIVE, 0, len(_ARCHIVE))
         end += len(_ARCHIVE)
     out[o + 19] = end - at
-    write_header(out, o, reg, 29, end - o + 4, 0x80)
+    write_header(out, o, reg, t.ROWS_QUERY_LOG_EVENT, end - o + 4, t.IGNORABLE)
     return end + 4
 
 
@@ -152,7 +153,7 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
     for n in range(13 + 1):
         out[o + 19 + n] = 0
     copy(out, o + 19 + 14, _BEGIN, 0, 5)
-    write_header(out, o, reg, 2, 19 + 14 + 5 + 4, 8)
+    write_header(out, o, reg, t.QUERY_EVENT, 19 + 14 + 5 + 4, t.SUPPRESS_USE)
     o += 19 + 14 + 5 + 4
     if reg[k.CTS] != k.CTS_END:
         o = _write_cts(out, o, reg, key, 0)
@@ -167,7 +168,7 @@ def end_transaction(out: Any, reg: Any, key: Any) -> None:
     """
     o = reg[k.OUT]
     store_64(out, o + 19, np.uint64(reg[k.RANK]))
-    write_header(out, o, reg, 16, 31, 0)
+    write_header(out, o, reg, t.XID_EVENT, 31, 0)
     o += 31
     reg[k.EVENTS] += 4
     if reg[k.CTS] != k.CTS_BEGIN:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import load_32, same_bytes, u16, u32, u48
 
@@ -76,30 +77,30 @@ def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, 
         if at + size > end:
             return MORE
         kind, body, stop = np.int64(b[at + 4]), at + 19, at + size
-        if kind == 15:
+        if kind == t.FORMAT_DESCRIPTION_EVENT:
             return PYTHON
         if reg[CHECKSUM] != 0:
             stop -= 4
             if stop < body or np.uint32(crc32(b, at, stop - at)) != np.uint32(load_32(b, stop)):
                 return DAMAGED
-        if kind == 33 or kind == 34:
+        if kind == t.GTID_LOG_EVENT or kind == t.ANONYMOUS_GTID_LOG_EVENT:
             if reg[RANK] >= reg[LAST_RANK]:
                 return BEYOND
             if reg[TRANSACTIONS] >= len(transactions):
                 return FULL
             if reg[OPEN] != 0 or stop - body < 25:
                 return DAMAGED
-            if kind == 33:
+            if kind == t.GTID_LOG_EVENT:
                 number = u48(b, body + 17) | (u16(b, body + 23) << 48)
                 if number != reg[RANK] + 1:
                     return DAMAGED
             reg[RANK] += 1
             reg[OPEN], reg[COMMENTED] = 1, 0
-            t = transactions[reg[TRANSACTIONS]]
-            t[T_GTID], t[T_COMMENT], t[T_FIRST_EVENT], t[T_EVENTS] = at, -1, reg[EVENTS], 0
-            t[T_END], t[T_RANK] = -1, reg[RANK]
+            row = transactions[reg[TRANSACTIONS]]
+            row[T_GTID], row[T_COMMENT], row[T_FIRST_EVENT], row[T_EVENTS] = at, -1, reg[EVENTS], 0
+            row[T_END], row[T_RANK] = -1, reg[RANK]
             reg[TRANSACTIONS] += 1
-        elif kind == 19:
+        elif kind == t.TABLE_MAP_EVENT:
             if reg[MAPS] >= len(maps):
                 return FULL
             if stop - body < 8 or reg[OPEN] == 0:
@@ -112,7 +113,7 @@ def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, 
                 maps[found, M_ID], maps[found, M_BODY], maps[found, M_END] = table_id, body, stop
                 slots[table_id & 4095] = found
             maps[found, M_RANK] = reg[RANK]
-        elif 23 <= kind <= 25 or 30 <= kind <= 32 or kind == 39:
+        elif t.is_rows(kind):
             if reg[EVENTS] >= len(events):
                 return FULL
             if stop - body < 8 or reg[OPEN] == 0:
@@ -125,19 +126,19 @@ def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, 
             e[E_TRANSACTION] = reg[TRANSACTIONS] - 1
             reg[EVENTS] += 1
             transactions[reg[TRANSACTIONS] - 1, T_EVENTS] += 1
-        elif kind == 29:
+        elif kind == t.ROWS_QUERY_LOG_EVENT:
             if reg[OPEN] != 0 and reg[COMMENTED] == 0:
                 transactions[reg[TRANSACTIONS] - 1, T_COMMENT] = at
                 reg[COMMENTED] = 1
-        elif kind == 16 or (kind == 2 and _query_is(b, body, stop, _COMMIT)):
+        elif kind == t.XID_EVENT or (kind == t.QUERY_EVENT and _query_is(b, body, stop, _COMMIT)):
             if reg[OPEN] == 0:
                 return DAMAGED
             reg[OPEN] = 0
             transactions[reg[TRANSACTIONS] - 1, T_END] = at + size
-        elif kind == 2:
+        elif kind == t.QUERY_EVENT:
             if not _query_is(b, body, stop, _BEGIN):
                 return PYTHON
             reg[OPEN] = IN_ROWS
-        elif kind != 35 and kind != 4 and kind != 3:
+        elif kind != t.PREVIOUS_GTIDS_LOG_EVENT and kind != t.ROTATE_EVENT and kind != t.STOP_EVENT:
             return PYTHON
         reg[AT] = at + size

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.frame import (
@@ -75,7 +76,7 @@ def find_map(reg: Any, p: k.Plans, table_id: int) -> int:
 def _statement_ends(out: Any, reg: Any) -> None:
     """Mark the last rows event written as the end of its statement, whose real end is not written."""
     o = reg[k.LAST_ROWS]
-    out[o + 25] |= 1
+    out[o + 25] |= t.STMT_END
     length = u32(out, o + 9)
     store_32(out, o + length - 4, np.uint32(crc32(out, o, length - 4)))
     reg[k.LAST_ROWS] = -1
@@ -95,7 +96,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             return k.BAD_CHECKSUM
         kind = np.int64(b[i + 4])
         at, body_end = i + 19, i + length - crc
-        if kind == 19:
+        if kind == t.TABLE_MAP_EVENT:
             if body_end - at < 10:
                 return k.BAD_ROWS
             plan_at = find_plan(reg, p, b, at + 8, body_end - at - 8, node)
@@ -111,7 +112,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 put_u48(out, o + 19, plan[k.TABLE_ID])
                 store_16(out, o + 25, np.uint16(u16(b, at + 6)))
                 copy(out, o + 27, p.bytes, plan[k.BODY], plan[k.BODY_LENGTH])
-                write_header(out, o, reg, 19, size, 0)
+                write_header(out, o, reg, t.TABLE_MAP_EVENT, size, 0)
                 reg[k.OUT] = o + size
                 reg[k.EVENTS] += 1
                 if reg[k.STATEMENT_OUT] < 0:
@@ -123,9 +124,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                 m = reg[k.N_MAPS]
                 reg[k.N_MAPS] += 1
             p.maps[m, 0], p.maps[m, 1] = table_id, plan_at
-        elif 30 <= kind <= 32 or 23 <= kind <= 25 or kind == 39:
+        elif t.is_rows(kind):
             extra = 8
-            if kind >= 30:
+            if t.has_extra_data(kind):
                 if body_end - at < 10:
                     return k.BAD_ROWS
                 extra = 8 + u16(b, at + 8)
@@ -136,7 +137,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             table_id, flags = u48(b, at), u16(b, at + 6)
             m = find_map(reg, p, table_id)
             plan_at = p.maps[m, 1] if m >= 0 else np.int64(-1)
-            if plan_at < 0 and table_id != 0xFFFFFF:
+            if plan_at < 0 and table_id != t.NO_TABLE:
                 return k.NO_TABLE_MAP
             verdict = np.int64(k.KEPT)
             if plan_at >= 0 and p.plans[plan_at, k.ASKED] and reg[k.INJECT] == 0:
@@ -145,7 +146,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
             if plan_at < 0 or p.plans[plan_at, k.KIND] == k.DROP or left_out:
                 if left_out:
                     reg[k.INJECT], reg[k.FILTERED] = 0, 1
-                if flags & 1:
+                if flags & t.STMT_END:
                     if reg[k.LAST_ROWS] >= 0:
                         _statement_ends(out, reg)
                     elif reg[k.FILTERED] and reg[k.STATEMENT_OUT] >= 0:
@@ -168,7 +169,7 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                         return k.FULL
                     copy(out, o + 19, b, at, body_end - at)
                     put_u48(out, o + 19, plan[k.TABLE_ID])
-                elif reg[k.INJECT] > 0 or plan[k.KIND] >= k.SLOWLY or kind == 39:
+                elif reg[k.INJECT] > 0 or plan[k.KIND] >= k.SLOWLY or kind == t.PARTIAL_UPDATE_ROWS_EVENT:
                     if reg[k.INJECT] == 0:
                         return k.SLOW
                     size = 19 + reg[k.INJECT] + 4
@@ -192,9 +193,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
                     reg[k.RESHAPED_ROWS] += rows
                 write_header(out, o, reg, kind, size, 0)
                 reg[k.OUT] = o + size
-                reg[k.LAST_ROWS] = -1 if flags & 1 else o
+                reg[k.LAST_ROWS] = -1 if flags & t.STMT_END else o
                 reg[k.STATEMENT_OUT] = -1
-                if flags & 1:
+                if flags & t.STMT_END:
                     reg[k.FILTERED] = 0
                 reg[k.EVENTS] += 1
                 reg[k.ROW_EVENTS] += 1

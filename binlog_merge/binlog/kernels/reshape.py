@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.cells import cell_length
 from binlog_merge.binlog.kernels.memory import copy, store_16, u16
@@ -38,7 +39,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
     if count != physical:
         return -1, 0
     bitmap, out_bitmap = (physical + 7) >> 3, (logical + 7) >> 3
-    is_update, is_write = kind in (24, 31), kind in (23, 30)
+    is_update, is_write = t.is_whole_update(kind), t.is_write(kind)
     images = 2 if is_update else 1
     if at + bitmap * images > end:
         return -1, 0

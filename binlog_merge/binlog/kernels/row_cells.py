@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.cells import cell_length
 from binlog_merge.binlog.kernels.memory import u16
 
@@ -28,7 +29,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
 def _head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
     """Return where the columns-present bitmaps of an event begin, -1 where it is not well formed."""
     at += 8
-    if kind >= 30:
+    if t.has_extra_data(kind):
         if at + 2 > end or u16(b, at) < 2:
             return -1
         at += u16(b, at)
@@ -50,14 +51,14 @@ def cut_rows(
 ) -> int:
     """Cut the rows of one event, the first of them to be number `row`; returns how many, -1 for a malformed event.
 
-    Without `store` they are only counted. Partial JSON events (39) are for Python to rewrite first.
+    Without `store` they are only counted. Partial JSON events are for Python to rewrite first.
     """
     columns = len(types)
     at = _head(b, body, end, kind, columns)
     if at < 0:
         return -1
-    is_update = kind == 24 or kind == 31
-    is_write = kind == 23 or kind == 30
+    is_update = t.is_whole_update(kind)
+    is_write = t.is_write(kind)
     bitmap = (columns + 7) >> 3
     present, images = at, 2 if is_update else 1
     at += bitmap * images
@@ -131,7 +132,7 @@ def cut_events(b: Any, events: Any, types: Any, metas: Any, starts: Any, sizes: 
     row = np.int64(0)
     for i in range(len(events)):
         found = cut_rows(b, events[i, 0], events[i, 1], events[i, 2], types, metas, starts, sizes, row, True)
-        if events[i, 2] == 24 or events[i, 2] == 31:
+        if t.is_whole_update(events[i, 2]):
             for c in range(len(types)):
                 for r in range(row, row + found):
                     if sizes[1, c, r] == ABSENT and sizes[0, c, r] != ABSENT:

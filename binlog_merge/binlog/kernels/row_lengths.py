@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.memory import u16, u32
 
 BAD, MORE = -1, -2
@@ -100,18 +101,18 @@ def rows_end(b: Any, bitmaps: int, at: int, end: int, kind: int, steps: Any, sha
     shape += 3
     program = shape + 4 * columns
     width = (columns + 7) >> 3
-    images = 2 if kind in (24, 31, 39) else 1
+    images = 2 if t.is_update(kind) else 1
     held_0, held_1 = np.int64(0), np.int64(0)
     for c in range(columns):
         held_0 += _bit(b, bitmaps, c)
         if images == 2:
             held_1 += _bit(b, bitmaps + width, c)
-    if held_0 + held_1 == 0 and at < end and kind != 39:
+    if held_0 + held_1 == 0 and at < end and kind != t.PARTIAL_UPDATE_ROWS_EVENT:
         return BAD  # rows of no columns take no bytes
     row = at
     while at < end:
         for image in range(images):
-            if image == 1 and kind == 39:
+            if image == 1 and kind == t.PARTIAL_UPDATE_ROWS_EVENT:
                 at = _value_options(b, at, end, json)
                 if at < 0:
                     return row if at == MORE else BAD
@@ -152,7 +153,7 @@ def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
             return BAD
         count = u16(b, at)
         at += 2
-    if count != columns or at + ((columns + 7) >> 3) * (2 if kind in (24, 31, 39) else 1) > end:
+    if count != columns or at + ((columns + 7) >> 3) * (2 if t.is_update(kind) else 1) > end:
         return BAD
     return at
 
@@ -164,5 +165,5 @@ def rows_fit(b: Any, at: int, end: int, kind: int, steps: Any, shape: int) -> bo
     bitmaps = rows_begin(b, at, end, kind, columns)
     if bitmaps < 0:
         return False
-    rows = bitmaps + ((columns + 7) >> 3) * (2 if kind in (24, 31, 39) else 1)
+    rows = bitmaps + ((columns + 7) >> 3) * (2 if t.is_update(kind) else 1)
     return rows_end(b, bitmaps, rows, end, kind, steps, shape) == end

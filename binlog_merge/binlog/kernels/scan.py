@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
@@ -37,7 +38,7 @@ from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, tabl
 @njit(inline="always")
 def _carried(kind: int, first: int, size: int) -> bool:
     """Tell whether an event of PolarDB-X's own carries a commit TSO, in the eight bytes behind its first."""
-    if kind == k.SEQUENCE_EVENT:
+    if kind == t.SEQUENCE_EVENT:
         return first == k.SEQUENCE_COMMIT
     return size >= 9 and first & k.GCN_COMMIT != 0 and first & k.GCN_PROPOSAL == 0
 
@@ -66,7 +67,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             if crc and crc32(b, o, length - 4) != np.uint32(u32(b, o + length - 4)):
                 return k.BAD_CHECKSUM
             log_pos = u32(b, o + 13)
-            if log_pos != file_end & 0xFFFFFFFF and (log_pos != 0 or kind != 15):
+            if log_pos != file_end & 0xFFFFFFFF and (log_pos != 0 or kind != t.FORMAT_DESCRIPTION_EVENT):
                 return k.BAD_POSITION
         if (
             (reg[k.N_XIDS] + 2) * 2 > len(a.xids)
@@ -81,13 +82,13 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
         timestamp = u32(b, o)
         phase = reg[k.PHASE]
         result = k.MORE
-        if kind == 19:
+        if kind == t.TABLE_MAP_EVENT:
             if phase in (k.IN_LOCAL, k.IN_XA):
                 result = table_map(a, b, at, body_end)
             else:
                 result = k.OUTSIDE
-        elif 30 <= kind <= 32 or 23 <= kind <= 25 or kind == 39:
-            header = 8 if kind <= 25 else 10
+        elif t.is_rows(kind):
+            header = 10 if t.has_extra_data(kind) else 8
             if at + header > body_end:
                 return k.BAD_BODY
             table_id = u48(b, at)
@@ -95,12 +96,12 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 result = k.OUTSIDE
             elif not is_mapped(a, table_id):
                 result = k.NO_TABLE_MAP
-            elif table_id == reg[k.COMMIT_TABLE_ID] and kind in (23, 30):
+            elif table_id == reg[k.COMMIT_TABLE_ID] and t.is_write(kind):
                 rows = at + 8
-                if kind == 30:
+                if t.has_extra_data(kind):
                     rows += u16(b, at + 8)
                 result = commit_rows(a, b, rows, body_end)
-        elif kind == 33 or kind == 34:
+        elif kind == t.GTID_LOG_EVENT or kind == t.ANONYMOUS_GTID_LOG_EVENT:
             if phase != k.IDLE and phase != k.CARRIED:
                 result = k.UNFINISHED
             elif phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
@@ -121,19 +122,19 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 open_group(reg, begins, timestamp, k.STARTED)
                 note_gtid(reg, b, at, body_end, timestamp, use_own)
                 note_length(reg, b, at, body_end, reg[k.BASE] + o)
-        elif kind == 2:
+        elif kind == t.QUERY_EVENT:
             if phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
                 # A log without GTID events (MySQL 5.6): only whole files are scanned, so this is never a cut.
                 return k.DONE
             result = query(a, b, at, body_end, file_end, timestamp, carrier, use_own)
-        elif kind == 16:
+        elif kind == t.XID_EVENT:
             if phase != k.IN_LOCAL:
                 result = k.OUTSIDE
             elif not has_its_length(reg, file_end):
                 result = k.BAD_LENGTH
             else:
                 end_local(a, file_end, 0, carrier, use_own)
-        elif kind == 38:
+        elif kind == t.XA_PREPARE_LOG_EVENT:
             if body_end - at < 13:
                 result = k.BAD_BODY
             elif phase != k.XA_ENDED:
@@ -144,45 +145,41 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 end_local(a, file_end, 0, carrier, use_own)
             else:
                 result = prepare(a, file_end)
-        elif kind == 29:
-            pass  # ROWS_QUERY_LOG_EVENT: the user's text
-        elif kind == 40:
+        elif kind == t.ROWS_QUERY_LOG_EVENT:
+            pass  # the user's text
+        elif kind == t.TRANSACTION_PAYLOAD_EVENT:
             return k.PAYLOAD if not inner else k.BAD_BODY
-        elif kind == 42:
+        elif kind == t.GTID_TAGGED_LOG_EVENT:
             if phase != k.IDLE and phase != k.CARRIED:
                 result = k.UNFINISHED
             elif phase == k.IDLE and reg[k.BASE] + o >= stop:
                 return k.DONE
             else:
                 return k.TAGGED_GTID
-        elif kind == k.SEQUENCE_EVENT or kind == k.GCN_EVENT:
-            if body_end - at < 1 or (body_end - at < 9 and (kind == k.SEQUENCE_EVENT or b[at] & 1)):
+        elif kind == t.SEQUENCE_EVENT or kind == t.GCN_EVENT:
+            if body_end - at < 1 or (body_end - at < 9 and (kind == t.SEQUENCE_EVENT or b[at] & 1)):
                 result = k.BAD_BODY
             else:
                 carries = _carried(kind, b[at], body_end - at)
-                if phase == k.IDLE and (carries or kind == k.GCN_EVENT):
+                if phase == k.IDLE and (carries or kind == t.GCN_EVENT):
                     # GCN_LOG_EVENT is the first event of a group, in front of its GTID event.
                     if not inner and reg[k.BASE] + o >= stop:
                         return k.DONE
                     open_group(reg, reg[k.BASE] + o, timestamp, k.CARRIED)
                 if carries:
                     reg[k.SEQUENCE_TSO] = i64(b, at + 1)
-        elif kind == 15 or kind == 35:
+        elif kind == t.FORMAT_DESCRIPTION_EVENT or kind == t.PREVIOUS_GTIDS_LOG_EVENT:
             if phase != k.IDLE:
                 result = k.UNFINISHED
-        elif kind == 4 or kind == 3:
+        elif kind == t.ROTATE_EVENT or kind == t.STOP_EVENT:
             if phase != k.IDLE:
                 result = k.UNFINISHED
             reg[k.CLEAN_END] = 1
-        elif kind in (5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18):
+        elif kind in t.STATEMENT_TYPES:
             result = k.STATEMENT_EVENT
-        elif kind == 26:
+        elif kind == t.INCIDENT_EVENT:
             result = k.UNSUPPORTED
-        elif kind in (27, 28, 36, 37, 41) or 101 <= kind <= 104:
-            # Heartbeats, and what group replication and PolarDB-X's consensus layer note for themselves: no change.
-            reg[k.IGNORED] += 1
-            reg[k.PASSED_OVER] += 0 if inner else length
-        elif u16(b, o + 17) & 0x80:
+        elif kind in t.NO_CHANGE_TYPES or u16(b, o + 17) & t.IGNORABLE:
             reg[k.IGNORED] += 1
             reg[k.PASSED_OVER] += 0 if inner else length
         else:
@@ -229,11 +226,11 @@ def find_group(b: Any, end: int, base: int, start: int, crc: int, least: int = 0
         length = u32(b, o + 9)
         if length < 19:
             return end
-        own = kind == k.GCN_EVENT or kind == k.SEQUENCE_EVENT
-        if own and (kind == k.GCN_EVENT or (o + 28 <= end and _carried(kind, b[o + 19], 9))):
+        own = kind == t.GCN_EVENT or kind == t.SEQUENCE_EVENT
+        if own and (kind == t.GCN_EVENT or (o + 28 <= end and _carried(kind, b[o + 19], 9))):
             begins = o if begins < 0 else begins
         else:
-            if kind == 33 or kind == 34 or kind == 42:
+            if kind == t.GTID_LOG_EVENT or kind == t.ANONYMOUS_GTID_LOG_EVENT or kind == t.GTID_TAGGED_LOG_EVENT:
                 first = o if begins < 0 else begins
                 if first >= least:
                     return first

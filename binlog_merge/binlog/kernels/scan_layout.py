@@ -163,8 +163,7 @@ BY_COMMIT_TABLE, BY_ORIGINAL_TIMESTAMP, BY_ORIGINAL_MICROSECONDS, BY_GTID, BY_SE
 
 END_OF_TIME = 4_294_967_296_000_000  # microseconds since 1970: no event's timestamp goes beyond 32 bits of seconds
 
-# PolarDB-X's own events (libbinlogevents of polardbx-engine): SEQUENCE_EVENT, and GCN_LOG_EVENT with its flags.
-SEQUENCE_EVENT, GCN_EVENT = 80, 105
+# In PolarDB-X's own events (libbinlogevents of polardbx-engine), SEQUENCE_EVENT and GCN_EVENT.
 SEQUENCE_COMMIT = 2  # type of a SEQUENCE_EVENT
 GCN_COMMIT, GCN_PROPOSAL = 4, 16  # flags: the commit sequence was given from outside; it is a proposal at prepare
 GCN_SIZE = 64  # no GCN_LOG_EVENT is longer

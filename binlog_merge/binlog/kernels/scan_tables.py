@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import column_types as t
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.cells import cell_length
 from binlog_merge.binlog.kernels.memory import hash_bytes, i64, same_bytes, u16, u48
@@ -149,9 +150,9 @@ def metadata_size(column_type: int) -> int:
     """Return how many metadata bytes a column type has in a table map (MySQL
     `Table_map_event::save_field_metadata`).
     """
-    if column_type in (15, 16, 246, 247, 248, 253, 254):
+    if column_type in t.TWO_BYTES_OF_METADATA:
         return 2
-    if column_type in (4, 5, 17, 18, 19, 242, 245, 249, 250, 251, 252, 255):
+    if column_type in t.ONE_BYTE_OF_METADATA:
         return 1
     return 0
 
@@ -190,11 +191,11 @@ def commit_table_shape(a: k.Arrays, b: Any, at: int, end: int, is_log: bool) -> 
     if is_log:
         a.reg[k.ROW_KEY_IS_NUMBER], a.reg[k.ROW_TSO] = 1, -1
         for c in range(1, count):
-            if a.ids[top - 1 - 2 * c] == 8 and a.reg[k.ROW_TSO] < 0:
+            if a.ids[top - 1 - 2 * c] == t.LONGLONG and a.reg[k.ROW_TSO] < 0:
                 a.reg[k.ROW_TSO] = c
-        return k.MORE if count > 0 and a.ids[top - 1] == 8 else k.BAD_BODY
+        return k.MORE if count > 0 and a.ids[top - 1] == t.LONGLONG else k.BAD_BODY
     # gtrid: a string; tso: BIGINT. Anything else is not a commit table.
-    if count < 2 or a.ids[top - 3] != 8 or a.ids[top - 1] not in (15, 252, 253, 254):
+    if count < 2 or a.ids[top - 3] != t.LONGLONG or a.ids[top - 1] not in (t.VARCHAR, t.BLOB, t.VAR_STRING, t.STRING):
         return k.BAD_BODY
     return k.MORE
 
@@ -232,7 +233,7 @@ def commit_rows(a: k.Arrays, b: Any, at: int, end: int) -> int:
             if c == 0 and is_log:
                 key_1, key_2 = i64(b, at), np.int64(k.BY_NUMBER)
             elif c == 0:
-                prefix = meta if column_type == 252 else (2 if column_type == 15 and meta > 255 else 1)
+                prefix = meta if column_type == t.BLOB else (2 if column_type == t.VARCHAR and meta > 255 else 1)
                 h1, h2 = FNV_BASIS, np.uint64(0)
                 for n in range(at + prefix, at + size):
                     h1, h2 = mix(h1, h2, b[n])

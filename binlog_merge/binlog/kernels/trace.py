@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.memory import u16, u32
 
@@ -69,7 +70,7 @@ def cut_pieces(b: Any, at: int, end: int, crc: int, segment: int, pieces: Any, c
         if length < 19 + crc or at + length > end:
             return -2
         kind = b[at + 4]
-        if (kind == 29 or kind == 19) and ends and has_rows:
+        if (kind == t.ROWS_QUERY_LOG_EVENT or kind == t.TABLE_MAP_EVENT) and ends and has_rows:
             # The statement before is over.
             if count >= len(pieces):
                 return -1
@@ -78,17 +79,17 @@ def cut_pieces(b: Any, at: int, end: int, crc: int, segment: int, pieces: Any, c
             row[P_SUB], row[P_SERVER], row[P_HINTED] = sub, server, hinted
             count += 1
             open_, has_rows, ends = np.int64(-1), False, True
-        if kind == 29 and not has_rows:
+        if kind == t.ROWS_QUERY_LOG_EVENT and not has_rows:
             if read_hint(b, at + 20, at + length - crc, found):
                 seq, sub, server, hinted = found[0], found[1], found[2], 1
             open_ = at if open_ < 0 else open_
-        elif kind == 19:
+        elif kind == t.TABLE_MAP_EVENT:
             open_ = at if open_ < 0 else open_
-        elif 30 <= kind <= 32 or 23 <= kind <= 25 or kind == 39:
+        elif t.is_rows(kind):
             if length < 27 + crc:
                 return -2
             open_ = at if open_ < 0 else open_
-            has_rows, ends = True, u16(b, at + 25) & 1 != 0
+            has_rows, ends = True, u16(b, at + 25) & t.STMT_END != 0
         at += length
     if count >= len(pieces):
         return -1
@@ -104,9 +105,9 @@ def first_hint(b: Any, at: int, end: int, found: Any) -> bool:
     while at + 19 <= end:
         length = u32(b, at + 9)
         kind = b[at + 4]
-        if kind == 19 or length < 19 or at + length > end:
+        if kind == t.TABLE_MAP_EVENT or length < 19 or at + length > end:
             return False
-        if kind == 29 and read_hint(b, at + 20, at + length, found):
+        if kind == t.ROWS_QUERY_LOG_EVENT and read_hint(b, at + 20, at + length, found):
             return True
         at += length
     return False
