@@ -13,8 +13,8 @@ from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sync_points import moved_locals
 from binlog_merge.merge.assemble import assemble_piece
 from binlog_merge.merge.branches import Carry
-from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order_values import Block, EdgeRow
+from binlog_merge.stages.assemble_values import Block, EdgeRow
+from binlog_merge.stages.block import PieceBlock
 from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
 
@@ -44,35 +44,35 @@ def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int])
 
 
 def assemble_node(
-    node: NodeInput, results: Sequence[ScanResult], prefixes: Sequence[str], end_of_input: bool
+    node: NodeInput, results: Sequence[ScanResult], blocks: Sequence[PieceBlock], end_of_input: bool
 ) -> ScannedNode:
     """Join a node's pieces, in the order of its log, up to the first damage."""
-    scanned = _assembled(node, results, prefixes, end_of_input, {})
+    scanned = _assembled(node, results, blocks, end_of_input, {})
     moved = moved_locals(scanned)
-    return _assembled(node, results, prefixes, end_of_input, moved) if moved else scanned
+    return _assembled(node, results, blocks, end_of_input, moved) if moved else scanned
 
 
 def _assembled(
     node: NodeInput,
     results: Sequence[ScanResult],
-    prefixes: Sequence[str],
+    blocks: Sequence[PieceBlock],
     end_of_input: bool,
     moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
 ) -> ScannedNode:
     """Join a node's pieces; `moved` are the locals of each, by index, that stand at a key of their own."""
     scanned = ScannedNode(node, carry=node.carry)
-    for piece, prefix in zip(results, prefixes, strict=True):
+    for piece, block in zip(results, blocks, strict=True):
         file = node.files[piece.file_index]
         try:
             elsewhere = moved.get(len(scanned.pieces), ())
-            whole = _with_used_rows(piece, prefix, scanned.carry)
+            whole = _with_used_rows(piece, block, scanned.carry)
             assembled = assemble_piece(whole, scanned.carry, [index for index, _ in elsewhere])
         except MergeError as error:
             scanned.error = error.located(node=node.source_id, file=file.path)
             break
         scanned.pieces.append(piece)
         scanned.carries.append(scanned.carry)
-        scanned.blocks.append(Block(node.number, node.source_id, piece.file_index, prefix, assembled.patch, piece.sets))
+        scanned.blocks.append(Block(node.number, node.source_id, piece.file_index, block, assembled.patch, piece.sets))
         scanned.edges += [
             EdgeRow(
                 node.number,
@@ -88,7 +88,7 @@ def _assembled(
             )
             for e in assembled.edges
         ]
-        scanned.edges += _edges_of(node, piece, prefix, elsewhere)
+        scanned.edges += _edges_of(node, piece, block, elsewhere)
         scanned.without_tso += assembled.without_tso
         ended = (*assembled.new_edges, *assembled.lost)
         _note_new(scanned, piece, [(t, x) for t, x, at in ended if _is_new(node, piece.file_index, at)])
@@ -104,9 +104,9 @@ def _assembled(
 
 
 def _edges_of(
-    node: NodeInput, piece: ScanResult, prefix: str, moved: Sequence[tuple[int, OrderKey]]
+    node: NodeInput, piece: ScanResult, block: PieceBlock, moved: Sequence[tuple[int, OrderKey]]
 ) -> Iterator[EdgeRow]:
-    columns = read_block(f"{prefix}.local.arrow") if moved else {}
+    columns = block.local() if moved else {}
     for index, key in moved:
         start, end, commit_us, tables, flags = (
             int(columns[name][index]) for name in ("start", "end", "commit_us", "set", "flags")
@@ -126,14 +126,14 @@ def _edges_of(
         )
 
 
-def _with_used_rows(piece: ScanResult, prefix: str, carry: Carry) -> ScanResult:
+def _with_used_rows(piece: ScanResult, block: PieceBlock, carry: Carry) -> ScanResult:
     """Add the commit rows, used in the piece, of transactions that have branches open from before it.
 
     A node may hold several branches of one transaction, and an edge may lie between their commits.
     """
     if not carry.open or not piece.used_rows:
         return piece
-    columns = read_block(f"{prefix}.rows.arrow")
+    columns = block.used_rows()
     wanted = {p.gtrid for p in carry.open.values()}
     near = np.flatnonzero(np.isin(columns["gtrid_1"], [g for g, _ in wanted]))
     rows = [(int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]), int(columns["tso"][i])) for i in near.tolist()]

@@ -5,8 +5,7 @@ import numpy as np
 from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.branches import Carry
-from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order_values import Block
+from binlog_merge.stages.assemble_values import Block
 from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
 
@@ -37,7 +36,7 @@ def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -
 def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
     if not piece.timed:
         return False
-    columns = read_block(f"{block.path}.timed.arrow")
+    columns = block.timed()
     last = OrderKey(int(columns["tso"][-1]), int(columns["transaction"][-1]), 0, 0)
     if np.any(columns["flags"][-1:] & scan_layout.OWN_TSO):
         last = last._replace(node_seq=block.node)

@@ -9,8 +9,6 @@ from binlog_merge.errors import ClockStep
 from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.clock import steps_back
-from binlog_merge.merge.local_keys import local_keys
-from binlog_merge.stages.block import read_block
 from snapshot_store.tso import OrderKey
 
 
@@ -27,8 +25,7 @@ def clock_steps(node: ScannedNode, most: int, floor: OrderKey) -> Iterator[tuple
         if piece.clock.furthest(carry.max_tso) <= most:
             behind = False
             continue
-        columns = read_block(f"{block.path}.local.arrow")
-        keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+        columns, keys = block.local()
         steps = steps_back(columns["max_tso"], columns["commit_us"], carry.max_tso)
         far = steps > most
         begins = far & ~np.concatenate([[behind], far[:-1]])

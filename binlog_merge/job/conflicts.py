@@ -9,7 +9,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.errors import CommitTsoConflict
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.stages.block import Column, read_block
+from binlog_merge.stages.block import Column
 from snapshot_store.tso import OrderKey
 
 PART = 1 << 20  # branches looked at together
@@ -50,7 +50,7 @@ def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) ->
 
 def _suspects(nodes: Sequence[ScannedNode]) -> Column:
     """Return the ids of transactions that have several TSOs; none where there are very many."""
-    columns = [_of_distributed(read_block(f"{b.path}.timed.arrow")) for n in nodes for b in n.blocks]
+    columns = [_of_distributed(b.timed()) for n in nodes for b in n.blocks]
     edges = [e for n in nodes for e in n.edges if not e.seq]
     columns.append((np.array([e.transaction for e in edges], np.int64), np.array([e.tso for e in edges], np.int64)))
     total = sum(len(transaction) for transaction, _ in columns)
@@ -78,7 +78,7 @@ def _branches(nodes: Sequence[ScannedNode], wanted: Column) -> list[Branch]:
     for node in nodes:
         files = node.input.files
         for block in node.blocks:
-            columns = read_block(f"{block.path}.timed.arrow")
+            columns = block.timed()
             for i in np.flatnonzero(np.isin(columns["transaction"], wanted)).tolist():
                 if not columns["flags"][i] & k.OWN_TSO:
                     transaction, tso, start = (int(columns[name][i]) for name in ("transaction", "tso", "start"))

@@ -13,13 +13,11 @@ from binlog_merge.files.known import open_known
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.local_keys import local_keys
 from binlog_merge.merge.markers import transaction_events
 from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.merge.session_variables import SessionVariables
-from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order_values import Block
+from binlog_merge.stages.assemble_values import Block
 from snapshot_store.tso import OrderKey
 
 
@@ -33,8 +31,7 @@ def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
 
 def keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, int, int]]:
     """Return (key, start, end, flags) of a block's locals by index, less those that assembling dropped."""
-    columns = read_block(f"{block.path}.local.arrow")
-    keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+    columns, keys = block.local()
     return [
         (
             OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node),
@@ -103,14 +100,14 @@ def first_rows(
         sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
         if not sets:
             continue
-        columns = read_block(f"{block.path}.local.arrow")
+        columns, _ = block.local()
         touching = np.flatnonzero(np.isin(columns["set"], list(sets))).tolist()
         found += [
             (key, piece.file_index, start, sets[int(columns["set"][i])])
             for i in touching
             for key, start, _, _ in keys_of(block, [i])
         ]
-        columns = read_block(f"{block.path}.timed.arrow")
+        columns = block.timed()
         for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
             key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, 0)
             found.append((key, piece.file_index, int(columns["start"][i]), sets[int(columns["set"][i])]))

@@ -19,6 +19,7 @@ from binlog_merge.job.executed import executed_before
 from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.carriers import CARRIERS, Detection
 from binlog_merge.merge.logged import NodeGtids
+from binlog_merge.stages.block import PieceBlock
 from binlog_merge.stages.scan_values import ScanTask
 
 PIECE_BYTES = 256 << 20
@@ -125,7 +126,7 @@ def scan_tasks(
                         use_own_tso=use,
                         commit_table=(table_schema, table),
                         markers=config.markers.tables(),
-                        block=f"{folder}/piece-{number:06d}",
+                        block=PieceBlock(f"{folder}/piece-{number:06d}"),
                         lenient=config.log_doubts == "warn",
                         seen=_seen(node, index),
                     )

@@ -12,8 +12,7 @@ from binlog_merge.merge.branches import Carry
 from binlog_merge.merge.clock import time_tso
 from binlog_merge.merge.logged import NodeGtids
 from binlog_merge.merge.watermark import node_watermark
-from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order_values import Block, EdgeRow
+from binlog_merge.stages.assemble_values import Block, EdgeRow
 from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
 
@@ -100,5 +99,5 @@ def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
 
 
 def _has_committed(node: ScannedNode, transaction: int) -> bool:
-    blocks = (read_block(f"{b.path}.timed.arrow")["transaction"] for b in node.blocks)
+    blocks = (b.timed()["transaction"] for b in node.blocks)
     return any(e.transaction == transaction for e in node.edges) or any(bool(np.any(t == transaction)) for t in blocks)

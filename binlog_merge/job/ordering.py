@@ -9,10 +9,11 @@ from binlog_merge.job.state import Inputs, Job
 from binlog_merge.shard.notes import HeldRows
 from binlog_merge.shard.values import Shard
 from binlog_merge.shard.waits import live
+from binlog_merge.stages.assemble_values import TableSet
 from binlog_merge.stages.held import HoldResult, HoldTask, SettleTask, hold, settle, stand
 from binlog_merge.stages.holds import Holds
 from binlog_merge.stages.order import order, ranges
-from binlog_merge.stages.order_values import OrderResult, OrderTask, TableSet
+from binlog_merge.stages.order_values import OrderResult, OrderTask
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 

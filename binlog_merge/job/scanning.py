@@ -31,8 +31,8 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
         told = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
         for node in inputs.nodes:
             pairs = by_node[node.source_id]
-            results, prefixes = [with_rows(result, told) for _, result in pairs], [task.block for task, _ in pairs]
-            scanned.append(assemble_node(node, results, prefixes, job.end_of_input))
+            results, blocks = [with_rows(result, told) for _, result in pairs], [task.block for task, _ in pairs]
+            scanned.append(assemble_node(node, results, blocks, job.end_of_input))
     for one in scanned:
         job.warnings += [*one.warnings, *note_gtids(one, job.end_of_input)]
     if job.end_of_input and all(one.error is None for one in scanned):

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from binlog_merge.merge.branches import Hash
-from binlog_merge.stages.block import read_block
+from binlog_merge.stages.block import PieceBlock
 from binlog_merge.stages.scan_values import ScanResult
 
 
 def logged_elsewhere(
-    pieces: Sequence[tuple[ScanResult, str]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
+    pieces: Sequence[tuple[ScanResult, PieceBlock]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
 ) -> Mapping[Hash, int]:
     """Return the commit TSOs, by gtrid, of XA COMMITs that some piece could not place; pieces with their blocks.
 
@@ -27,10 +27,10 @@ def logged_elsewhere(
     for rows in carried:
         found |= {gtrid: tso for gtrid, tso in rows.items() if gtrid in wanted}
     numbers = np.array(sorted(first for first, _ in wanted), np.int64)
-    for piece, prefix in pieces:
+    for piece, block in pieces:
         found |= {(g1, g2): tso for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
         if piece.used_rows:
-            columns = read_block(f"{prefix}.rows.arrow")
+            columns = block.used_rows()
             for i in np.flatnonzero(np.isin(columns["gtrid_1"], numbers)).tolist():
                 gtrid = (int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]))
                 if gtrid in wanted:

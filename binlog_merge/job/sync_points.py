@@ -25,9 +25,9 @@ from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.job.groups import read_group
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.merge.local_keys import LocalKeys, Patch, local_keys
+from binlog_merge.merge.local_keys import LocalKeys, Patch
 from binlog_merge.merge.markers import transaction_events
-from binlog_merge.stages.block import Column, read_block
+from binlog_merge.stages.block import Column
 from binlog_merge.stages.scan_values import ScanResult
 from snapshot_store.tso import OrderKey
 
@@ -92,9 +92,7 @@ class _Locals:
 
     def of(self, number: int) -> tuple[dict[str, Column], LocalKeys]:
         if number not in self._read:
-            block = self.node.blocks[number]
-            columns = read_block(f"{block.path}.local.arrow")
-            self._read[number] = columns, local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+            self._read[number] = self.node.blocks[number].local()
         return self._read[number]
 
     def count(self, greatest: Greatest, last: int) -> int:

@@ -13,9 +13,7 @@ import numpy.typing as npt
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.branches import Hash, KeptBranch
-from binlog_merge.merge.local_keys import local_keys
-from binlog_merge.stages.block import read_block
-from binlog_merge.stages.order_values import Block
+from binlog_merge.stages.assemble_values import Block
 from snapshot_store.tso import OrderKey
 
 _NEVER = (1 << 63) - 1
@@ -51,7 +49,7 @@ def _prepared(node: ScannedNode) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     places = [np.array([_place(e.file_index, e.start) for e in node.edges if not e.seq], np.int64)]
     tsos = [np.array([e.tso for e in node.edges if not e.seq], np.int64)]
     for block in node.blocks:
-        columns = read_block(f"{block.path}.timed.arrow")
+        columns = block.timed()
         fetched = (columns["flags"] & _OF_ITS_OWN) == 0
         places.append(columns["start"][fetched] + _place(block.file_index, 0))
         tsos.append(columns["tso"][fetched])
@@ -68,10 +66,9 @@ def _least_key(open_: Iterable[tuple[Block, KeptBranch]]) -> OrderKey:
     """Return the least key of branches that stand as locals do, or behind what was committed before their prepare."""
     least, keys = OrderKey(_NEVER, 0, 0, 0), {}
     for block, branch in open_:
-        if block.path not in keys:
-            columns = read_block(f"{block.path}.local.arrow")
-            keys[block.path] = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
-        known, i = keys[block.path], branch.local
+        if block.scanned not in keys:
+            _, keys[block.scanned] = block.local()
+        known, i = keys[block.scanned], branch.local
         local = OrderKey(int(known.tso[i]), int(known.transaction[i]), int(known.seq[i]), block.node)
         least = min(least, local, OrderKey(branch.behind + 1, 0, 0, 0))
     return least

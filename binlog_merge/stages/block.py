@@ -4,6 +4,7 @@ A block is written under a temporary name and renamed, so a task that is retried
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -44,8 +45,30 @@ def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence
     return {name: rows[:, column] for name, column in zip(names, where, strict=True)}
 
 
-def remove_blocks(folder: str) -> None:
-    """Remove the blocks of a finished or abandoned run."""
-    for path in Path(folder).glob("*"):
-        if path.suffix in (".arrow", ".tmp"):
-            path.unlink()
+@dataclass(frozen=True, slots=True)
+class PieceBlock:
+    """The block of a scanned piece: three files, whose paths begin with `path`."""
+
+    path: str
+
+    def timed(self) -> dict[str, Column]:
+        """Map the branches whose commit TSO is known, by TSO and transaction."""
+        return read_block(self._file("timed"))
+
+    def local(self) -> dict[str, Column]:
+        """Map the transactions without a commit TSO and the DDL, in file order."""
+        return read_block(self._file("local"))
+
+    def used_rows(self) -> dict[str, Column]:
+        """Map the commit rows that the piece's own branches used; there is a file only where there are any."""
+        return read_block(self._file("rows"))
+
+    def write(self, timed: Mapping[str, Column], local: Mapping[str, Column], used_rows: Mapping[str, Column]) -> None:
+        """Write the files."""
+        write_block(self._file("timed"), timed)
+        write_block(self._file("local"), local)
+        if any(len(column) for column in used_rows.values()):
+            write_block(self._file("rows"), used_rows)
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}.{name}.arrow"

@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.polardbx.places import Span
+from binlog_merge.stages.assemble_values import Block, TableSet
 from binlog_merge.stages.block import Column
-from binlog_merge.stages.order_values import Block, OrderTask, TableSet
+from binlog_merge.stages.order_values import OrderTask
 from binlog_merge.stages.ordered import KEY, at_least
 from snapshot_store.tso import ORIGIN, OrderKey
 

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.merge.local_keys import local_keys
-from binlog_merge.stages.block import Column, read_block, write_block
+from binlog_merge.stages.assemble_values import Block, EdgeRow
+from binlog_merge.stages.block import Column, write_block
 from binlog_merge.stages.keeper import Keeper
-from binlog_merge.stages.order_values import Block, EdgeRow, OrderResult, OrderTask
+from binlog_merge.stages.order_values import OrderResult, OrderTask
 from binlog_merge.stages.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
 from snapshot_store.tso import LOGICAL_BITS, OrderKey
 
@@ -64,7 +64,7 @@ def late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, in
 
 
 def _timed(task: OrderTask, block: Block, keeper: Keeper) -> dict[str, Column]:
-    columns = read_block(f"{block.path}.timed.arrow")
+    columns = block.timed()
     a, b = np.searchsorted(columns["tso"], [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
     own = (columns["flags"] & k.OWN_TSO) != 0
@@ -99,8 +99,7 @@ def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
 
 
 def _local(task: OrderTask, block: Block, keeper: Keeper) -> dict[str, Column]:
-    columns = read_block(f"{block.path}.local.arrow")
-    keys = local_keys(columns["max_tso"], columns["max_transaction"], block.patch)
+    columns, keys = block.local()
     a, b = np.searchsorted(keys.tso, [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
     numbers = _numbered(task, block, columns["set"])

@@ -3,46 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from binlog_merge.merge.local_keys import Patch
 from binlog_merge.polardbx.places import Places
+from binlog_merge.stages.assemble_values import Block, EdgeRow, TableSet
 from binlog_merge.stages.holds import Holds
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
-
-TableSet = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """One scanned piece as the order stage sees it. `path` is the prefix of its files; `node` the node's number."""
-
-    node: int
-    source_id: str
-    file_index: int
-    path: str
-    patch: Patch
-    sets: tuple[TableSet, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeRow:
-    """A branch completed on the driver; `tables` decides whether it comes out."""
-
-    node: int
-    source_id: str
-    file_index: int
-    tso: int
-    transaction: int
-    start: int
-    end: int
-    commit_us: int
-    tables: TableSet
-    flags: int
-    seq: int = 0  # > 0: a transaction without a TSO of its own
-
-    @property
-    def key(self) -> OrderKey:
-        return OrderKey(self.tso, self.transaction, self.seq, self.node if self.seq else 0)
 
 
 @dataclass(frozen=True, slots=True)

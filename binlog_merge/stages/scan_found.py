@@ -10,7 +10,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
 from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import clocked
-from binlog_merge.stages.block import from_rows, write_block
+from binlog_merge.stages.block import from_rows
 from binlog_merge.stages.scan_logged import logged
 from binlog_merge.stages.scan_values import ScanResult
 from binlog_merge.stages.scan_walk import Walk
@@ -29,11 +29,12 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
     timed, local = a.timed[: reg[k.N_TIMED]], a.local[: reg[k.N_LOCAL]]
     late = a.late[: reg[k.N_LATE]]
     timed = timed[sorted_places(np.stack([timed[:, k.T_TSO], timed[:, k.T_TRANSACTION]]))]
-    write_block(f"{task.block}.timed.arrow", from_rows(timed, TIMED_COLUMNS, _TIMED_FROM))
-    write_block(f"{task.block}.local.arrow", from_rows(local, LOCAL_COLUMNS, range(k.L_COLUMNS)))
     used = a.tsos[a.tsos[:, k.C_STATE] == 2]
-    if len(used):
-        write_block(f"{task.block}.rows.arrow", from_rows(used, ROW_COLUMNS, (k.C_GTRID_1, k.C_GTRID_2, k.C_TSO)))
+    task.block.write(
+        from_rows(timed, TIMED_COLUMNS, _TIMED_FROM),
+        from_rows(local, LOCAL_COLUMNS, range(k.L_COLUMNS)),
+        from_rows(used, ROW_COLUMNS, (k.C_GTRID_1, k.C_GTRID_2, k.C_TSO)),
+    )
     live = a.xids[a.xids[:, k.P_STATE] == 1]
     live = live[np.argsort(live[:, k.P_START], kind="stable")]
     new = timed[timed[:, k.T_COMMIT_AT] >= task.seen]

@@ -8,6 +8,7 @@ from binlog_merge.merge.branches import LateCommit, OpenBranch
 from binlog_merge.merge.clock import Clocked
 from binlog_merge.merge.logged import Logged
 from binlog_merge.polardbx.names import MarkerTables
+from binlog_merge.stages.block import PieceBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ScanTask:
     use_own_tso: bool
     commit_table: tuple[str, str]
     markers: MarkerTables
-    block: str  # path prefix
+    block: PieceBlock
     lenient: bool = False  # sequence numbers that do not follow each other are told, and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
 

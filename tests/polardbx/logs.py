@@ -9,7 +9,6 @@ import yaml
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.polardbx.names import TRANSACTION_LOG
-from binlog_merge.stages.block import read_block
 from snapshot_store.tso import OrderKey
 from tests.simulator import wire
 from tests.simulator.wire import Event
@@ -135,4 +134,4 @@ def keys(config: Path, folder: Path, seed: int | None = None, pieces: int = 6) -
 def flags(config: Path, folder: Path) -> list[int]:
     """Return the flags of all branches with a commit TSO, in order of it."""
     node = scanned(config, tasks_of(config, "polardbx", folder)["dn-1"])
-    return [int(f) & k.ARCHIVE for b in node.blocks for f in read_block(f"{b.path}.timed.arrow")["flags"]]
+    return [int(f) & k.ARCHIVE for b in node.blocks for f in b.timed()["flags"]]

@@ -12,7 +12,7 @@ from binlog_merge.files.manifest import ManifestState
 from binlog_merge.job.assembling import assemble_node, misread
 from binlog_merge.job.inputs import node_inputs, scan_tasks
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.stages.block import read_block
+from binlog_merge.stages.block import PieceBlock, read_block
 from binlog_merge.stages.order import GREATEST, LEAST, order
 from binlog_merge.stages.order_values import OrderTask
 from binlog_merge.stages.scan import scan
@@ -52,7 +52,7 @@ def cut(tasks: Sequence[ScanTask], rng: random.Random, pieces: int) -> list[Scan
         places = sorted({4, *(rng.randrange(4, task.size) for _ in range(rng.randint(0, pieces - 1)))})
         for start, stop in zip(places, [*places[1:], task.stop], strict=True):
             number = len(found)
-            block = f"{Path(task.block).parent}/cut-{number:06d}"
+            block = PieceBlock(f"{Path(task.block.path).parent}/cut-{number:06d}")
             found.append(replace(task, piece=number, start=start, stop=stop, block=block))
     return found
 
