@@ -24,8 +24,8 @@ from binlog_merge.errors import (
     UnsupportedInput,
 )
 from binlog_merge.merge.from_table_map import table_from_table_map
+from binlog_merge.merge.whole_rows import NoDocument
 from binlog_merge.merge.witness import check_witness
-from binlog_merge.replay.changes import NoDocument
 from binlog_merge.replay.changes_bulk import OPS, Changes, changes_of, rows_that_pass
 from binlog_merge.replay.duckdb_ddl import understood
 from binlog_merge.replay.duckdb_documents import DuckdbDocuments

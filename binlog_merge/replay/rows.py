@@ -23,7 +23,7 @@ from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
-from binlog_merge.replay.changes import whole_row
+from binlog_merge.merge.whole_rows import whole_row
 from binlog_merge.replay.reader import Rows
 from snapshot_store.history import TableVersion
 from snapshot_store.model import Catalog, Table

@@ -18,7 +18,7 @@ from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConversionFailed
-from binlog_merge.replay.changes import no_document, whole_row
+from binlog_merge.merge.whole_rows import no_document, whole_row
 from binlog_merge.replay.segments import Segment
 
 Key = tuple[bytes, ...]

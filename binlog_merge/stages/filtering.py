@@ -28,6 +28,7 @@ from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
 from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.whole_rows import whole_row
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.history import SchemaHistory
@@ -216,8 +217,6 @@ def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any
 
 def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:
     """Return events with the JSON values that their differences make, in the columns needed; NULL in others."""
-    from binlog_merge.replay.changes import whole_row
-
     wanted = {shape.facts[name][0] for name in needed}
 
     def whole(row: Row) -> Row:
