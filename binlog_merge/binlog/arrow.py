@@ -20,7 +20,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from binlog_merge.binlog.cell_length import string_max_length
-from binlog_merge.binlog.charsets import decode_text
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text, temporal_as_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decode import decode_cell
@@ -28,6 +27,7 @@ from binlog_merge.binlog.errors import CellValueError
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage
 from binlog_merge.binlog.table_map import TableMap
+from snapshot_store.mysql.text.codecs import text_or_bytes
 
 _FIXED: Final[dict[int, Any]] = {
     T.FLOAT: pa.float32(),
@@ -106,7 +106,7 @@ def member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, 
     """Return the members of an ENUM or SET as text; None where they are not known."""
     if members is None:
         return None
-    texts = (decode_text(member, charset) for member in members)
+    texts = (text_or_bytes(charset, member) for member in members)
     return tuple(text if isinstance(text, str) else text.decode("latin-1") for text in texts)
 
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from binlog_merge.binlog.arrow import arrow_type, cell_value, member_texts, padded_length
 from binlog_merge.binlog.cell_length import decimal_length, real_type, string_max_length
-from binlog_merge.binlog.charsets import is_utf8
 from binlog_merge.binlog.columns import column_charsets, column_names, member_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
@@ -23,7 +22,7 @@ from binlog_merge.binlog.kernels import column_values
 from binlog_merge.binlog.kernels.row_cells import ABSENT, count_rows, cut_events
 from binlog_merge.binlog.rows import RowsEvent, iter_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.text_codecs import is_ascii_compatible
+from snapshot_store.mysql.text.codecs import is_ascii_compatible, is_utf8
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[Any]

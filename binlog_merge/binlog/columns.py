@@ -4,11 +4,11 @@ people."""
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
-from binlog_merge.binlog.charsets import charset_of
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.temporal import fraction_text, time_text
+from snapshot_store.mysql.text.charsets import charset_of
 
 
 def column_names(table_map: TableMap) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from binlog_merge.binlog.cell_length import cell_length, real_type, string_max_length, type_name
-from binlog_merge.binlog.charsets import decode_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decimals import decode_decimal
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import decode_json
 from binlog_merge.binlog.temporal import decode_temporal
 from binlog_merge.binlog.wire import Buffer
+from snapshot_store.mysql.text.codecs import text_or_bytes
 
 
 def decode_cell(type_code: int, meta: int, data: Buffer, unsigned: bool = False, charset: str = "utf8mb4") -> Any:
@@ -56,7 +56,7 @@ def _payload(kind: int, meta: int, data: Buffer) -> bytes:
 
 
 def _text(kind: int, meta: int, data: Buffer, unsigned: bool, charset: str) -> str | bytes:
-    return decode_text(_payload(kind, meta, data), charset)
+    return text_or_bytes(charset, _payload(kind, meta, data))
 
 
 def _bytes(kind: int, meta: int, data: Buffer, unsigned: bool, charset: str) -> bytes:

@@ -12,12 +12,12 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
 
 from binlog_merge.binlog.cell_length import bit_length, cell_length, real_type, string_max_length, type_name
-from binlog_merge.binlog.charsets import encode_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.decimals import encode_decimal
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import encode_temporal
+from snapshot_store.mysql.text.codecs import encode_text
 
 
 class _Column(NamedTuple):
@@ -105,7 +105,7 @@ def _decimal(column: _Column, value: Any) -> bytes:
 
 def _raw(column: _Column, value: Any) -> bytes:
     if isinstance(value, str):
-        return encode_text(value, column.charset)
+        return value.encode() if column.charset == "binary" else encode_text(column.charset, value)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     raise CellValueError(f"{value!r} is neither str nor bytes")

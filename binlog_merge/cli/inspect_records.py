@@ -6,7 +6,6 @@ from decimal import Decimal
 from typing import Any
 
 from binlog_merge.binlog.cells import type_name
-from binlog_merge.binlog.charsets import decode_text
 from binlog_merge.binlog.columns import column_names, member_text, temporal_as_text
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import RowsFlag
@@ -35,6 +34,7 @@ from binlog_merge.binlog.json_binary import decode_json, plain_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation
 from binlog_merge.binlog.rows import ABSENT, PartialJson, Row, iter_rows
 from binlog_merge.cli.inspect_events import Columns, diffs_of, xid_text
+from snapshot_store.mysql.text.codecs import text_or_bytes
 
 _DUPLICATES = ("ERROR", "IGNORE", "REPLACE")
 
@@ -158,7 +158,7 @@ def _plain(columns: Columns, i: int, cell: Any) -> Any:
     value, kind = columns.value(i, cell), columns.kinds[i]
     members = columns.members[i]
     if kind in (T.ENUM, T.SET) and members is not None:
-        texts = [decode_text(member, columns.charsets[i]) for member in members]
+        texts = [text_or_bytes(columns.charsets[i], member) for member in members]
         return member_text(kind, value, [t if isinstance(t, str) else t.decode("latin-1") for t in texts])
     if kind == T.JSON:
         return _json_value(value)

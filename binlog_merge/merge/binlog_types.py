@@ -8,8 +8,8 @@ from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.charsets import bytes_per_character
 from snapshot_store.model import Column, ColumnType
+from snapshot_store.mysql.text.charsets import max_bytes
 
 INTEGERS: Final[dict[str, T]] = {
     "tinyint": T.TINY,
@@ -65,11 +65,10 @@ def binlog_column(column: Column) -> tuple[int, int]:
 
 def byte_length(kind: ColumnType) -> int:
     """Return the greatest length in bytes of a CHAR, VARCHAR, BINARY or VARBINARY column."""
-    width = bytes_per_character(kind.charset)
-    if width is None:
-        raise UnsupportedInput(
-            f"character set {kind.charset} is not one of MySQL 9.7's", remedy="report the character set's name"
-        )
+    try:
+        width = max_bytes(kind.charset)
+    except LookupError as error:
+        raise UnsupportedInput(f"character set {error}", remedy="report the character set's name") from None
     return (1 if kind.length is None else kind.length) * width
 
 

@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import Final, Literal
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.binlog.text_codecs import encode_text, has_codec
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.binlog_types import (
     DEFAULT_VECTOR_LENGTH,
@@ -45,6 +44,7 @@ from binlog_merge.merge.convert_values import (
 )
 from snapshot_store.diff import same_type
 from snapshot_store.model import Column, ColumnType
+from snapshot_store.mysql.text.codecs import encode_text, has_codec
 
 __all__ = [
     "DEFAULT_OPTIONS",

@@ -14,10 +14,10 @@ from typing import Final
 
 from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.temporal import Civil, time_text
-from binlog_merge.binlog.text_codecs import decode_text, encode_text
 from binlog_merge.merge.binlog_types import LENGTH_BYTES
 from binlog_merge.merge.convert_values import ConversionError, Json, Lost, Value
 from snapshot_store.model import ColumnType
+from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
 WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}

@@ -21,9 +21,9 @@ from binlog_merge.binlog import decode, encode
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.binlog.temporal import Civil, civil
-from binlog_merge.binlog.text_codecs import decode_text, encode_text
 from binlog_merge.merge.binlog_types import binlog_column
 from snapshot_store.model import Column, ColumnType
+from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from typing import Final
 from binlog_merge.binlog.cells import string_max_length
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.text_codecs import decode_text
 from binlog_merge.merge.binlog_types import GEOMETRY_TYPES, INTEGERS, LENGTH_BYTES, NUMERIC
-from binlog_merge.merge.charsets import bytes_per_character, charset_of, collation_name
 from snapshot_store.model import Column, ColumnType, Index, IndexPart, Table
+from snapshot_store.mysql.text.charsets import charset_of, collation_name, max_bytes
+from snapshot_store.mysql.text.codecs import decode_text
 
 
 def decode_members(charset: str, members: tuple[bytes, ...]) -> tuple[str, ...] | None:
@@ -81,7 +81,8 @@ def column_type(table_map: TableMap, i: int) -> ColumnType | None:
     collation = table_map.collations()[i]
     charset = charset_of(collation) if collation is not None else None
     if name in ("varchar", "char", "text", "enum", "set"):
-        return None if charset is None else _text_from(table_map, i, name, charset, collation_name(collation or 0))
+        rules = collation_name(collation or 0)
+        return None if charset is None or rules is None else _text_from(table_map, i, name, charset, rules)
     optional = table_map.optional
     if name == "geometry" and optional and optional.geometry_types is not None:
         kinds = [j for j, kind in enumerate(table_map.types) if kind == T.GEOMETRY]
@@ -111,6 +112,6 @@ def _text_from(table_map: TableMap, i: int, name: str, charset: str, collation: 
     if name == "text":
         name = next((n for n, size in LENGTH_BYTES.items() if size == meta and n.endswith("text") == text), name)
     else:
-        length = (string_max_length(meta) if name == "char" else meta) // (bytes_per_character(charset) or 1)
+        length = (string_max_length(meta) if name == "char" else meta) // (max_bytes(charset) or 1)
         name = name if text else _BINARY_NAMES[name]
     return ColumnType(name, length, charset=charset if text else None, collation=collation if text else None)

@@ -13,15 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.header import RawEvent, walk
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.values import charset_of, decode_cell
 from binlog_merge.errors import MarkerDisagreement
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables
+from snapshot_store.mysql.text.charsets import charset_of
 
 COLUMNS = (
     "ID", "JOB_ID", "SQL_KIND", "SCHEMA_NAME", "TABLE_NAME", "GMT_CREATED", "DDL_SQL", "META_INFO", "VISIBILITY", "EXT",

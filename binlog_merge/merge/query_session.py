@@ -1,10 +1,10 @@
 """What a QUERY event says of the session its statement ran in, as DDL needs it: how to read the text, what it means."""
 
 from binlog_merge.binlog.query import Query, StatusVar
-from binlog_merge.merge.charsets import charset_of, collation_name
 from binlog_merge.merge.session_variables import SessionVariables
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.characters import codec_of
+from snapshot_store.mysql.text.charsets import charset_of, collation_name
+from snapshot_store.mysql.text.codecs import python_codec
 
 _UTF8MB4 = (255, 255, 255)
 """Client, connection and server, where an event does not tell."""
@@ -37,4 +37,4 @@ def session_of(query: Query, server_version: int = 90700) -> DdlSession:
 def text_of(query: Query) -> str:
     """Return the statement as text: its bytes are in the client's character set. What is none stays as surrogates."""
     client, _, _ = query.status_vars.get(StatusVar.Q_CHARSET_CODE) or _UTF8MB4
-    return query.query.decode(codec_of(charset_of(client)) or "utf-8", "surrogateescape")
+    return query.query.decode(python_codec(charset_of(client)) or "utf-8", "surrogateescape")

@@ -16,11 +16,11 @@ from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.constants import MetadataType as M
 from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, NUMERIC_TYPES, DefaultCharset, OptionalMetadata
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.text_codecs import encode_text
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.merge.binlog_types import DEFAULT_VECTOR_LENGTH, GEOMETRY_TYPES, binlog_column
-from binlog_merge.merge.charsets import BINARY_COLLATION, collation_id
 from snapshot_store.model import Column
+from snapshot_store.mysql.text.charsets import BINARY_COLLATION, collation_id
+from snapshot_store.mysql.text.codecs import encode_text
 
 
 @dataclass(frozen=True, slots=True)

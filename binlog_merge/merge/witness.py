@@ -10,9 +10,9 @@ from binlog_merge.binlog.cells import real_type, string_max_length, type_name
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.merge.binlog_types import NUMERIC, binlog_column
-from binlog_merge.merge.charsets import canonical_charset, charset_of
 from binlog_merge.merge.from_table_map import decode_members
 from snapshot_store.model import ColumnType, Table
+from snapshot_store.mysql.text.charsets import canonical_charset, charset_of
 
 # What a table map may say instead: temporal columns in the format before 5.6 (kept by upgrades in place), NEWDATE as
 # PolarDB-X writes it, JSON of MariaDB, which is LONGTEXT.

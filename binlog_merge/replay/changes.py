@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from binlog_merge.binlog.arrow import rows_to_batch
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.rows import Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.filters.tables import ColumnFilter
 from binlog_merge.merge.whole_rows import whole_row

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from binlog_merge.binlog.arrow import rows_to_batch
 from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
@@ -19,7 +20,6 @@ from binlog_merge.binlog.rows import (
     row_padding,
 )
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.errors import ConfigError, ReplayStopped, UnknownTableSchema
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter

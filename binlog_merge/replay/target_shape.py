@@ -19,11 +19,11 @@ from typing import Any, Final
 
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ReplayStopped, UnsupportedInput
-from binlog_merge.merge.charsets import canonical_charset, charset_of
 from binlog_merge.merge.witness import table_difference
 from snapshot_store import parse_table
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.text.charsets import canonical_charset, charset_of
 from snapshot_store.render_sql import quote_name
 
 MOST_TABLES: Final = 2000

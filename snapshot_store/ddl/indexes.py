@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from snapshot_store.ddl.charsets import max_bytes
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import parse_constraint
 from snapshot_store.ddl.rewriting import rewrite
@@ -17,6 +16,7 @@ from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.errors import AlreadyExists, UnknownColumn
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.text.charsets import max_bytes
 from snapshot_store.render_sql import quote_name
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
@@ -61,7 +61,7 @@ def _shortened(spec: KeySpec, columns: Sequence[Column]) -> KeySpec:
     for part in spec.parts:
         column = by_name.get((part.column or "").lower())
         if column is not None and column.type.name in _SIZED and part.length is None:
-            width = max_bytes(column.type.charset) if column.type.charset else 1
+            width = max_bytes(column.type.charset)
             if (column.type.length or 0) * width > _LONGEST_PART:
                 part = replace(part, length=_LONGEST_PART // width)
         parts.append(part)

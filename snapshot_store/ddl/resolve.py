@@ -6,16 +6,6 @@ with a real server in tests/snapshot_store/test_ddl_mysql.py.
 
 from dataclasses import dataclass, replace
 
-from snapshot_store.ddl.characters import codec_of, decoded, fits, mistaken, squeezed
-from snapshot_store.ddl.charsets import (
-    binary_collation,
-    canonical_charset,
-    canonical_collation,
-    charset_of,
-    default_collation,
-    max_bytes,
-)
-from snapshot_store.ddl.collations import COLLATIONS
 from snapshot_store.ddl.literals import literal_bytes, stored_text
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Options, TypeSpec, Value
@@ -23,6 +13,17 @@ from snapshot_store.ddl.time_zones import in_utc
 from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
 from snapshot_store.model import Column, ColumnType, Default
+from snapshot_store.mysql.text.characters import decoded, fits, mistaken, squeezed
+from snapshot_store.mysql.text.charsets import (
+    binary_collation,
+    canonical_charset,
+    canonical_collation,
+    charset_named_by,
+    default_collation,
+    is_collation,
+    max_bytes,
+)
+from snapshot_store.mysql.text.codecs import python_codec
 
 Charset = tuple[str, str]
 """A character set and a collation of it."""
@@ -73,13 +74,17 @@ def choose_charset(
             raise context.error(f"unknown character set {charset!r}")
     if collation is not None:
         known = canonical_collation(collation)
-        if known is None or (chosen is not None and charset_of(known) != chosen):
+        if known is None or (chosen is not None and charset_named_by(known) != chosen):
             raise context.error(f"collation {collation!r} does not belong to character set {charset or 'of any name'}")
-        context.limit(known in COLLATIONS, f"unknown collation {collation}")
-        return (charset_of(known), known)
+        context.limit(is_collation(known), f"unknown collation {collation}")
+        return (charset_named_by(known), known)
     if chosen is None:
         return (inherited[0], binary_collation(inherited[0])) if binary else inherited
-    return (chosen, binary_collation(chosen) if binary else default_collation(chosen, context.session))
+    return (chosen, binary_collation(chosen) if binary else _default_collation(chosen, context.session))
+
+
+def _default_collation(charset: str, session: DdlSession) -> str:
+    return session.default_collation_for_utf8mb4 if charset == "utf8mb4" else default_collation(charset)
 
 
 def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> ColumnType:
@@ -188,7 +193,7 @@ def _characters(value: Value, type: ColumnType, connection: str) -> Value:
         value = Value("string", decoded(literal_bytes(value.text), value.charset or type.charset))
     elif value.charset not in (None, "binary", connection) and not value.text.isascii():
         # The bytes that the connection sent, in another character set than its own.
-        value = Value("string", decoded(value.text.encode(codec_of(connection) or "utf-8"), value.charset))
+        value = Value("string", decoded(value.text.encode(python_codec(connection) or "utf-8"), value.charset))
     if not fits(value.text, type.charset):
         raise ValueError(f"character set {type.charset} lacks a character of {value.text[:40]!r}")
     return value

@@ -6,7 +6,6 @@ Table Column Count and Row Size". Each rule is compared with a real server by th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from snapshot_store.ddl.charsets import max_bytes
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.expressions import Expression, read_expression
 from snapshot_store.ddl.functions import AGGREGATES, CHANGING, NEVER, is_native
@@ -16,6 +15,7 @@ from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, ColumnType, Table
+from snapshot_store.mysql.text.charsets import max_bytes
 
 # Expressions of the model are the server's text: no sql_mode changes how it is read.
 _READING = DdlSession()
@@ -93,7 +93,7 @@ def _check_members(context: Context, column: Column) -> None:
 
 def bytes_of(type: ColumnType) -> int:
     """Return the most bytes that a string or byte string of this type takes."""
-    return (type.length or 0) * (max_bytes(type.charset) if type.charset else 1)
+    return (type.length or 0) * max_bytes(type.charset)
 
 
 def _row_bytes(columns: Sequence[Column]) -> int:

@@ -5,7 +5,6 @@ Sources: `prepare_key`, `prepare_key_column` and `prepare_check_constraints_for_
 fixtures/ddl.
 """
 
-from snapshot_store.ddl.charsets import max_bytes
 from snapshot_store.ddl.expression_nodes import Node
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import CheckSpec, KeySpec
@@ -19,6 +18,7 @@ from snapshot_store.ddl.validate_columns import (
     expression_of,
 )
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.text.charsets import max_bytes
 
 _MOST_PARTS, _MOST_INDEXES = 16, 64
 LONGEST_KEY = {"InnoDB": 3072, "MyISAM": 1000, "MEMORY": 3072}
@@ -174,11 +174,9 @@ def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
     if part.length is None:
         return bytes_of(column.type)
     width = bytes_of(column.type) // (column.type.length or 1) if column.type.length else None
-    return part.length * (width or _width(column))
+    return part.length * (width or max_bytes(column.type.charset))
 
 
-def _width(column: Column) -> int:
-    return max_bytes(column.type.charset) if column.type.charset else 1
 
 
 def check_checks(context: Context, table: Table, added: list[CheckSpec]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.binlog.arrow import rows_to_batch
 from binlog_merge.binlog.cell_length import cell_length
 from binlog_merge.binlog.columnar import AFTER, BEFORE, column_facts, cut_rows, decode_column, decode_rows
 from binlog_merge.binlog.constants import ColumnType as T
@@ -17,7 +18,6 @@ from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.kernels.row_cells import NONE
 from binlog_merge.binlog.rows import split_rows
-from binlog_merge.binlog.values import rows_to_batch
 from tests.binlog.real_files import parsed
 from tests.binlog.test_table_map import table_map
 

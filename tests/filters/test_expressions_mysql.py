@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.binlog.arrow import rows_to_batch
 from binlog_merge.binlog.events import RowsEvent, TableMap
 from binlog_merge.binlog.rows import RowImage, split_rows
-from binlog_merge.binlog.values import rows_to_batch
 from binlog_merge.filters import ExpressionFilter, ExpressionRule
 from snapshot_store import Table, parse_table
 from tests.binlog.real_files import parsed

@@ -12,8 +12,11 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from binlog_merge.binlog.arrow import rows_to_batch
+from binlog_merge.binlog.columns import column_names
+from binlog_merge.binlog.json_binary import decode_json, json_text
+from binlog_merge.binlog.json_diff import apply_diffs, parse_diffs
 from binlog_merge.binlog.rows import PartialJson, split_rows
-from binlog_merge.binlog.values import apply_diffs, column_names, decode_json, json_text, parse_diffs, rows_to_batch
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import VARIABLE

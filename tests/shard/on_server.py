@@ -13,11 +13,11 @@ from typing import Any
 import pymysql
 
 from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.binlog.values import charset_of, decode_cell
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.values import Outcome, Place, Shard, ShardEvent
 from binlog_merge.shard.waits import Waits
@@ -25,6 +25,7 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
 from snapshot_store.model import Catalog, Table
+from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey
 from tests.mysql_server import MySqlServer

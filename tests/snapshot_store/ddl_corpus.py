@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.charsets import charset_of
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, SQL_MODES
+from snapshot_store.mysql.text.charsets import charset_named_by
 
 ROOT = Path(__file__).resolve().parent.parent.parent / "fixtures" / "ddl"
 FILES = sorted(path.stem for path in ROOT.glob("*.sql"))
@@ -105,5 +105,5 @@ def _with(session: DdlSession, name: str, value: str) -> DdlSession:
         return replace(session, default_collation_for_utf8mb4=collation)
     if name == "collation_server":
         collation = DEFAULTS.collation_server if default else value
-        return replace(session, collation_server=collation, charset_server=charset_of(collation))
+        return replace(session, collation_server=collation, charset_server=charset_named_by(collation))
     return session

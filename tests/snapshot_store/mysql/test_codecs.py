@@ -2,8 +2,8 @@
 
 import pytest
 
-from binlog_merge.binlog.text_codecs import decode_text, encode_text, has_codec
-from binlog_merge.merge.charsets import all_collations, bytes_per_character, charset_of, collation_id, collation_name
+from snapshot_store.mysql.text.charsets import all_collations
+from snapshot_store.mysql.text.codecs import decode_text, encode_text, has_codec
 from tests.mysql_server import MySqlServer
 
 
@@ -66,29 +66,6 @@ def test_unknown_character_set() -> None:
     assert not has_codec("klingon")
     with pytest.raises(LookupError):
         decode_text("klingon", b"a")
-
-
-def test_collations() -> None:
-    assert (charset_of(255), collation_name(255)) == ("utf8mb4", "utf8mb4_0900_ai_ci")
-    assert (charset_of(63), collation_name(63), collation_id(None, None)) == ("binary", "binary", 63)
-    assert collation_id("latin1", None) == 8
-    assert collation_id("utf8", "utf8_bin") == collation_id(None, "utf8mb3_bin") == 83
-    assert (charset_of(9999), collation_id("utf8mb4", "utf8mb4_klingon_ci")) == (None, None)
-    assert (bytes_per_character("utf8"), bytes_per_character(None), bytes_per_character("klingon")) == (3, 1, None)
-
-
-@pytest.mark.mysql
-def test_collations_are_the_servers(mysql_server: MySqlServer) -> None:
-    listed = mysql_server.query(
-        "SELECT id, collation_name, character_set_name, maxlen FROM information_schema.collations"
-        " JOIN information_schema.character_sets USING (character_set_name)"
-    )
-    assert {number: (name, charset) for number, name, charset, _ in listed} == all_collations()
-    assert all(bytes_per_character(charset) == size for _, _, charset, size in listed)
-    defaults = mysql_server.query(
-        "SELECT character_set_name, id FROM information_schema.collations WHERE is_default='Yes'"
-    )
-    assert all(collation_id(charset, None) == number for charset, number in defaults)
 
 
 # Characters that these encode and we do not; the gaps that text_codecs names.

@@ -150,6 +150,30 @@ def is_ascii_compatible(charset: str) -> bool:
     return has_codec(name) and name not in ("swe7", "ucs2", "utf16", "utf16le", "utf32")
 
 
+def is_utf8(charset: str) -> bool:
+    """Tell whether texts of a character set are UTF-8 as they are."""
+    return charset in ("utf8mb4", "utf8mb3", "utf8")
+
+
+def python_codec(charset: str | None) -> str | None:
+    """Return the Python codec nearest to a character set, for text that need not come back as it was; None without."""
+    name = _canonical(charset or "")
+    if name in _MULTIBYTE:
+        return _MULTIBYTE[name].codec
+    return _ONE_BYTE[name][0] if name in _ONE_BYTE else None
+
+
+def text_or_bytes(charset: str, data: bytes) -> str | bytes:
+    """Return the text of `data` as the server shows it.
+
+    The bytes themselves come back for `binary`, for unknown character sets, and where they are not valid.
+    """
+    try:
+        return data.decode("utf-8") if is_utf8(charset) else decode_text(charset, data)
+    except (UnicodeError, LookupError):
+        return data
+
+
 def decode_text(charset: str, data: bytes) -> str:
     """Return the text of `data`.
 

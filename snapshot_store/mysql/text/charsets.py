@@ -1,0 +1,115 @@
+"""Character sets and collations of MySQL, by name and by number.
+
+Everything follows from one table, made from a server (`collation_table`). How text of a character set is encoded is in
+`codecs`.
+"""
+
+from typing import Final
+
+from snapshot_store.mysql.text.collation_table import COLLATION_TABLE
+
+BINARY_COLLATION: Final = 63
+_ALIASES: Final = {"utf8": "utf8mb3"}
+"""What older servers and dumps say; 8.0.30 renamed the collations too."""
+_MARIADB: Final = (
+    ("utf8mb3", 576, 576), ("utf8mb3", 1025, 1215), ("ucs2", 640, 640), ("utf8mb4", 608, 608), ("utf8mb4", 2048, 2303),
+    ("utf16", 672, 672), ("utf32", 736, 736),
+)  # fmt: skip
+"""Ids of collations that MariaDB alone has, first and last: their character set is known, their rules are not."""
+
+
+def _listed() -> tuple[dict[int, tuple[str, str]], dict[str, int], dict[str, int]]:
+    by_id: dict[int, tuple[str, str]] = {}
+    by_name: dict[str, int] = {}
+    default: dict[str, int] = {}
+    for charset, (_, entries) in COLLATION_TABLE.items():
+        for entry in entries.split():
+            number, _, suffix = entry.partition(":")
+            name = f"{charset}_{suffix}" if suffix else charset
+            by_id[int(number)] = (name, charset)
+            by_name[name] = int(number)
+            default.setdefault(charset, int(number))
+    return by_id, by_name, default
+
+
+_BY_ID, _BY_NAME, _DEFAULT = _listed()
+_OF_MARIADB: Final = {number: name for name, first, last in _MARIADB for number in range(first, last + 1)}
+
+
+def canonical_charset(name: str) -> str | None:
+    """Return a character set's name as MySQL 8 shows it, or None if there is none of that name."""
+    lower = name.lower()
+    lower = _ALIASES.get(lower, lower)
+    return lower if lower in COLLATION_TABLE else None
+
+
+def canonical_collation(name: str) -> str | None:
+    """Return a collation's name as MySQL 8 shows it, or None if it is named after no known character set.
+
+    The collation itself may be one that MySQL 9.7 does not have: see `is_collation`.
+    """
+    lower = name.lower()
+    if lower.startswith("utf8_"):
+        lower = f"utf8mb3_{lower[5:]}"
+    charset = charset_named_by(lower)
+    return lower if charset in COLLATION_TABLE and (charset != lower or lower == "binary") else None
+
+
+def is_collation(name: str) -> bool:
+    """Tell whether MySQL 9.7 has a collation of this canonical name."""
+    return name in _BY_NAME
+
+
+def charset_named_by(collation: str) -> str:
+    """Return the character set of a canonical collation: all collations are named after theirs."""
+    return collation.split("_")[0]
+
+
+def default_collation(charset: str) -> str:
+    """Return the collation that a character set brings along; for utf8mb4 a session may have another."""
+    return _BY_ID[_DEFAULT[charset]][0]
+
+
+def binary_collation(charset: str) -> str:
+    """Return the collation that the attribute BINARY chooses."""
+    return "binary" if charset == "binary" else f"{charset}_bin"
+
+
+def max_bytes(charset: str | None) -> int:
+    """Return the most bytes one character takes; 1 for byte strings (None).
+
+    Raises LookupError if MySQL 9.7 has no such character set.
+    """
+    if not charset:
+        return 1
+    known = canonical_charset(charset)
+    if known is None:
+        raise LookupError(f"{charset} is not one of MySQL 9.7's")
+    return COLLATION_TABLE[known][0]
+
+
+def charset_of(collation_id: int) -> str | None:
+    """Return the name of the character set of a collation id, MariaDB's included; None where the id is not known."""
+    found = _BY_ID.get(collation_id)
+    return found[1] if found else _OF_MARIADB.get(collation_id)
+
+
+def collation_name(collation_id: int) -> str | None:
+    """Return a collation's name, or None if MySQL 9.7 has no such collation."""
+    found = _BY_ID.get(collation_id)
+    return found[0] if found else None
+
+
+def collation_id(charset: str | None, collation: str | None) -> int | None:
+    """Return the id of a collation, or of the character set's default one where none is given.
+
+    Byte strings (no character set) have `binary`. None means that MySQL 9.7 knows no such name.
+    """
+    if collation:
+        return _BY_NAME.get(canonical_collation(collation) or "")
+    return _DEFAULT.get(canonical_charset(charset) or "") if charset else BINARY_COLLATION
+
+
+def all_collations() -> dict[int, tuple[str, str]]:
+    """Return every collation of MySQL 9.7: id to (name, character set)."""
+    return dict(_BY_ID)
