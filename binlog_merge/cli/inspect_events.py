@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 from binlog_merge.binlog.cells import decode_cell, type_name
-from binlog_merge.binlog.charsets import charset_of
 from binlog_merge.binlog.columns import column_charsets, column_names, temporal_as_text
 from binlog_merge.binlog.constants import DELETE_TYPES, WRITE_TYPES, EventFlag, EventType, RowsFlag
 from binlog_merge.binlog.constants import ColumnType as T
@@ -49,7 +48,7 @@ from binlog_merge.binlog.events import (
 from binlog_merge.binlog.json_binary import decode_json, json_text
 from binlog_merge.binlog.json_diff import JsonDiff, JsonOperation, parse_diffs
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowImage, iter_rows
-from binlog_merge.merge.charsets import collation_name
+from snapshot_store.mysql.text.charsets import charset_of, collation_name
 
 _STATEMENT = {
     **dict.fromkeys(WRITE_TYPES, "INSERT INTO"),

@@ -177,8 +177,6 @@ def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
     return part.length * (width or max_bytes(column.type.charset))
 
 
-
-
 def check_checks(context: Context, table: Table, added: list[CheckSpec]) -> None:
     """Raise DdlRejected for checks that no server takes."""
     columns = {column.name.lower(): column for column in table.columns}
