@@ -14,7 +14,7 @@ from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl, parse_statement
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import DdlNotUnderstood
 
@@ -83,7 +83,12 @@ def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) ->
     `schema` is the default database. Raises DdlNotUnderstood.
     """
     session = session or DdlSession()
-    statement = parse_statement(sql, session)
+    return events_of(ParsedDdl.of(sql, session), schema)
+
+
+def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
+    """Return what a statement does, as `ddl_events` does."""
+    statement, sql, session = ddl.statement, ddl.sql, ddl.session
     effects = effects_of(statement, schema)
     if not effects.all and not isinstance(statement, st.AlterTable):
         return ()

@@ -10,11 +10,11 @@ changed without repeating its UNIQUE or PRIMARY KEY counts as losing it, althoug
 
 from typing import Final
 
-from binlog_merge.filters.ddl import ddl_events
+from binlog_merge.filters.ddl import events_of
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
 from snapshot_store.errors import SnapshotStoreError
@@ -44,10 +44,11 @@ def event_type(sql: str, table: Table | None, schema: str = "", session: DdlSess
     "" for a statement that changes no table. Raises DdlNotUnderstood.
     """
     session = session or DdlSession()
-    statement = parse_statement(sql, session)
+    ddl = ParsedDdl.of(sql, session)
+    statement = ddl.statement
     if isinstance(statement, st.AlterTable) and statement.kind == "ALTER TABLE":
         return _alter(statement, sql, table, session)
-    events = ddl_events(sql, schema, session)
+    events = events_of(ddl, schema)
     if not events:
         return ""
     kind = events[0].kind

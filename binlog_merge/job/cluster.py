@@ -179,7 +179,7 @@ class ClusterWork:
         """Take in the physical tables that nodes renamed themselves."""
         for node, statements in ddls.items() if self.by_markers else ():
             for ddl in statements:
-                pairs = renamed_tables(ddl.sql, ddl.schema)
+                pairs = renamed_tables(ddl.parsed, ddl.schema)
                 if pairs:
                     self._renames.append(Rename(ddl.key, node, tuple((_lower(a), _lower(b)) for a, b in pairs)))
 

@@ -18,6 +18,7 @@ from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.stages.assemble_values import Block
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.tso import OrderKey
 
 
@@ -69,8 +70,8 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                 version = version_number(file.server_version)
                 variables = SessionVariables.of(query, timestamp, version)
                 yield PhysicalDdl(
-                    key, file.path, start, query.schema_text or None, text_of(query),
-                    session_of(query, version), variables,
+                    key, file.path, start, query.schema_text or None,
+                    ParsedDdl.of(text_of(query), session_of(query, version)), variables,
                 )  # fmt: skip
 
 

@@ -154,11 +154,10 @@ class SchemaWork:
         placed: set[TouchedLine],
     ) -> Part:
         """Return what is known of the tables that this run touches."""
-        texts = {(d.sql, d.schema) for d in logical if d.sql}
         return self.store.read(
             lambda names: (
                 placed
-                | touched_lines(names, self.scanned, ddls, texts, topology)
+                | touched_lines(names, self.scanned, ddls, logical, topology)
                 | self.shards.lines(names, self._joined())
                 | self.announced.lines()
                 | self._of_dropped(names, ddls, topology)
@@ -173,7 +172,7 @@ class SchemaWork:
         found: set[TouchedLine] = set()
         for node, statements in ddls.items():
             for ddl in statements:
-                dropped = subject_of(ddl.sql, ddl.schema).dropped
+                dropped = subject_of(ddl.parsed, ddl.schema).dropped
                 with suppress(AmbiguousRoute):  # whoever routes the tables says so
                     logical = None if dropped is None else topology.logical_schema(node, dropped)
                     found.update(names.names_in(None, logical) if logical is not None and is_text(logical) else ())

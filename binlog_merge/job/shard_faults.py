@@ -125,7 +125,7 @@ def too_many(log: ShardLog, together: Together, limit: OrderKey) -> MergeError |
 
 
 def _coordinated(node: str, ddl: PhysicalDdl, modes: Modes) -> list[Name]:
-    tables = subject_of(ddl.sql, ddl.schema, ddl.session).tables
+    tables = subject_of(ddl.parsed, ddl.schema).tables
     return [name for name in tables if coordinated(modes, node, *name) is not None]
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
+from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import TableVersion
@@ -35,24 +36,24 @@ def touched_lines(
     store: Names,
     scanned: Sequence[ScannedNode],
     ddls: Mapping[str, Sequence[PhysicalDdl]],
-    logical: Iterable[tuple[str, str | None]],
+    logical: Iterable[LogicalDdl],
     topology: Topology,
 ) -> set[Line]:
-    """Return the lines of history that a run needs; `logical` are the texts of logical DDL, with their databases."""
+    """Return the lines of history that a run needs; `logical` are the logical DDL that markers give."""
     lines: set[Line] = set()
     for node in scanned:
         tables = {name for block in node.blocks for names in block.sets for name in names}
         tables |= {name for edge in node.edges for name in edge.tables}
         lines |= {(node.source_id, schema, name) for schema, name in tables}
-        about = [subject_of(ddl.sql, ddl.schema) for ddl in ddls.get(node.source_id, ())]
+        about = [subject_of(ddl.parsed, ddl.schema) for ddl in ddls.get(node.source_id, ())]
         lines.update(_named(store, node.source_id, about))
         renamed = {name for subject in about for name in subject.renamed}
         again = {logical for name in renamed for logical in _logical(topology, node.source_id, *name)}
         lines.update(referring(store, again))
     lines |= {(None, *name) for line in lines for name in _logical(topology, *line)}
-    texts = list(logical)
-    lines |= {(None, database or "", "") for _, database in texts}
-    lines.update(_named(store, None, [subject_of(sql, database) for sql, database in texts]))
+    parsed = [(ddl.parsed, ddl.schema) for ddl in logical if ddl.parsed is not None]
+    lines |= {(None, database, "") for _, database in parsed}
+    lines.update(_named(store, None, [subject_of(ddl, database) for ddl, database in parsed]))
     # Names in damaged events may be no text; those stand in no store.
     return {line for line in lines if is_text(*line[1:])}
 

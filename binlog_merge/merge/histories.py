@@ -13,9 +13,8 @@ from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import Subject, subject_of
 from binlog_merge.shard.doubts import depends_on_moment
-from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl
-from snapshot_store.ddl.effects import Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
+from snapshot_store.ddl.effects import Effects, Verb, effects_of
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
 from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog, Schema, Table
@@ -28,15 +27,28 @@ _AFTER_BASE = OrderKey(0, 0, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class PhysicalDdl:
-    """A DDL as a node ran it: where it stands, its default schema, and its session."""
+    """A DDL as a node ran it: where it stands, its default schema, what it says, and its session's variables."""
 
     key: OrderKey
     file: str
     position: int
     schema: str | None
-    sql: str
-    session: DdlSession
+    parsed: ParsedDdl
     variables: SessionVariables = field(default_factory=SessionVariables)
+
+    @property
+    def sql(self) -> str:
+        """Return its text."""
+        return self.parsed.sql
+
+    @property
+    def session(self) -> DdlSession:
+        """Return the session it is read in."""
+        return self.parsed.session
+
+    def effects(self) -> Effects:
+        """Return what it does to tables. Raises DdlNotUnderstood."""
+        return effects_of(self.parsed.statement, self.schema or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +99,20 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
     for ddl in ddls:
         line.reach(ddl.key)
         session = ddl_session(ddl.session, ddl.session.server_version or server_version)
+        parsed = ddl.parsed
+        if parsed is None or (parsed.sql, parsed.session) != (ddl.sql, session):
+            parsed = ParsedDdl.of(ddl.sql, session)
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
-        if (problem := _with_a_file(ddl, session)) is not None:
+        if (problem := _with_a_file(ddl, parsed)) is not None:
             return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))
         if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
             line.catalog = line.catalog.with_schema(
                 Schema(ddl.schema, session.charset_server, session.collation_server)
             )
         try:
-            effect = apply_ddl(line.catalog, ddl.sql, ddl.schema or None, session)
+            effect = apply_parsed(line.catalog, parsed, ddl.schema or None)
         except SnapshotStoreError as error:
-            subject = subject_of(ddl.sql, ddl.schema or None, session)
+            subject = subject_of(parsed, ddl.schema or None)
             helped = _helped(line, made, subject, versions, notes)
             if not helped:
                 unknown = DdlNotUnderstoodError(
@@ -131,12 +146,12 @@ def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) ->
                 )
 
 
-def _with_a_file(ddl: LogicalDdl, session: DdlSession) -> MergeError | None:
+def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
     """Return the error of a statement by which rows go or come with a file, which no binlog has."""
     if "TABLESPACE" not in ddl.sql.upper():
         return None
     try:
-        found = effects_of(parse_statement(ddl.sql, session), ddl.schema or "").having(Verb.FILE)
+        found = effects_of(parsed.statement, ddl.schema or "").having(Verb.FILE)
     except SnapshotStoreError:
         return None  # says so itself
     if not found:
@@ -165,27 +180,27 @@ def extend_physical(
     opaque: list[PhysicalDdl] = []
     for ddl in ddls:
         line.reach(ddl.key)
-        session = ddl.session
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
-            if not _concerns_us(ddl, session, topology):
+            if not _concerns_us(ddl, topology):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
                 continue
-            line.catalog = _known_tables(history, line.catalog, node, ddl, session, topology)
-            effect = _of_strangers(ddl, session, line.catalog, topology) or apply_ddl(
-                line.catalog, ddl.sql, ddl.schema, session
-            )
+            line.catalog = _known_tables(history, line.catalog, node, ddl, topology)
+            effect = _of_strangers(ddl, line.catalog, topology) or apply_parsed(line.catalog, ddl.parsed, ddl.schema)
         except (UnknownTable, UnknownSchema) as error:
             ignored.append(_not_carried(node, ddl, f"{UNKNOWN_TABLE}: {error}"))
             passed.append(ddl)
             continue
         except SnapshotStoreError as error:
-            subject = subject_of(ddl.sql, ddl.schema, session)
+            subject = subject_of(ddl.parsed, ddl.schema)
             if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
             elif _helped(line, made, subject, versions, notes):
                 said = line.applied(ddl.key, subject)
-                applied += [Applied(replace(ddl, sql=sql), before, effect) for sql, before, effect in said]
+                applied += [
+                    Applied(replace(ddl, parsed=ParsedDdl.of(sql, ddl.session)), before, effect)
+                    for sql, before, effect in said
+                ]
                 opaque += [] if said else [ddl]
             else:
                 problem = DdlNotUnderstoodError(
@@ -214,7 +229,7 @@ def extend_physical(
 
 
 def _not_carried(node: str, ddl: PhysicalDdl, why: str) -> NotCarried:
-    return NotCarried(node, ddl.file, ddl.position, ddl.sql, kind_of(ddl.sql, ddl.session), why)
+    return NotCarried(node, ddl.file, ddl.position, ddl.sql, kind_of(ddl.parsed), why)
 
 
 def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
@@ -266,18 +281,16 @@ def logical_base(history: SchemaHistory, name: tuple[str, str]) -> Table | None:
     return base.table if base is not None and base.key == ORIGIN else None
 
 
-def _known_tables(
-    history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, session: DdlSession, topology: Topology
-) -> Catalog:
+def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, topology: Topology) -> Catalog:
     """Return the catalog with the schemas and tables that a statement names, as far as the logical base knows them."""
-    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    effects = ddl.effects()
     copied = effects.others(Verb.COPY_SHAPE, Verb.COPY_ROWS)
     made = effects.having(Verb.MAKE)
     for schema, name in effects.tables:
         if not schema or not name:
             continue
         if schema not in catalog.schemas:
-            catalog = catalog.with_schema(Schema(schema, session.charset_server, session.collation_server))
+            catalog = catalog.with_schema(Schema(schema, ddl.session.charset_server, ddl.session.collation_server))
         # Those that a foreign key or a view names are not looked at.
         asked = (schema, name) in copied or ((schema, name) in effects.changed and (schema, name) not in made)
         if not asked or catalog.get(schema, name) is not None:
@@ -289,16 +302,16 @@ def _known_tables(
     return catalog
 
 
-def _concerns_us(ddl: PhysicalDdl, session: DdlSession, topology: Topology) -> bool:
+def _concerns_us(ddl: PhysicalDdl, topology: Topology) -> bool:
     """Tell whether a statement may change a table that comes out: not if all it names are in ignored schemas."""
-    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    effects = ddl.effects()
     names = [name for name in effects.tables if name[1]]
     return not names or any(not topology.is_ignored(schema) for schema, _ in names)
 
 
-def _of_strangers(ddl: PhysicalDdl, session: DdlSession, catalog: Catalog, topology: Topology) -> DdlEffect | None:
+def _of_strangers(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> DdlEffect | None:
     """Return the effect of an EXCHANGE PARTITION of a table that never comes out, and so is not known: no shape."""
-    effects = effects_of(parse_statement(ddl.sql, session), ddl.schema or "")
+    effects = ddl.effects()
     parted = effects.having(Verb.EXCHANGE)
     if not parted or not all(topology.is_ignored(schema) for schema, _ in parted):
         return None

@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.errors import SnapshotStoreError
 
 LEFT_OUT_DATABASES: Final = "of databases that do not come out"
@@ -68,20 +67,18 @@ class Listing:
         ]
 
 
-def kind_of(sql: str, session: DdlSession) -> str:
+def kind_of(ddl: ParsedDdl) -> str:
     """Return the words that say what a statement is."""
-    try:
-        statement = parse_statement(sql, session)
-    except SnapshotStoreError:
-        return " ".join(sql.split()[:2]).upper()
-    match statement:
+    match ddl.result:
+        case SnapshotStoreError():
+            return " ".join(ddl.sql.split()[:2]).upper()
         case st.Ignored(what=what):
             return what
         case st.AlterTable(kind=kind):
             return kind
         case st.CreateView(must_exist=True):
             return "ALTER VIEW"
-    return _KINDS[type(statement)]
+    return _KINDS[type(ddl.result)]
 
 
 _KINDS: Final[dict[type, str]] = {

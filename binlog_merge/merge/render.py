@@ -16,6 +16,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.frame import length_width, write_gtid
 from binlog_merge.binlog.query import Query
 from binlog_merge.merge.session_variables import SessionVariables
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.tso import OrderKey
 
 _HEADER = struct.Struct("<IBIIIH")
@@ -48,7 +49,8 @@ class LogicalDdl:
     `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
     `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
     where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
-    server's that ran it, where the cluster says so. A session without a time runs it when it commits.
+    server's that ran it, where the cluster says so. A session without a time runs it when it commits. `parsed` is what
+    `sql` says, where whoever made the DDL has read it.
     """
 
     key: OrderKey
@@ -59,6 +61,7 @@ class LogicalDdl:
     text: str | None = None
     server_id: int | None = None
     rows_query: bool = False
+    parsed: ParsedDdl | None = field(default=None, compare=False, repr=False)
 
 
 def heartbeat(key: OrderKey) -> LogicalDdl:

@@ -3,20 +3,16 @@
 import re
 from dataclasses import dataclass
 
-from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.ddl.actions import ChangeColumn, RenameColumn
 from snapshot_store.ddl.effects import Effects, Name, Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.ddl.statements import AlterSchema, AlterTable, CreateSchema, DropSchema, Statement
 from snapshot_store.errors import SnapshotStoreError
 
 
-def is_schema_ddl(sql: str, session: DdlSession | None = None) -> bool:
+def is_schema_ddl(ddl: ParsedDdl) -> bool:
     """Tell whether a statement creates, alters or drops a database: it must not run with that database as default."""
-    try:
-        return isinstance(parse_statement(sql, session or DdlSession()), CreateSchema | AlterSchema | DropSchema)
-    except SnapshotStoreError:
-        return False
+    return isinstance(ddl.result, CreateSchema | AlterSchema | DropSchema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +32,11 @@ class Subject:
     changed: tuple[Name, ...] = ()
 
 
-def subject_of(sql: str, schema: str | None, session: DdlSession | None = None) -> Subject:
+def subject_of(ddl: ParsedDdl, schema: str | None) -> Subject:
     """Return what a statement is about; `schema` is the database it runs in."""
-    try:
-        statement = parse_statement(sql, session or DdlSession())
-    except SnapshotStoreError:
-        found = _beginning(sql, schema)
+    statement = ddl.result
+    if isinstance(statement, SnapshotStoreError):
+        found = _beginning(ddl.sql, schema)
         return Subject(found, parsed=False, changed=found)
     effects = effects_of(statement, schema or "")
     dropped = [name for name, table in effects.having(Verb.DROP) if not table]
@@ -54,14 +49,9 @@ def subject_of(sql: str, schema: str | None, session: DdlSession | None = None) 
     )
 
 
-def renamed_tables(sql: str, schema: str | None, session: DdlSession | None = None) -> tuple[tuple[Name, Name], ...]:
+def renamed_tables(ddl: ParsedDdl, schema: str | None) -> tuple[tuple[Name, Name], ...]:
     """Return the (old, new) names of the tables that a statement renames; nothing for one that cannot be read."""
-    if "RENAME" not in sql.upper():
-        return ()
-    try:
-        return effects_of(parse_statement(sql, session or DdlSession()), schema or "").moves
-    except SnapshotStoreError:
-        return ()
+    return () if isinstance(ddl.result, SnapshotStoreError) else effects_of(ddl.result, schema or "").moves
 
 
 def _renamed(statement: Statement, effects: Effects) -> tuple[Name, ...]:

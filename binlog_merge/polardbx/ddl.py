@@ -14,7 +14,7 @@ from binlog_merge.polardbx.ddl_partitions import PARTITIONS
 from binlog_merge.polardbx.ddl_statements import read_statement
 from binlog_merge.polardbx.ddl_text import Source, Target
 from snapshot_store.ddl.actions import PartitionWork, SetPartitioning
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl, parse_statement
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood
@@ -24,13 +24,18 @@ from snapshot_store.errors import DdlNotUnderstood
 class ConvertedDdl:
     """A statement in both forms.
 
-    `mysql` is what MySQL executes, None if there is nothing in it for MySQL; `origin` what PolarDB-X reads, on one line
-    unless it has line ends that mean something; `ddl_id` the number of the job that ran it, 0 if it is not said.
+    `parsed` is what MySQL executes, None if there is nothing in it for MySQL; `origin` what PolarDB-X reads, on one
+    line unless it has line ends that mean something; `ddl_id` the number of the job that ran it, 0 if it is not said.
     """
 
-    mysql: str | None
+    parsed: ParsedDdl | None
     origin: str
     ddl_id: int = 0
+
+    @property
+    def mysql(self) -> str | None:
+        """Return the text of what MySQL executes."""
+        return None if self.parsed is None else self.parsed.sql
 
 
 def convert(
@@ -59,12 +64,13 @@ def convert(
     cut_placement(source)
     public = read_statement(source, names)
     mysql = source.text(Target.MYSQL) if public else None
+    parsed = None
     if mysql is not None:
         # Whatever is left must be a statement that MySQL could run.
-        parse_statement(mysql, source.cursor.session)
+        parsed = ParsedDdl(mysql, source.cursor.session, parse_statement(mysql, source.cursor.session))
     elif _changes_table(sql, source.cursor.session):
         raise DdlNotUnderstood(sql, "it seems to hold nothing for MySQL, but MySQL sees a change of the table")
-    return ConvertedDdl(mysql, one_line(source), ddl_id)
+    return ConvertedDdl(parsed, one_line(source), ddl_id)
 
 
 def _changes_table(sql: str, session: DdlSession) -> bool:

@@ -10,6 +10,7 @@ from typing import Literal
 from binlog_merge.polardbx.comments import PolarxComment
 from binlog_merge.polardbx.ddl import ConvertedDdl, convert, origin_of, shard_keys_of
 from binlog_merge.polardbx.ext import Extension
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.surrogates import is_text
@@ -42,13 +43,18 @@ class DdlMarker:
 class DdlEvent:
     """What comes out for a marker.
 
-    `mysql_sql` is what MySQL executes and the logical schemas follow, None for nothing; `text` the whole event's text,
+    `mysql` is what MySQL executes and the logical schemas follow, None for nothing; `text` the whole event's text,
     None if nothing comes out. With `rows_query` the text goes into a Rows_query event, which no MySQL executes.
     """
 
-    mysql_sql: str | None
+    mysql: ParsedDdl | None
     text: str | None
     rows_query: bool = False
+
+    @property
+    def mysql_sql(self) -> str | None:
+        """Return the text of what MySQL executes."""
+        return None if self.mysql is None else self.mysql.sql
 
 
 def convert_ddl(
@@ -77,7 +83,7 @@ def convert_ddl(
         "CCI" if marker.ext.is_cci else "",
         marker.ext.variables,
     )
-    return DdlEvent(mysql, comment.text() + (mysql or ""), mysql is None and private == "rows-query")
+    return DdlEvent(converted.parsed, comment.text() + (mysql or ""), mysql is None and private == "rows-query")
 
 
 def convert_create(sql: str, collation: str | None = None, *, session: DdlSession | None = None) -> str:
@@ -124,4 +130,4 @@ def _converted(
         other = convert(original, table=None, collation=marker.collation, charset=marker.charset, session=session)
     except DdlNotUnderstood:
         other = origin_of(original, session)
-    return ConvertedDdl(mysql.mysql, other.origin, other.ddl_id or mysql.ddl_id)
+    return ConvertedDdl(mysql.parsed, other.origin, other.ddl_id or mysql.ddl_id)

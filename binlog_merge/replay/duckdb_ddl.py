@@ -14,11 +14,11 @@ from binlog_merge.replay.duckdb_alter import Alteration
 from binlog_merge.replay.duckdb_partitions import PartitionRows
 from binlog_merge.replay.duckdb_types import BY_HAND, definitions, place, quoted
 from binlog_merge.replay.statement_session import StatementSession
-from snapshot_store.ddl import DdlSession, apply_ddl
+from snapshot_store.ddl import DdlSession, apply_parsed
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.cursor import TableName
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.specs import ColumnSpec, Options
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Table
@@ -208,8 +208,9 @@ def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterat
 
 def understood(catalog: Catalog, sql: str, schema: str, session: DdlSession) -> tuple[Any, Catalog]:
     """Return a statement and what it makes of a catalog. Raises ReplayStopped where that is not known."""
+    ddl = ParsedDdl.of(sql, session)
     try:
-        return parse_statement(sql, session), apply_ddl(catalog, sql, schema, session).catalog
+        return ddl.statement, apply_parsed(catalog, ddl, schema).catalog
     except SnapshotStoreError as error:
         raise ReplayStopped(
             f"what a statement does to the tables is not known: {error}",

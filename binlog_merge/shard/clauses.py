@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from binlog_merge.shard.values import Step
 from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply import apply_parsed
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.indexes import renamed_generated
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable, Statement
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
@@ -136,11 +136,12 @@ def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | No
     `database` is the session's default one: CHARACTER SET DEFAULT means its character set, whatever the table's
     database is. Raises what `apply_ddl` raises for the whole.
     """
-    whole = applied(before, sql, session, database)
+    whole_ddl = ParsedDdl.of(sql, session)
+    whole = applied_parsed(before, whole_ddl, database)
     clauses = list(_clauses(sql, session))
     steps = _one_by_one(clauses, before, session, database) if len(clauses) > 1 else None
     if steps is None or steps[-1].after != whole:
-        return (_step(sql, whole, session),)
+        return (_step(whole_ddl, whole),)
     return steps
 
 
@@ -150,19 +151,19 @@ def _one_by_one(
     steps, table = [], before
     for clause in clauses:
         try:
-            statement = parse_statement(clause, session)
-            table = applied(table, clause, session, database)
+            ddl = ParsedDdl.of(clause, session)
+            table = applied_parsed(table, ddl, database)
         except SnapshotStoreError:
             return None
         # ALGORITHM, LOCK and the like say how, not what.
-        if not isinstance(statement, AlterTable) or statement.actions:
-            steps.append(_step(clause, table, session))
+        if not isinstance(ddl.statement, AlterTable) or ddl.statement.actions:
+            steps.append(_step(ddl, table))
     return tuple(steps) or None
 
 
-def _step(sql: str, after: Table, session: DdlSession) -> Step:
-    adds, drops, renames = columns_named(parse_statement(sql, session))
-    return Step(sql, after, adds, drops, renames)
+def _step(ddl: ParsedDdl, after: Table) -> Step:
+    adds, drops, renames = columns_named(ddl.statement)
+    return Step(ddl.sql, after, adds, drops, renames)
 
 
 Names = tuple[str, ...]
@@ -182,10 +183,15 @@ def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, 
 
 def applied(before: Table, sql: str, session: DdlSession, database: Schema | None = None) -> Table:
     """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
+    return applied_parsed(before, ParsedDdl.of(sql, session), database)
+
+
+def applied_parsed(before: Table, ddl: ParsedDdl, database: Schema | None = None) -> Table:
+    """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
     charset, collation = (database or before).charset, (database or before).collation
     schema = Schema(before.schema, charset, collation)
     catalog = Catalog({before.schema: schema}, {(before.schema, before.name): before})
-    return apply_ddl(catalog, sql, before.schema, session).catalog.table(before.schema, before.name)
+    return apply_parsed(catalog, ddl, before.schema).catalog.table(before.schema, before.name)
 
 
 def _clauses(sql: str, session: DdlSession) -> Iterator[str]:

@@ -16,10 +16,9 @@ from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Name, Renam
 from snapshot_store.ddl.actions import RenameTo
 from snapshot_store.ddl.apply import DdlEffect
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl, parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.ddl.references import under_name
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table
@@ -39,18 +38,17 @@ class NodeDdl:
         self,
         node: str,
         key: OrderKey,
-        sql: str,
-        session: DdlSession,
+        ddl: ParsedDdl,
         before: Catalog,
         effect: DdlEffect,
         changes: Mapping[Name, Sequence[str]] | None = None,
         database: str | None = None,
     ) -> None:
-        self.node, self.key, self.sql, self.session = node, key, sql, session
+        self.node, self.key, self.sql, self.session = node, key, ddl.sql, ddl.session
         self.before, self.effect = before, effect
         self.changes = changes or {}
         self.database = database
-        self.statement = parse_statement(sql, session)
+        self.statement = ddl.statement
 
 
 def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:

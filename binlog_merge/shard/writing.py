@@ -9,9 +9,9 @@ and added: its values stay.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from binlog_merge.shard.clauses import applied, columns_named
+from binlog_merge.shard.clauses import applied, applied_parsed, columns_named
 from binlog_merge.shard.joined import order
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.lattice_columns import compare_columns
@@ -69,10 +69,11 @@ def _carried_out(
     table = logical
     try:
         for sql in statements:
-            adds, drops, _ = columns_named(parse_statement(sql, session))
+            ddl = ParsedDdl.of(sql, session)
+            adds, drops, _ = columns_named(ddl.statement)
             if not alone and {name.lower() for name in adds} & {name.lower() for name in drops}:
                 return None
-            table = applied(table, sql, session)
+            table = applied_parsed(table, ddl)
     except SnapshotStoreError:
         return None
     return table if statements and order(table, joined) == 0 else None

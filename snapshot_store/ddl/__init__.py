@@ -1,7 +1,8 @@
 """DDL: what a statement says, and what it makes of a catalog. The only part of this package that needs sqlglot."""
 
-from snapshot_store.ddl.apply import DdlEffect, apply_ddl
+from snapshot_store.ddl.apply import DdlEffect, apply_ddl, apply_parsed
 from snapshot_store.ddl.dump import parse_dump, split_statements
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import DdlSession
 
-__all__ = ["DdlEffect", "DdlSession", "apply_ddl", "parse_dump", "split_statements"]
+__all__ = ["DdlEffect", "DdlSession", "ParsedDdl", "apply_ddl", "apply_parsed", "parse_dump", "split_statements"]

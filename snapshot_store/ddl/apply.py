@@ -9,7 +9,7 @@ from snapshot_store.ddl.alter import alter_table
 from snapshot_store.ddl.create import build_table, copy_table
 from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.effects import NONE, Effects, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.references import rename_columns, rename_table
 from snapshot_store.ddl.resolve import Context, resolve_options, server_charset
 from snapshot_store.ddl.select import query_columns
@@ -63,9 +63,13 @@ def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: D
     DdlRejected where a server would refuse it otherwise; no other error. What is done to views, routines, users and
     the like is "IGNORED"; the catalog keeps the names of views.
     """
-    session = session or DdlSession()
-    statement = parse_statement(sql, session)
-    context = Context(sql, session, default_schema)
+    return apply_parsed(catalog, ParsedDdl.of(sql, session or DdlSession()), default_schema)
+
+
+def apply_parsed(catalog: Catalog, ddl: ParsedDdl, default_schema: str | None) -> DdlEffect:
+    """Return what one statement makes of a catalog. Raises what `apply_ddl` raises."""
+    statement = ddl.statement
+    context = Context(ddl.sql, ddl.session, default_schema)
     try:
         after = _APPLY[type(statement)](context, catalog, statement)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:

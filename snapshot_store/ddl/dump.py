@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from snapshot_store.ddl.apply import apply_ddl, tables_of
+from snapshot_store.ddl.apply import apply_parsed
 from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.lexer import expand
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.model import Catalog, Schema
@@ -29,8 +29,9 @@ def parse_dump(sql: str, default_schema: str | None = None, session: DdlSession 
         if words[0].upper() == "USE":
             default_schema = _used(statement, session)
             continue
-        catalog = _with_schema(catalog, _schema_of(statement, default_schema, session), session)
-        catalog = apply_ddl(catalog, statement, default_schema, session).catalog
+        parsed = ParsedDdl.of(statement, session)
+        catalog = _with_schema(catalog, _schema_of(parsed, default_schema), session)
+        catalog = apply_parsed(catalog, parsed, default_schema).catalog
     return catalog
 
 
@@ -42,9 +43,9 @@ def _used(statement: str, session: DdlSession) -> str:
     return name
 
 
-def _schema_of(statement: str, default_schema: str | None, session: DdlSession) -> str | None:
-    parsed = parse_statement(statement, session)
-    return (tables_of(parsed)[0][0] or default_schema) if isinstance(parsed, CreateTable) else None
+def _schema_of(ddl: ParsedDdl, default_schema: str | None) -> str | None:
+    made = ddl.statement
+    return (made.table[0] or default_schema) if isinstance(made, CreateTable) else None
 
 
 def _with_schema(catalog: Catalog, name: str | None, session: DdlSession) -> Catalog:

@@ -1,7 +1,7 @@
 """From a statement's text to a value: which statement it is, and the ones other than ALTER TABLE."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import dataclass, field
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.columns import parse_column
@@ -31,10 +31,36 @@ from snapshot_store.ddl.statements import (
     Statement,
     TruncateTable,
 )
-from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 
 
-@lru_cache(maxsize=512)  # what a statement is about, whom it concerns and what it does are asked one after the other
+@dataclass(frozen=True, slots=True)
+class ParsedDdl:
+    """A statement's text, the session it is read in, and what it says, or the error that tells why that is not known.
+
+    Two are equal if text and session are: the rest follows from them.
+    """
+
+    sql: str
+    session: DdlSession
+    result: Statement | SnapshotStoreError = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, sql: str, session: DdlSession) -> "ParsedDdl":
+        """Parse a statement; one that is not understood raises nothing here."""
+        try:
+            return cls(sql, session, parse_statement(sql, session))
+        except SnapshotStoreError as error:
+            return cls(sql, session, error.with_traceback(None))
+
+    @property
+    def statement(self) -> Statement:
+        """Return the statement. Raises DdlNotUnderstood, and DdlRejected in a session that validates."""
+        if isinstance(self.result, SnapshotStoreError):
+            raise self.result.with_traceback(None)
+        return self.result
+
+
 def parse_statement(sql: str, session: DdlSession) -> Statement:
     """Return what one statement says. Raises DdlNotUnderstood, and nothing else, whatever the text is."""
     try:

@@ -7,7 +7,7 @@ server would refuse.
 from dataclasses import replace
 
 from snapshot_store.ddl import apply
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.errors import DdlNotUnderstood
@@ -25,12 +25,13 @@ def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None
     Raises DdlNotUnderstood for anything but a CREATE TABLE with its columns written out, and what `apply_ddl` raises.
     """
     session = replace(session or _DUMPED, validate=True, foreign_key_checks=False)
-    statement = parse_statement(create_sql, session)
+    ddl = ParsedDdl.of(create_sql, session)
+    statement = ddl.statement
     if not isinstance(statement, CreateTable) or statement.query is not None:
         raise DdlNotUnderstood(create_sql, "not a CREATE TABLE that lists its columns")
     name = (statement.table[0] or schema, statement.table[1])
     catalog = Catalog({name[0]: _schema(name[0], session)})
-    return apply.apply_ddl(catalog, create_sql, name[0], session).catalog.table(*name)
+    return apply.apply_parsed(catalog, ddl, name[0]).catalog.table(*name)
 
 
 def apply_ddl(catalog: Catalog, sql: str, *, schema: str | None = None, session: DdlSession | None = None) -> Catalog:

@@ -19,6 +19,7 @@ from binlog_merge.polardbx.ddl_markers import (
     convert_ddl,
 )
 from binlog_merge.polardbx.ext import Extension
+from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.tso import OrderKey
 from tests.mysql_server import MySqlServer
@@ -42,7 +43,7 @@ def origin(event: DdlEvent) -> str:
 def test_a_public_statement_has_both_parts() -> None:
     event = convert_ddl(marker("/*DDL_ID=42*/CREATE TABLE t (a int) single", "CREATE_TABLE"))
     assert event == DdlEvent(
-        "CREATE TABLE t (a int)",
+        ParsedDdl.of("CREATE TABLE t (a int)", DdlSession()),
         "# POLARX_ORIGIN_SQL=CREATE TABLE t (a int) single\n"
         "# POLARX_TSO=704484124684556704015962517895252746240000000000000000\n"
         "# POLARX_DDL_ID=42\n"

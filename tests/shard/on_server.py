@@ -21,7 +21,7 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.values import Outcome, Place, Shard, ShardEvent
 from binlog_merge.shard.waits import Waits
-from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
 from snapshot_store.model import Catalog, Table
@@ -117,7 +117,7 @@ def _take_ddl(log: Log, key: OrderKey, query: Query) -> None:
     before = log.catalogs.get(node, Catalog())
     effect = apply_ddl(before, query.text, query.schema_text or None, SESSION)
     log.catalogs[node] = effect.catalog
-    ddl = NodeDdl(node, key, query.text, SESSION, before, effect, database=query.schema_text or None)
+    ddl = NodeDdl(node, key, ParsedDdl.of(query.text, SESSION), before, effect, database=query.schema_text or None)
     for logical, event in by_table(shard_events(ddl, ROUTES)):
         if logical == TARGET:
             log.events.append(event)

@@ -11,7 +11,7 @@ from binlog_merge.shard.joined import join_all, order
 from binlog_merge.shard.modes import GHOSTS
 from binlog_merge.shard.values import Decided, Event, Outcome, Place, Renamed, Shard, ShardDdl, ShardEvent
 from binlog_merge.shard.waits import Waits
-from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
@@ -91,7 +91,7 @@ class Cluster:
         before = self.catalog(node, sql)
         effect = apply_ddl(before, sql, self.default_schema, SESSION)
         changes = {name: run for (of, name), run in self.changes.items() if of == node}
-        ddl = NodeDdl(node, key, sql, SESSION, before, effect, changes, self.default_schema)
+        ddl = NodeDdl(node, key, ParsedDdl.of(sql, SESSION), before, effect, changes, self.default_schema)
         if effect.kind == "ALTER TABLE":
             self.changes.setdefault((node, effect.tables[0]), []).append(sql)
         elif effect.kind == "CREATE TABLE":

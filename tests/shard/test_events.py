@@ -4,7 +4,7 @@ import pytest
 
 from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Renamed, Shard, ShardDdl, ShardEvent
-from snapshot_store.ddl import DdlSession, parse_dump
+from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.topology import Route, Topology
@@ -25,7 +25,7 @@ CREATE TABLE s1.u1 (a INT); CREATE TABLE other.x (a INT); CREATE TABLE s1._t1_gh
 def events(sql: str, routes: Topology = ROUTES) -> list[tuple[str, ShardEvent]]:
     before = parse_dump(BASE, "s1")
     effect = apply_ddl(before, sql, "s1", SESSION)
-    ddl = NodeDdl("n", KEY, sql, SESSION, before, effect, database="s1")
+    ddl = NodeDdl("n", KEY, ParsedDdl.of(sql, SESSION), before, effect, database="s1")
     return [(".".join(name), event) for name, event in shard_events(ddl, routes)]
 
 

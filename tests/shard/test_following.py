@@ -9,7 +9,7 @@ from binlog_merge.shard.events import NodeDdl, shard_events
 from binlog_merge.shard.following import Following
 from binlog_merge.shard.renaming import rename_sql
 from binlog_merge.shard.values import Shard, Start
-from snapshot_store.ddl import parse_dump
+from snapshot_store.ddl import ParsedDdl, parse_dump
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -38,7 +38,7 @@ def follow(begin: str, *statements: str) -> Following:
         key, before = OrderKey(moment, 0, 0, int(node[1])), catalogs[node]
         effect = apply_ddl(before, sql, "a", SESSION)
         catalogs[node] = effect.catalog
-        ddl = NodeDdl(node, key, sql, SESSION, before, effect, database="a")
+        ddl = NodeDdl(node, key, ParsedDdl.of(sql, SESSION), before, effect, database="a")
         following.take(key, list(shard_events(ddl, topology)))
     return following
 

@@ -7,8 +7,10 @@ from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, Marke
 from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster, Said
 from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy
+from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
+from snapshot_store.ddl import ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.tso import OrderKey
 
@@ -82,18 +84,14 @@ def _said(key: OrderKey, copy: MarkerCopy, cluster: Cluster | None) -> Said:
     return said
 
 
-def plain(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
+def plain(key: OrderKey, said: Said, copy: MarkerCopy, server_version: int = 90700) -> LogicalDdl | None:
     """Return a public DDL as it stands in its marker; nothing of any other message."""
     marker = said.marker
     if marker is None or marker.visibility != PUBLIC or not said.applies:
         return None
-    return LogicalDdl(
-        key,
-        marker.schema,
-        marker.sql,
-        replace(copy.session, sql_mode=sql_mode_of(marker.extension.get("sqlMode"), copy)),
-        is_schema_ddl(marker.sql),
-    )
+    variables = replace(copy.session, sql_mode=sql_mode_of(marker.extension.get("sqlMode"), copy))
+    parsed = ParsedDdl.of(marker.sql, ddl_session(variables, server_version))
+    return LogicalDdl(key, marker.schema, marker.sql, variables, is_schema_ddl(parsed), parsed=parsed)
 
 
 def sql_mode_of(mode: object, copy: MarkerCopy) -> int:

@@ -58,21 +58,22 @@ def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Po
             return None
         given = sql_mode_number(marker.ext.sql_mode)
         mode = copy.session.sql_mode if given is None else given
-        variables = replace(copy.session, sql_mode=mode)
+        flags = copy.session.flags2 if marker.ext.flags2 is None else marker.ext.flags2
+        variables = replace(copy.session, sql_mode=mode, flags2=flags)
         session = ddl_session(variables, server_version)
         event = convert_ddl(marker, private, session=session, indexes=indexes)
         if event.text is None:
             return None
-        sql = event.mysql_sql or ""
         return LogicalDdl(
             key,
             marker.schema.lower(),
-            sql,
-            replace(variables, flags2=copy.session.flags2 if marker.ext.flags2 is None else marker.ext.flags2),
-            bool(sql) and is_schema_ddl(sql, session),
+            event.mysql_sql or "",
+            variables,
+            event.mysql is not None and is_schema_ddl(event.mysql),
             text=event.text,
             server_id=marker.ext.server_id,
             rows_query=event.rows_query,
+            parsed=event.mysql,
         )
 
     return convert
@@ -85,7 +86,7 @@ def strange(private: PrivateForm, server_version: int) -> Convert:
     """
 
     def convert(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
-        ddl = plain(key, said, copy)
+        ddl = plain(key, said, copy, server_version)
         if ddl is None or said.marker is None:
             return None
         session = ddl_session(ddl.session, server_version)
@@ -96,9 +97,11 @@ def strange(private: PrivateForm, server_version: int) -> Convert:
         event = convert_ddl(written, private, session=session, lower_names=False)
         if event.text is None:
             return None
-        sql = event.mysql_sql or ""
-        about_schema = bool(sql) and is_schema_ddl(sql, session)
-        return replace(ddl, sql=sql, text=event.text, rows_query=event.rows_query, suppress_use=about_schema)
+        about_schema = event.mysql is not None and is_schema_ddl(event.mysql)
+        return replace(
+            ddl, sql=event.mysql_sql or "", text=event.text, rows_query=event.rows_query, suppress_use=about_schema,
+            parsed=event.mysql,
+        )  # fmt: skip
 
     return convert
 

@@ -195,7 +195,7 @@ class ShardLog:
             if (node, ddl.key) in known:
                 continue
             changes = {name: [g.sql for g in found[1:]] for (of, name), found in self._ghosts().items() if of == node}
-            node_ddl = NodeDdl(node, ddl.key, ddl.sql, ddl.session, one.before, effect, changes, ddl.schema)
+            node_ddl = NodeDdl(node, ddl.key, ddl.parsed, one.before, effect, changes, ddl.schema)
             events = [
                 (logical, self._with_columns(event, modes))
                 for logical, event in _coordinated(shard_events(node_ddl, modes.topology), modes)

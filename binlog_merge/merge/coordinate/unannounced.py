@@ -18,8 +18,7 @@ from typing import Any, Literal
 from binlog_merge.merge.histories import Applied
 from binlog_merge.shard.clauses import steps_of
 from binlog_merge.shard.net_change import net_change
-from snapshot_store.ddl.effects import Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.effects import Verb
 from snapshot_store.diff import column_map
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import SchemaHistory, TableVersion
@@ -75,7 +74,7 @@ class Change:
 def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
     """Yield what a statement does to tables whose logical table does not follow by itself; `history` has both lines."""
     ddl = one.ddl
-    effects = effects_of(parse_statement(ddl.sql, ddl.session), ddl.schema or "")
+    effects = ddl.effects()
     moved = {new: old for new, old in effects.origins.items() if new in one.effect.catalog.tables}
     went = {old: new for new, old in moved.items()}
     emptied = (*effects.having(Verb.EMPTY, Verb.FILE, Verb.EXCHANGE), *effects.others(Verb.EXCHANGE))

@@ -1,0 +1,26 @@
+"""A DDL is parsed once: its value travels from its event, or its marker, to the schema store."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from snapshot_store.ddl import parse
+from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.ddl.statements import Statement
+from tests.merge_e2e.cases import case_named
+from tests.merge_e2e.local import merge
+
+
+def test_each_statement_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: Counter[str] = Counter()
+    read = parse._statement
+
+    def counting(cursor: Cursor) -> Statement:
+        parsed[cursor.sql] += 1
+        return read(cursor)
+
+    monkeypatch.setattr(parse, "_statement", counting)
+    merge(case_named("seed-add-column") / "cluster.yaml", tmp_path / "out")
+    # Eight physical databases on two nodes run the statement, and one marker announces it.
+    assert parsed["ALTER TABLE t1 ADD COLUMN ADDR VARCHAR(60) DEFAULT NULL"] == 8 + 1
