@@ -1,4 +1,4 @@
-"""Shards without markers: what the DDL of a logical table's shards comes to, when nobody says that all have done it.
+"""Coordinates the DDL of shards without markers: finds the logical DDL when nothing announces it.
 
 Plain MySQL shards write no markers. What there is are the statements each shard ran, in the order it ran them; from
 these alone the two ways of DM (pingcap/tiflow `dm/pkg/shardddl`) find the logical DDL:

@@ -1,11 +1,11 @@
-"""Taking the events of a logical table one by one: what both ways of coordination have in common."""
+"""Applies the events of a logical table one by one: the part that pessimistic and optimistic coordination share."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from binlog_merge.shard.doubts import rows_stay
 from binlog_merge.shard.ledger import Ledger, Stopped
+from binlog_merge.shard.rowmoves import rows_stay
 from binlog_merge.shard.values import (
     Decided,
     Doubt,
@@ -27,7 +27,7 @@ from snapshot_store.tso import OrderKey
 
 
 class Run(ABC):
-    """A way of coordination, on its way: what is written down, and what each kind of event means to it.
+    """A coordination of one logical table under way: its ledger, and a method for each kind of event.
 
     `left`: rows of shards that are gone may still be in the logical table.
     """
@@ -56,7 +56,7 @@ class Run(ABC):
 
     @abstractmethod
     def outcome(self) -> Outcome:
-        """Return what the events so far come to."""
+        """Return the result of the events so far."""
 
     def start(self) -> Start:
         """Return where coordination can go on from here, if it is quiet."""
@@ -86,7 +86,7 @@ class Run(ABC):
                 self._take_empties(event)
 
     def _check(self, event: ShardEvent) -> None:
-        """Raise Stopped where nothing can be made of an event, whatever it is."""
+        """Raise Stopped for an event that cannot be applied, whatever its kind."""
         if not isinstance(event, Joins) and event.shard not in self.shards:
             raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
 
@@ -115,7 +115,7 @@ class Run(ABC):
     def _note_rows_left(self, event: Leaves, name: str) -> None:
         """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
         if self.shards:
-            self.ledger.findings += [] if event.told else [rows_stay(event, name)]
+            self.ledger.findings += [] if event.reported else [rows_stay(event, name)]
             return
         # One statement may drop several shards.
         kept = [f for f in self.ledger.findings if f.doubt is not Doubt.ROWS or f.key != event.key]
@@ -139,7 +139,7 @@ def carry_out(
     session: DdlSession,
     start: Start | None = None,
 ) -> Outcome:
-    """Return what the events of one logical table's shards come to, up to the first that nothing can be made of.
+    """Return the result of the events of one logical table's shards, up to the first at which coordination stops.
 
     `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
     the members' join; what else a `Start` has counts too. Events come in the order of their keys.

@@ -1,4 +1,4 @@
-"""What an operator may decide about a DDL that waits: checked, and given its place in the order."""
+"""Checks an operator's decision about a DDL that waits, and gives it a place in the merged order."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ WAITING = ("waiting", "conflict")
 """The stages in which something can be decided."""
 
 ENDS = ("emit", "skip")
-"""The decisions behind which nobody is awaited any more."""
+"""The decisions after which no shard is awaited any more."""
 
 
 class Refused(Exception):  # noqa: N818 (it is what becomes of a question)
@@ -76,14 +76,14 @@ def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str,
         )
 
 
-def _is_before(one: Lock, other: Lock) -> bool:
-    return table_of(one.id) == table_of(other.id) and bool(set(one.done) & set(other.done))
+def _is_before(first: Lock, second: Lock) -> bool:
+    return table_of(first.id) == table_of(second.id) and bool(set(first.done) & set(second.done))
 
 
 def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
     """Return a statement to write in the place of a lock's, with the logical table's full name. Raises Refused.
 
-    `table` is the logical table as it stands.
+    `table` is the logical table as it is now.
     """
     remedy = f"give one ALTER TABLE (or CREATE or DROP INDEX) of {table_of(lock.id)} as it stands"
     if table is None:
@@ -102,9 +102,9 @@ def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
 
 
 def place_for(lock: Lock, decisions: Sequence[Decided], least: OrderKey, stop: OrderKey | None) -> OrderKey:
-    """Return the key of a decision: at or above `least`, behind what the shards have run, and no row's.
+    """Return the key of a decision: at or above `least`, after what the shards have run, and never the key of a row.
 
-    It is `least` itself if coordination stopped there: the statement at that key comes behind the decision. Else no
+    It is `least` itself if coordination stopped there: the statement at that key comes after the decision. Else no
     decision has it either: transactions without a commit TSO of their own have a node's number in their keys, and all
     others no `seq`.
     """

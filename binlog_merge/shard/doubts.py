@@ -1,4 +1,4 @@
-"""Where target and shards come to hold different data, although their schemas agree in the end.
+"""Columns in which target and shards hold different data from a DDL on, although their schemas agree in the end.
 
 What a DDL does to existing rows is not in any row event. The target's rows of all shards get it once, when the logical
 DDL is carried out; if it does not do the same for a shard's rows as the shard's own DDL did, they differ from then on,
@@ -10,11 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from binlog_merge.shard.dropping import Dropping
 from binlog_merge.shard.net_change import NetChange, net_change_of
-from binlog_merge.shard.values import Doubt, Empties, Finding, Leaves, ShardDdl
-from snapshot_store.ddl.effects import Verb, effects_of
+from binlog_merge.shard.values import Doubt, Finding, ShardDdl
 from snapshot_store.ddl.functions import CANONICAL, CHANGING
-from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.lattice import Incomparable
 from snapshot_store.lattice_columns import compare_columns, filled
 from snapshot_store.model import Column, Table
@@ -23,10 +20,10 @@ from snapshot_store.model import Column, Table
 def doubts_of(
     ddls: Sequence[ShardDdl], logical: NetChange, dropping: Dropping, author: bool, alone: bool = False
 ) -> Iterator[Finding]:
-    """Yield what is to be said of a shard's statements that take effect together.
+    """Yield a finding for each column in which a shard's existing rows differ from the target's after its DDL.
 
-    `logical` is what is done to the logical table there; `author` tells that the words, and the session with its clock,
-    are this shard's; `alone` that it has all rows of the logical table.
+    `logical` is the change of the logical table. `author`: its statement, and the session with its clock, are this
+    shard's. `alone`: the shard has all rows of the logical table.
     """
     change = net_change_of(ddls)
     for column in change.after.columns:
@@ -46,27 +43,6 @@ def doubts_of(
         if found is not None:
             ddl = ddl or ddls[-1]
             yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
-
-
-MOVING = (Verb.EMPTY, Verb.FILE, Verb.EXCHANGE)
-"""What a statement may do to rows without a row event, beside putting another table in their place."""
-
-
-def rows_stay(event: Empties | Leaves | ShardDdl, name: str) -> Finding:
-    """Return what is to be said of a statement by which rows of one shard of several go, or change places."""
-    detail = (
-        f"this says nothing of the other shards' rows, and so it is not carried out: {name} keeps the rows that "
-        f"{event.shard} had, and rows that come again with their keys collide with them"
-    )
-    remedy = f"where the merge stops, delete the rows of {event.shard} from {name} on the target"
-    return Finding(Doubt.ROWS, event.key, event.shard, "", detail, remedy=remedy)
-
-
-def moves_rows(ddl: ShardDdl, *verbs: Verb) -> bool:
-    """Tell whether a statement does one of these to rows of its table, without a row event."""
-    if not any(word in ddl.sql.upper() for word in ("PARTITION", "TABLESPACE")):
-        return False
-    return bool(effects_of(parse_statement(ddl.sql, ddl.session or DdlSession())).having(*verbs))
 
 
 def _moment(column: Column, before: Table, kept: str | None, author: bool, alone: bool) -> str:

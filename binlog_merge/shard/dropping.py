@@ -1,6 +1,6 @@
 """Columns that some shards have dropped and others still have (DM: `Lock.columns`).
 
-To add one of them again cannot be told from never having dropped it, since the target still holds the old values.
+If a shard adds such a column again, it looks as if it had never dropped it: the target still holds the old values.
 """
 
 from collections.abc import Mapping, Sequence

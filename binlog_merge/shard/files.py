@@ -1,4 +1,4 @@
-"""Clauses that say where a server keeps a table, which are cut: another server has other tablespaces and directories.
+"""Cuts clauses about tablespaces and directories out of statements: another server has others.
 
 CREATE TABLE t (a INT) TABLESPACE ts1 COMMENT 'x'     CREATE TABLE t (a INT) COMMENT 'x'
 ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT

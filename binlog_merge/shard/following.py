@@ -1,9 +1,9 @@
-"""Which logical table each event of shards is about, where tables are renamed; and where a rename stands on the target.
+"""Assigns events of shards to logical tables while tables are renamed, and decides when the target renames its table.
 
-A logical table is renamed where the last of its shards has come to the new name, if no other table has that then: so
-are tables that a single shard makes up at once, in chains and in rings too. What no RENAME TABLE says truly, rows that
-go into or out of a table of several shards, is told (`Finding`), and otherwise taken as if the shard were dropped here
-and a new one made there.
+A logical table is renamed when the last of its shards has the new name, if no other table has it by then. Tables of a
+single shard are therefore renamed at once, in chains and in rings too. Rows that enter or leave a table of several
+shards have no RENAME TABLE on the target: a `Finding` reports it, and the shard is treated as dropped in one table and
+made in the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from binlog_merge.shard.identity import BEGINS, RENAMED, LogicalTable, Member
 from binlog_merge.shard.notes import table_of
-from binlog_merge.shard.rowmoves import brought, told
+from binlog_merge.shard.rowmoves import renamed_away, renamed_into
 from binlog_merge.shard.values import (
     Decided,
     Event,
@@ -96,7 +96,7 @@ class Following:
             self._carry_out(key, (sources[0], key) if sources else None, text)
 
     def _of(self, name: Name, shard: Shard) -> LogicalTable:
-        """Return the table that a shard is of, or else is said to be of."""
+        """Return the table that a shard belongs to, or else the one of that name."""
         return self.by_shard.get(shard) or self._called(name)
 
     def _called(self, name: Name) -> LogicalTable:
@@ -207,7 +207,7 @@ class Following:
             if instead is not None and (instead.new != event.old or instead.table is None):
                 instead = None
             alone = len(table.members) <= 1
-            finding = told(event, instead, alone)
+            finding = renamed_away(event, instead, alone)
             self.findings += [finding] if finding is not None else []
             if instead is not None and (instead.tool or not alone):
                 refilled.add(instead)
@@ -216,13 +216,13 @@ class Following:
                     table.take(ddl, event.old, event)
             else:
                 sql = f"DROP TABLE {'.'.join(map(quote_name, event.old))}"
-                self._leave(event.old, Leaves(event.key, event.shard, sql, told=True), event)
+                self._leave(event.old, Leaves(event.key, event.shard, sql, reported=True), event)
         for event in others:
             if event.old is None and event.new is not None and event not in refilled:
-                self.findings.append(brought(event))
+                self.findings.append(renamed_into(event))
 
     def _carry_out(self, key: OrderKey, cause: tuple[str, OrderKey] | None, sql: str) -> None:
-        """Rename the logical tables whose shards have all come to a name, as far as these are free or become so."""
+        """Rename the logical tables whose shards all have one new name, as far as these names are or become free."""
         wanted = {table: name for table in self.ahead if (name := table.wanted) is not None}
         while True:
             free: dict[Name, LogicalTable] = {}

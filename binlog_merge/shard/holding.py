@@ -69,7 +69,7 @@ class Holding:
         self._hopped = np.zeros(1, np.int64)  # how many lie behind
 
     def take(self, keys: Column, sets: Column) -> Column:
-        """Return where the rows of the next stretch come out, as `Held.place` says it."""
+        """Return where the rows of the next stretch come out, as in `Held.place`."""
         transaction = _transactions(keys)
         return _hold(
             transaction,
@@ -103,7 +103,7 @@ def _up_to(keys: Column, transaction: Column, key: OrderKey) -> int:
 
 
 def rows_at(keys: Column, key: OrderKey) -> tuple[int, int]:
-    """Return the rows with a key, from where to where: equal where there is none, and it would stand there."""
+    """Return the first row with a key and the row after the last; both are where it would be if there is none."""
     low, high = 0, keys.shape[1]
     for part, column in zip(key, keys, strict=True):
         low, high = (low + int(np.searchsorted(column[low:high], part, side)) for side in ("left", "right"))

@@ -13,7 +13,7 @@ from binlog_merge.shard.values import LAST, Decided, Effect, Event, Moves, Name,
 from snapshot_store.tso import OrderKey
 
 RENAMED = 1 << 40
-"""The rank of what stands behind the RENAME TABLE at a key: behind all else that follows there but `BEGINS`."""
+"""The rank of rows released by the RENAME TABLE at a key: after all else there but `BEGINS`."""
 
 BEGINS = 1 << 41
 """The least rank of what can only come when others have given up their names."""
@@ -35,7 +35,7 @@ class Hop:
 
 @dataclass(eq=False, slots=True)
 class Member:
-    """A shard: which logical table its name says it is of, and the renames by which it is ahead of the others."""
+    """A shard: the logical table that its name belongs to, and the renames by which it is ahead of the others."""
 
     name: Name
     hops: list[Hop] = field(default_factory=list)
@@ -69,12 +69,12 @@ class LogicalTable:
 
     @property
     def ahead(self) -> list[Shard]:
-        """Return the shards whose names say another table than the target's."""
+        """Return the shards whose names belong to another logical table than the target's."""
         return sorted(shard for shard, member in self.members.items() if member.name != self.name)
 
     @property
     def wanted(self) -> Name | None:
-        """Return the name that all shards have come to, if it is another than the target's."""
+        """Return the name that all shards have, if the target has another."""
         if not self.members:
             return self.first if self.name is None else None  # gone before it was ever there
         names = {member.name for member in self.members.values()}
@@ -86,7 +86,7 @@ class LogicalTable:
         return self.name is not None and not self.ahead
 
     def at(self, place: Place) -> Name:
-        """Return what the table is called behind a place."""
+        """Return the name of the table after a place."""
         found = self.first
         for since, name in self.names:
             if since <= place:

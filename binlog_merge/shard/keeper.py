@@ -50,7 +50,7 @@ class LockKeeper(Run):
     # What waits.
 
     def _settle(self, event: Event) -> None:
-        """Let go of whatever no longer needs to wait, until nothing changes."""
+        """Let shards go on that no longer need to wait, until nothing changes."""
         while self.queues and (
             self._release_heads(event) or self._retry_heads(event) or self._release_one(event) or self._meet(event)
         ):
@@ -77,7 +77,7 @@ class LockKeeper(Run):
         return False
 
     def _release_one(self, event: Event) -> bool:
-        """Let go of a shard whose net change need not wait."""
+        """Let a shard go on whose net change need not wait."""
         if not self.queues.longer:
             return False  # `_retry_heads` has seen to it
         free = (shard for change, shards in self.queues.changes if not self._waits(change) for shard in shards)
@@ -90,7 +90,7 @@ class LockKeeper(Run):
         return False
 
     def _meet(self, event: Event) -> bool:
-        """Let go of all, where the net changes of all queues are one change of all shards."""
+        """Let all shards go on if the net changes of all queues are one change that all shards have made."""
         if not self.queues.longer and not self.queues.in_conflict:
             return False  # `_release_heads` has seen to them
         if not self._together():
@@ -131,7 +131,7 @@ class LockKeeper(Run):
         }
 
     def rename_queue(self, shard: Shard, to: Shard) -> None:
-        """Let a shard that has got another name wait under that."""
+        """Keep what is known of a shard under its new name."""
         self.queues.rename(shard, to, self.lock.waiting)
         self.uneven = [info.moved(to) if info.shard == shard else info for info in self.uneven]
         self.pretended = [replace(ddl, shard=to) if ddl.shard == shard else ddl for ddl in self.pretended]
@@ -158,7 +158,7 @@ class LockKeeper(Run):
     def _effect(self, event: Event, queues: Sequence[Sequence[Info]], operation: Operation | None = None) -> None:
         """Write the DDL of the logical table for these statements, a run of them for each shard; they take effect.
 
-        Those of the last shard are the likeliest to say it.
+        The statement of the last shard is tried first.
         """
         infos = [info for queue in queues for info in queue]
         ddls = [info.ddl for info in infos]
@@ -183,7 +183,7 @@ class LockKeeper(Run):
     def _write(
         self, event: Event, own: Sequence[tuple[str, ...]], renames: Sequence[tuple[str, str]], origin: Table
     ) -> Place:
-        """Make the logical table the join; return the place behind which rows may rely on it."""
+        """Write DDL that makes the logical table the join; return the place after which rows may rely on it."""
         joined = self.lock.joined
         if joined is None:
             return self.ledger.here(event)
@@ -236,7 +236,7 @@ class LockKeeper(Run):
         return self.shapes.alike(a.before, b.before) and self.shapes.alike(a.after, b.after)
 
     def _one_open(self, group: Sequence["_Staged"], awaited: tuple[Shard, ...]) -> Open:
-        """Return what is under way by the first that does not queue up behind another."""
+        """Describe a group of DDL under way by the first that is not queued behind another."""
         done = tuple(sorted({info.shard for _, info in group}))
         real = sorted(
             ((stage, info.ddl) for stage, info in group if info.ddl not in self.pretended),

@@ -1,12 +1,12 @@
-"""The logical table as coordination goes on, and everything that is written down on the way."""
+"""The logical table under coordination, and the record of logical DDL, effects and findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.shard.clauses import applied, steps_of
-from binlog_merge.shard.doubts import MOVING, moves_rows
 from binlog_merge.shard.joined import order
 from binlog_merge.shard.net_change import NetChange, net_change, net_change_of, plain
+from binlog_merge.shard.rowmoves import MOVING, moves_rows
 from binlog_merge.shard.shapes import Shape, Shapes
 from binlog_merge.shard.values import (
     Effect,
@@ -29,7 +29,7 @@ from snapshot_store.tso import OrderKey
 
 
 class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
-    """Coordination cannot go on behind an event."""
+    """Coordination cannot go on after an event."""
 
     def __init__(self, fault: Fault, event: Event, detail: str) -> None:
         super().__init__(detail)
@@ -37,7 +37,7 @@ class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and no
 
 
 class Ledger:
-    """Writes logical DDL, each at the next place behind the event at hand."""
+    """Records logical DDL, each at the next place after the current event."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Ledger:
         return None if self.shape is None else self.shapes[self.shape]
 
     def begin(self, event: Event) -> None:
-        """Go on to another event, which may come of the same statement as the last; its session counts from here on."""
+        """Go on to another event, which may be of the same statement as the last; its session is used from here on."""
         if event.key != self._key:
             self._key, self._rank = event.key, 0
         if isinstance(event, ShardDdl) and event.session is not None:
@@ -74,7 +74,7 @@ class Ledger:
         return Start(members, self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
-        """Return the place behind what has been written at this event so far."""
+        """Return the place after what has been written at this event so far."""
         return Place(event.key, self._rank)
 
     def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
@@ -88,7 +88,7 @@ class Ledger:
     def become(
         self, event: Event, joined: Shape, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
     ) -> tuple[Place, tuple[str, ...]]:
-        """Make the logical table what accepts the same as `joined`; return the place, and the columns that are gone.
+        """Write DDL that makes the logical table accept what `joined` does; return its place and the columns dropped.
 
         `alone`: all rows of the logical table are one shard's. Raises Stopped where no statement does.
         """
@@ -105,7 +105,7 @@ class Ledger:
         return self.append(event, written.statements, written.table, written.own), gone
 
     def since(self, count: int, before: Table) -> NetChange:
-        """Return the net change of the logical DDL behind the first `count`; the logical table was `before`."""
+        """Return the net change of the logical DDL after the first `count`; the logical table was `before`."""
         table, steps, session = before, list[Step](), replace(self.session, validate=False)
         for sql in (sql for logical in self.logical[count:] for sql in logical.statements):
             steps += steps_of(sql, table, session)
@@ -113,11 +113,11 @@ class Ledger:
         return net_change(before, steps)
 
     def doubt(self, findings: Iterable[Finding]) -> None:
-        """Note what is to be said of statements that take effect at the event at hand."""
+        """Record findings about statements that take effect at the current event."""
         self.findings += [replace(finding, at=self._key) for finding in findings]
 
     def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
-        """Note that statements took effect."""
+        """Record that statements take effect at a place."""
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
     def _inert_place(self, event: Event, alone: bool) -> Place:

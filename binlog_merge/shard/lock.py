@@ -1,4 +1,4 @@
-"""The optimistic lock: how far each shard of a logical table is, and what one more DDL of one of them means.
+"""The optimistic lock: the schema of each shard of a logical table, and what one more DDL of a shard means.
 
 It is DM's lock (pingcap/tiflow `dm/pkg/shardddl/optimism/lock.go`) as a value, and uses its words: an `Info` is a
 shard's DDL with the tables around it, an `Operation` is what becomes of it. A DDL that makes a shard's table accept
@@ -61,7 +61,7 @@ class Info:
 
     @property
     def after(self) -> Shape:
-        """Return the shape behind the last step."""
+        """Return the shape after the last step."""
         return self.afters[-1]
 
     def moved(self, to: Shard) -> "Info":
@@ -176,7 +176,7 @@ class Lock:
         return [Change(normal, waiting) for normal, waiting in self.counts if waiting is not None]
 
     def with_table(self, shard: Shard, table: Shape) -> "Lock":
-        """Return the lock with a shard that stands at `table` and waits for nothing."""
+        """Return the lock with a shard that has `table` and waits for nothing."""
         return self._with(shard, Standing(table))
 
     def without(self, shard: Shard) -> tuple["Lock", tuple[str, ...]]:
@@ -295,7 +295,7 @@ class Lock:
 
 
 def _recounted(counts: Mapping[Standing, int], old: Standing | None, new: Standing | None) -> Mapping[Standing, int]:
-    """Return the counts after a shard has come (from None), gone (to None), or gone from one place to another."""
+    """Return the counts after a shard has joined (`old` None), left (`new` None) or changed."""
     found = dict(counts)
     if old is not None:
         found[old] -= 1

@@ -20,7 +20,7 @@ def made_by_a_tool(table: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """What routes say besides names: `routes` have a mode of their own, others `default`."""
+    """The modes and extra columns of routes: `routes` have a mode of their own, others `default`."""
 
     topology: Topology = field(default_factory=Topology)
     default: ShardMode = "marker"

@@ -1,4 +1,4 @@
-"""What a merge and its operators tell each other through the schema store: what waits, and what was decided about it.
+"""Notes that a merge and its operators exchange through the schema store: DDL that waits, and decisions about it.
 
 Both are texts under a name (`Store.note`). LOCKS is written by every merge that coordinates shards, and says how things
 stood where it ended; DECISIONS is written by `ddl resolve`, and every merge from then on takes its decisions in as
@@ -21,7 +21,7 @@ Mode = Literal["pessimistic", "optimistic"]
 
 
 class Source(NamedTuple):
-    """A statement as a node wrote it, and where it stands."""
+    """A statement as a node wrote it, and its file and position."""
 
     sql: str
     file: str
@@ -30,7 +30,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a shard ran, and where that stands in its node's binlog."""
+    """A statement that a shard ran, and its file and position in the node's binlog."""
 
     shard: Shard
     key: OrderKey
@@ -100,7 +100,7 @@ def decisions_about(table: tuple[str, str], decisions: Iterable[Decided]) -> tup
 
 
 def locks_to_json(locks: Locks) -> str:
-    """Return how things stand as JSON text."""
+    """Return open coordinations as JSON text."""
     return json.dumps(asdict(locks))
 
 

@@ -18,11 +18,11 @@ from functools import partial
 
 from binlog_merge.shard.carrying import carry_out
 from binlog_merge.shard.clauses import applied, steps_of
-from binlog_merge.shard.doubts import MOVING, moves_rows, rows_stay
 from binlog_merge.shard.keeper import LockKeeper
 from binlog_merge.shard.ledger import Stopped
 from binlog_merge.shard.lock import Info
 from binlog_merge.shard.net_change import inverse, net_change_of, same_ddl
+from binlog_merge.shard.rowmoves import MOVING, moves_rows, rows_stay
 from binlog_merge.shard.shapes import Shape
 from binlog_merge.shard.values import (
     LAST,
@@ -45,7 +45,7 @@ from snapshot_store.render_sql import create_sql
 
 
 class OptimisticRun(LockKeeper):
-    """Takes events one by one."""
+    """Coordinates one logical table, event by event."""
 
     def take(self, event: Event) -> None:
         super().take(event)
@@ -77,7 +77,7 @@ class OptimisticRun(LockKeeper):
             self.queues.add(info, self.lock.waiting)
 
     def _last_of(self, shard: Shard) -> Table:
-        """Return a shard's table behind all that it has run."""
+        """Return a shard's table after all that it has run."""
         return self.shapes[self.queues[shard][-1].after if shard in self.queues else self.lock.normal[shard]]
 
     def _as_if_paid(self, ddl: ShardDdl) -> ShardDdl:
@@ -130,19 +130,19 @@ class OptimisticRun(LockKeeper):
         infos = [queue[0] for _, queue in sorted(self.queues) if same_ddl(queue[0].ddl, head)]
         heads = [info.ddl for info in infos]
         others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
-        stands = {info.shard: info.before if skips else info.after for info in infos}
+        tables = {info.shard: info.before if skips else info.after for info in infos}
         if not skips and head in self.strangers:
-            # It has run nothing that others could have: from here on all stand at what was said.
+            # It has run nothing that others could have: from here on all have the decided table.
             free = (shard for shard in others if shard not in self.queues)
             assert self.ledger.shape is not None
-            stands = dict.fromkeys([*stands, *free], self.ledger.shape)
+            tables = dict.fromkeys([*tables, *free], self.ledger.shape)
         elif not skips:
-            stands |= {shard: self._as_if(head, shard) for shard in others if shard not in self.queues}
-        self._take_tables(stands, {info.shard: info.before for info in infos})
+            tables |= {shard: self._as_if(head, shard) for shard in others if shard not in self.queues}
+        self._take_tables(tables, {info.shard: info.before for info in infos})
         for ddl in heads:
             self.queues.drop_heads([ddl.shard], self.lock.waiting)
             if ddl.shard in self.queues and not (skips and ddl.renames):
-                # What stands behind it starts from where the shard is; but names that are skipped are nobody's.
+                # What it has queued starts from where the shard is; but names that are skipped are nobody's.
                 self.lock = self.lock.with_table(ddl.shard, self.queues[ddl.shard][0].before)
             if skips and ddl.renames:
                 # The logical table keeps the old names.
@@ -160,14 +160,14 @@ class OptimisticRun(LockKeeper):
         except SnapshotStoreError:
             return self.lock.normal[shard]
 
-    def _take_tables(self, stands: Mapping[Shard, Shape], before: Mapping[Shard, Shape]) -> None:
-        """Let shards stand at these tables, if all can be joined then; else as many of them as can."""
+    def _take_tables(self, tables: Mapping[Shard, Shape], before: Mapping[Shard, Shape]) -> None:
+        """Give shards these tables, if all can be joined then; else as many of them as can."""
         together = self.lock
-        for shard, table in stands.items():
+        for shard, table in tables.items():
             together = together.with_table(shard, table)
         if together.joined is None:
             together = self.lock
-            for shard, table in stands.items():
+            for shard, table in tables.items():
                 lock = together.with_table(shard, table)
                 otherwise = before.get(shard, together.normal[shard])
                 together = lock if lock.joined is not None else together.with_table(shard, otherwise)

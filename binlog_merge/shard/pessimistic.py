@@ -1,4 +1,4 @@
-"""Pessimistic coordination: all shards run the same DDL in the same order, and each stands where the last one runs it.
+"""Pessimistic coordination: all shards run the same DDL in the same order; each is written where the last one runs it.
 
     t1:  a  DDL  b  c                     the merged order, if events are numbered as they come:
     t2:        d      e  DDL  f           a  d  e  DDL  b  c  f
@@ -15,11 +15,12 @@ from typing import Literal
 from binlog_merge.shard.carrying import Run, carry_out
 from binlog_merge.shard.clauses import applied
 from binlog_merge.shard.debts import Debts
-from binlog_merge.shard.doubts import doubts_of, moves_rows, rows_stay
+from binlog_merge.shard.doubts import doubts_of
 from binlog_merge.shard.dropping import Dropping
 from binlog_merge.shard.joined import alike, join_all, order
 from binlog_merge.shard.ledger import Ledger, Stopped
 from binlog_merge.shard.net_change import inverse, net_change_of, same_ddl
+from binlog_merge.shard.rowmoves import moves_rows, rows_stay
 from binlog_merge.shard.sequence import Item, OutOfSequence, Sequence
 from binlog_merge.shard.shapes import Shapes
 from binlog_merge.shard.values import (
@@ -50,7 +51,7 @@ Ran = Item[OrderKey, ShardDdl]
 
 
 class PessimisticRun(Run):
-    """Takes events one by one and writes down what they come to."""
+    """Coordinates one logical table, event by event."""
 
     def __init__(self, start: Start, session: DdlSession) -> None:
         members, logical = start.members, start.table

@@ -90,7 +90,7 @@ class Sequence(Generic[Key, Ddl]):
         return self._with(item.shard, (*items[:place], item, *items[place + 1 :]))
 
     def resolve(self) -> "Sequence[Key, Ddl]":
-        """Return the sequence behind the active DDL; when all are resolved, an empty one."""
+        """Return the sequence after the active DDL is resolved; an empty one when all are."""
         if self.active + 1 < len(self.order):
             return replace(self, active=self.active + 1)
         return Sequence(dict.fromkeys(self.shards, ()))

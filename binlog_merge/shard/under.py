@@ -92,13 +92,13 @@ def open_under(waiting: Open, name: Name) -> Open:
     return replace(waiting, id=open_id(ddl), ddl=ddl)
 
 
-def logical_under(one: Logical, old: Name, name: Name) -> Logical:
+def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
     """Return a logical DDL of the table `old` as one of a table that is called `name` there."""
     if old == name:
-        return one
-    session = one.cause.session if isinstance(one.cause, ShardDdl) else None
-    statements = tuple(sql_under(sql, old, name, session) for sql in one.statements)
-    return replace(one, statements=statements, table=None if one.table is None else table_under(one.table, name))
+        return ddl
+    session = ddl.cause.session if isinstance(ddl.cause, ShardDdl) else None
+    statements = tuple(sql_under(sql, old, name, session) for sql in ddl.statements)
+    return replace(ddl, statements=statements, table=None if ddl.table is None else table_under(ddl.table, name))
 
 
 def start_under(start: Start, name: Name) -> Start:

@@ -1,4 +1,4 @@
-"""What coordination takes and gives: shards, what they ran, places in the merged order, and what follows from them.
+"""The input and output of coordination: shards, what they ran, places in the merged order, and what follows from them.
 
 All tables carry their logical name, so that tables of two shards compare by what they are.
 """
@@ -30,7 +30,7 @@ class Shard(NamedTuple):
 class Place(NamedTuple):
     """A place in the merged order: that of the event at `key`, or the `rank`-th of those that follow from it.
 
-    What is released at a place stands behind the DDL there and before the next rank.
+    What is released at a place comes after the DDL there and before the next rank.
     """
 
     key: OrderKey
@@ -82,12 +82,12 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A shard is dropped, or renamed away from the route; `told` where it has been said what that does to rows."""
+    """A shard is dropped, or renamed away from the route; `reported`: there is a finding about its rows already."""
 
     key: OrderKey
     shard: Shard
     sql: str = ""
-    told: bool = field(default=False, compare=False)
+    reported: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1)
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical DDL: where it stands, the statements, the table after it (None: dropped), and the event it is due to.
+    """A logical DDL: its place, the statements, the table after it (None: dropped), and the event that causes it.
 
     `own` tells that the statements are those the shard wrote; otherwise they were made from the difference of the
     tables. `alone`: all rows of the logical table are this shard's.
@@ -172,9 +172,9 @@ class Logical:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A shard DDL takes effect at a place; at its own key, or later, and the shard's rows behind it wait until then.
+    """A shard DDL takes effect at a place: at its own key, or later, and the shard's later rows wait until then.
 
-    `place` None: not within what is known, so the rows behind it are held back. `to` is the shard's name from `key`
+    `place` None: not within what is known, so the later rows are held back. `to` is the shard's name from `key`
     on, if it gets another there; from `place` on its rows are of the logical table `name`, if that is another then.
     `gone`: the table is dropped or emptied there, and rows from before `key` with it.
     """
@@ -189,7 +189,7 @@ class Effect:
 
 
 class Doubt(Enum):
-    """Ways in which target and shards come to hold different data, although their schemas agree."""
+    """Ways in which target and shards hold different data although their schemas agree."""
 
     RENAME_BY_DROP = "rename-by-drop"
     """One shard renames a column, another drops it and adds one of the new name: their data differ from now on."""
@@ -200,7 +200,7 @@ class Doubt(Enum):
     MOMENT = "moment"
     """A new column's default depends on the moment (CURRENT_TIMESTAMP, RAND()), which differs from shard to shard."""
     ROWS = "rows"
-    """Rows come into or go out of a logical table of several shards, and no statement on the target says so."""
+    """Rows enter or leave a logical table of several shards, and no statement on the target does the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Fault(Enum):
     STRANGE_TABLE = "strange-table"
     """Pessimistic: a table joins whose schema is none that the logical table has had or is about to have."""
     NOT_WRITABLE = "not-writable"
-    """No statement makes the logical table what the shards have come to."""
+    """No statement gives the logical table the schema that the shards have."""
     UNKNOWN_SHARD = "unknown-shard"
     """An event on a shard that has neither a base schema nor a CREATE TABLE."""
     DECISION = "decision"
@@ -296,10 +296,10 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the events of one logical table come to, up to where they are known, or where coordination stops.
+    """The result of coordinating the events of one logical table, as far as they are known or until it stops.
 
-    `quiet` is the last key behind which nothing was under way, and what there was then: with it for a start, the events
-    behind it come to the same.
+    `quiet` is the last key after which nothing was under way, and the state there: started from it, the later events
+    have the same result.
     """
 
     logical: tuple[Logical, ...] = ()

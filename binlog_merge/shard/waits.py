@@ -27,7 +27,7 @@ class Waits:
         return tuple(pair for effect in self._between(shard, key, place) for pair in effect.renames)
 
     def name(self, shard: Shard, key: OrderKey, place: Place) -> Name | None:
-        """Return of which logical table a row is where it comes out, if it is not what its shard's name says."""
+        """Return the logical table of a row where it comes out, if it is not that of its shard's name."""
         names = [effect.name for effect in self._between(shard, key, place) if effect.name is not None]
         return names[-1] if names else None
 
