@@ -6,21 +6,22 @@ In one that has, a coordinator may have forgotten one: then a warning says what 
 marker is overdue (`markers.overdue`) and where the input ends. PolarDB-X tells of each of its jobs by itself.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.config import MergeConfig
+from binlog_merge.config_sections import Markers
 from binlog_merge.errors import UnannouncedDdl
 from binlog_merge.job.bound import GREATEST_KEY, Bound
-from binlog_merge.job.cluster import ClusterWork
+from binlog_merge.job.cluster import ClusterView
 from binlog_merge.job.filtering import filter_settings
 from binlog_merge.job.shards import modes_of
 from binlog_merge.job.state import Inputs, Job
 from binlog_merge.job.touched import Line
 from binlog_merge.merge.coordinate.unannounced import Change, Name, alike, changes_of, consequence, taken_up
-from binlog_merge.merge.histories import Applied, Extended
+from binlog_merge.merge.histories import Applied
 from binlog_merge.shard.modes import Modes
 from binlog_merge.topologies import topology_of
 from snapshot_store.errors import AmbiguousRoute
@@ -34,47 +35,32 @@ Shards = Callable[[], Collection[tuple[str, Name]]]
 """The physical tables that there are, of all nodes."""
 
 
-@dataclass
-class Announced:
-    """What nodes ran, against what markers say. `state` is what the run before left in the manifest, see `keep`.
+Applications = Sequence[tuple[str, Applied]]
+"""What nodes ran, each with the node's name."""
 
-    `begins` is the key from which on transactions come out: what rows went away before it is not this log's.
-    `partial`: the run is to stop somewhere, so that markers may well stand behind.
+
+@dataclass(frozen=True)
+class Announced:
+    """What a run that compares nodes' DDL with markers begins with.
+
+    `kept` are changes of earlier runs that no marker has taken up, `seen` tells whether they saw any marker. `begins`
+    is the key from which on transactions come out: what rows went away before it is not this log's. `partial`: the run
+    is to stop somewhere, so that markers may well stand behind.
     """
 
-    config: MergeConfig
+    markers: Markers
     modes: Modes
     begins: OrderKey
-    state: Mapping[str, Any]
+    kept: tuple[Change, ...] = ()
+    seen: bool = False
     active: bool = True
     partial: bool = False
-    seen: bool = False
-    _applied: list[tuple[str, Applied]] = field(default_factory=list)
-    _pending: list[Change] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._kept = [Change.from_json(values) for values in self.state.get("unannounced", ())]
-        self._filter: Filter | None = None
-        settings = filter_settings(self.config.filter)
-        if settings is not None:
-            from binlog_merge.filters.filter import Filter as Made  # which brings DuckDB
-
-            self._filter = Made(settings)
+    filter: "Filter | None" = None
 
     def lines(self) -> set[Line]:
         """Return the lines of history that earlier runs' changes need."""
-        lines: set[Line] = {(c.node, *c.table) for c in self._kept}
-        return lines | {(None, *c.logical) for c in self._kept}
-
-    def take(self, node: str, extended: Extended) -> None:
-        """Take in what a node ran."""
-        if self.active:
-            self._applied += [(node, one) for one in extended.applied]
-
-    @property
-    def asks(self) -> bool:
-        """Tell whether there is anything to find out."""
-        return bool(self._applied or self._kept)
+        lines: set[Line] = {(c.node, *c.table) for c in self.kept}
+        return lines | {(None, *c.logical) for c in self.kept}
 
     def logical(self, node: str, schema: str, table: str) -> Name | None:
         """Return the logical table of a physical one; None if it does not come out, or is not for markers to tell."""
@@ -82,27 +68,29 @@ class Announced:
             name = self.modes.topology.logical_name(node, schema, table)
             if name is None or self.modes.of(node, schema, table) != "marker":
                 return None
-            if self._filter is not None and self._filter.table(*name).action != "Do":
+            if self.filter is not None and self.filter.table(*name).action != "Do":
                 return None
             return name
         return None
 
-    def _changes(self, history: SchemaHistory) -> list[Change]:
+    def _changes(self, applied: Applications, history: SchemaHistory) -> list[Change]:
         """Return all changes that a marker must tell of, in order; what went away before the log begins is none."""
-        found = list(self._kept)
-        for node, one in self._applied:
+        found = list(self.kept)
+        for node, one in applied:
             for change in changes_of(node, one, self.logical, history):
                 if change.kind == "shape" or change.key >= self.begins:
                     found.append(change)
         return sorted(dict.fromkeys(found), key=lambda c: (c.key, c.node, c.table))
 
-    def unheard(self, history: SchemaHistory, limit: OrderKey, shards: Shards) -> tuple[Bound, str] | None:
+    def unheard(
+        self, applied: Applications, history: SchemaHistory, limit: OrderKey, shards: Shards
+    ) -> tuple[Bound, str] | None:
         """Return the first change below the limit, where no marker has ever been seen, and what is held back for it.
         There is no error yet where more may come and the marker is not overdue.
         """
-        if self.seen or self.config.markers.missing == "warn":
+        if self.markers.missing == "warn":
             return None
-        changes = [c for c in self._changes(history) if c.key < limit]
+        changes = [c for c in self._changes(applied, history) if c.key < limit]
         change = next((c for c in changes if not taken_up(c, history, GREATEST_KEY)), None)
         if change is None:
             return None
@@ -118,52 +106,66 @@ class Announced:
         held = f"{change.where}: {text}; what stands behind it is held back until a marker comes"
         return Bound(change.key), held
 
-    def warnings(self, history: SchemaHistory, limit: OrderKey, shards: Shards) -> list[str]:
-        """Return what is to be said of changes that nothing takes up below the limit; and note which are left."""
-        changes = [c for c in self._changes(history) if c.key < limit]
+    def untold(
+        self, applied: Applications, history: SchemaHistory, limit: OrderKey, shards: Shards
+    ) -> tuple[list[str], list[Change]]:
+        """Return warnings of the changes that nothing takes up below the limit, and those that the next run looks at
+        again.
+        """
+        changes = [c for c in self._changes(applied, history) if c.key < limit]
         left = [c for c in changes if not taken_up(c, history, limit)]
         told = [c for c in left if limit == GREATEST_KEY or self._overdue(c, left, limit, shards)]
         # Rows are reshaped run by run; what is gone is gone once.
-        self._pending = [c for c in left if c.kind == "shape" or c not in told]
+        pending = [c for c in left if c.kind == "shape" or c not in told]
         said = dict[tuple[Name, str, str], list[Change]]()
         for change in told:
             said.setdefault((change.logical, change.kind, change.like), []).append(change)
-        return [_warning(same, history, limit) for same in said.values()]
+        return [_warning(same, history, limit) for same in said.values()], pending
 
     def _overdue(self, change: Change, changes: Sequence[Change], limit: OrderKey, shards: Shards) -> bool:
         """Tell whether the marker of a change is overdue where everything below `limit` is known."""
         if self.partial:
             return False
-        overdue = self.config.markers.overdue
+        overdue = self.markers.overdue
         if overdue is None:
             return alike(change, changes, [s for s in shards() if self.logical(s[0], *s[1]) == change.logical])
         distance = (limit.commit_tso >> LOGICAL_BITS) - (change.key.commit_tso >> LOGICAL_BITS)
         return distance * 1000 > overdue
 
-    def keep(self, next_floor: OrderKey) -> dict[str, Any]:
+    def state(self, seen: bool, pending: Sequence[Change], next_floor: OrderKey) -> dict[str, Any]:
         """Return what the next run must know; nothing where all is as in every cluster with markers."""
         if not self.active:
             return {}
-        kept = [c.to_json() for c in self._pending if c.key < next_floor]
-        return {"markers": self.seen, **({"unannounced": kept} if kept else {})}
+        kept = [c.to_json() for c in pending if c.key < next_floor]
+        return {"markers": seen, **({"unannounced": kept} if kept else {})}
 
 
-def announced_of(job: Job, inputs: Inputs, cluster: ClusterWork, floor: OrderKey) -> Announced:
+def announced_of(job: Job, inputs: Inputs, cluster: ClusterView, floor: OrderKey) -> Announced:
     """Return what a run begins with."""
     last = inputs.manifest.state.last
     state = {} if last is None else last.state
     modes = modes_of(job.config, topology_of(job.config))
     by_marker = {job.config.shard_mode, *(modes.routes.values())} & {"marker"}
     return Announced(
-        job.config,
+        job.config.markers,
         modes,
         ORIGIN if last is not None else floor,
-        state,
+        tuple(Change.from_json(values) for values in state.get("unannounced", ())),
         active=bool(by_marker) and not cluster.polardbx and not cluster.by_markers,
         partial=job.stop_tso is not None,
         # Outputs begun before this was noted went on over everything.
         seen=bool(state.get("markers", last is not None)),
+        filter=_filter(job.config),
     )
+
+
+def _filter(config: MergeConfig) -> "Filter | None":
+    settings = filter_settings(config.filter)
+    if settings is None:
+        return None
+    from binlog_merge.filters.filter import Filter  # which brings DuckDB
+
+    return Filter(settings)
 
 
 def physical_tables(known: Iterable[tuple[str, Name]], coming: Iterable[TableVersion]) -> set[tuple[str, Name]]:

@@ -4,11 +4,16 @@ from dataclasses import dataclass
 
 from binlog_merge.errors import DdlNotUnderstoodError, SchemaMismatch, UnknownTableSchema
 from binlog_merge.job.bound import NO_BOUND, Bound
+from binlog_merge.job.cluster import Messages
+from binlog_merge.job.shards import CoordinatedShards
+from binlog_merge.job.stores import Made
+from binlog_merge.merge.coordinate.unannounced import Change
 from binlog_merge.merge.not_carried import Listing
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.polardbx.places import Places
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.notes import Lock
+from binlog_merge.shard.place_keys import place_of
 from binlog_merge.stages.holds import Holds
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_settings import Stop
@@ -20,7 +25,8 @@ from snapshot_store.tso import OrderKey
 class Coordination:
     """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
 
-    `notes` say what was done without being understood.
+    `notes` say what was done without being understood. `messages`, `shards`, `seen` and `pending` are for the next run:
+    see `cluster.kept_after`, `shards.keep_shards` and `Announced.state`.
     """
 
     history: SchemaHistory
@@ -29,6 +35,10 @@ class Coordination:
     ddl_done: dict[str, OrderKey]
     swallowed: int
     ignored: Listing
+    messages: Messages
+    shards: CoordinatedShards
+    seen: bool = False
+    pending: tuple[Change, ...] = ()
     bound: Bound = NO_BOUND
     new_tables: tuple[TableVersion, ...] = ()
     new_schemas: tuple[SchemaVersion, ...] = ()
@@ -37,6 +47,21 @@ class Coordination:
     holds: Holds | None = None
     modes: Modes | None = None
     locks: tuple[Lock, ...] = ()
+
+
+def made_of(coordination: Coordination, bound: Bound, floor: OrderKey, beginning: OrderKey | None) -> Made:
+    """Return what a run leaves in the store: all physical versions, the logical ones below the bound, and where it
+    stopped. `floor` is where it went on, `beginning` where its binlogs begin, if it is the first.
+    """
+    return Made(
+        floor,
+        [v for v in coordination.new_tables if v.node is not None or place_of(v.key).key < bound.key],
+        [v for v in coordination.new_schemas if v.node is not None or place_of(v.key).key < bound.key],
+        # For questions only; the merge itself takes both from its input.
+        coordination.topology,
+        stop_at(bound),
+        beginning,
+    )
 
 
 def stop_at(bound: Bound) -> Stop | None:

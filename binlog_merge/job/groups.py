@@ -17,6 +17,7 @@ from binlog_merge.merge.markers import transaction_events
 from binlog_merge.merge.query_session import session_of, text_of
 from binlog_merge.merge.render import version_number
 from binlog_merge.merge.session_variables import SessionVariables
+from binlog_merge.polardbx.names import is_internal
 from binlog_merge.stages.assemble_values import Block
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.tso import OrderKey
@@ -73,6 +74,11 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
                     key, file.path, start, query.schema_text or None,
                     ParsedDdl.of(text_of(query), session_of(query, version)), variables,
                 )  # fmt: skip
+
+
+def ddl_of(node: ScannedNode, floor: OrderKey, done: OrderKey) -> list[PhysicalDdl]:
+    """Return the node's DDL that `physical_ddl` yields, but for what servers do for themselves."""
+    return [ddl for ddl in physical_ddl(node, floor, done) if not is_internal(ddl.sql)]
 
 
 def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:

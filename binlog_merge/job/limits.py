@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from binlog_merge.errors import ConfigError
 from binlog_merge.job.bound import GREATEST_KEY, Bound
 from binlog_merge.job.clocks import check_clocks
-from binlog_merge.job.cluster import ClusterWork
+from binlog_merge.job.cluster import ClusterView
 from binlog_merge.job.conflicts import tso_conflict
 from binlog_merge.job.nodes import ScannedNode, first_lost
 from binlog_merge.job.state import Inputs, Job
@@ -45,12 +45,12 @@ class Limits:
     warnings: tuple[str, ...] = ()
 
 
-def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, floor: OrderKey) -> Limits:
+def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, floor: OrderKey) -> Limits:
     """Return how far everything is final."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
     lowered, warnings = dict[str, OrderKey](), list[str]()
     if cluster.polardbx:
-        there = [n for n in scanned if cluster.bound(n, watermarks[n.source_id]) is not None]
+        there = [n for n in scanned if cluster.bound(n.source_id, watermarks[n.source_id]) is not None]
         more = not job.end_of_input or any(n.error is not None for n in scanned)
         waiting = undecided(there) if more else {}
         lowered = {name: key for name, (key, _) in waiting.items()}
@@ -58,7 +58,7 @@ def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterWork, fl
         warnings += split_transactions(_never_decided(scanned, waiting))
     stepped, said = check_clocks(scanned, job.config.commit_tso, floor)
     open_ended = [n for n in scanned if not job.end_of_input or n.error is not None]
-    keys = [cluster.bound(n, watermarks[n.source_id]) or GREATEST_KEY for n in open_ended]
+    keys = [cluster.bound(n.source_id, watermarks[n.source_id]) or GREATEST_KEY for n in open_ended]
     keys += [] if job.stop_tso is None else [OrderKey(job.stop_tso, 0, 0, 0)]
     end = min([*keys, *lowered.values()], default=GREATEST_KEY)
     conflict = None if any(n.by_time for n in scanned) else tso_conflict(scanned, cluster.polardbx, floor)

@@ -8,34 +8,24 @@ from binlog_merge.files.manifest import NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
 from binlog_merge.job.bound import GREATEST_KEY
 from binlog_merge.job.checkpoints import checkpoint
-from binlog_merge.job.coordination import Coordination
 from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.state import Inputs, Job
+from binlog_merge.job.values import Run, Written
 from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
 def publish_run(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    kept: Sequence[GatherResult],
-    next_floor: OrderKey,
-    limit: OrderKey,
-    logical_versions: int | None,
-    waiting: Mapping[int, int],
-    announced: Mapping[str, Any],
+    run: Run, written: Written, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
 ) -> None:
     """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
 
-    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `waiting`
-    are the first files, by node number, with rows that stand below it and come out later; `announced` is what the next
-    run must know of markers.
+    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `announced`
+    is what the next run must know of markers.
     """
-    state = inputs.manifest.state
+    job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
+    waiting = written.ordered.waiting_files
     files = tuple(_output_file(state.open_file, g) for g in kept)
-    last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
+    last_key = written.last_key
     totals = dict(state.last.totals) if state.last is not None else {}
     for name, value in totals_of(kept).items():
         totals[name] = totals.get(name, 0) + value
@@ -47,12 +37,12 @@ def publish_run(
         watermark=limit.text() if limit != GREATEST_KEY else None,
         rank=kept[-1].rank - 1 if kept else state.rank,
         totals=totals,
-        nodes={n.source_id: _node_state(n, next_floor, waiting.get(n.input.number)) for n in scanned},
+        nodes={n.source_id: _node_state(n, next_floor, waiting.get(n.input.number)) for n in run.scanned},
         end_of_input=job.end_of_input,
         state={
             "floor": next_floor.text(),
             "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
-            "ddl_done": {node: key.text() for node, key in coordination.ddl_done.items()},
+            "ddl_done": {node: key.text() for node, key in run.coordination.ddl_done.items()},
             "logical_versions": logical_versions,
             **announced,
         },
@@ -61,7 +51,7 @@ def publish_run(
         state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
     )
     if not unchanged:
-        publish(job.directory, inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+        publish(job.directory, run.inputs.manifest, record, {g.name: Path(g.path) for g in kept})
     for path in job.directory.glob(".*.part"):
         path.unlink()
 

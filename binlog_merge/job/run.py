@@ -17,8 +17,11 @@ from binlog_merge.files.publish import output_directory
 from binlog_merge.job.announced import announced_of
 from binlog_merge.job.beginning import begin
 from binlog_merge.job.bound import GREATEST_KEY, Bound
-from binlog_merge.job.cluster import ClusterWork
+from binlog_merge.job.cluster import cluster_view, keep_cluster, read_note
+from binlog_merge.job.coordinating import Known, Sources, coordinate
+from binlog_merge.job.coordination import made_of
 from binlog_merge.job.gathering import behind, gather_files, written_to
+from binlog_merge.job.groups import ddl_of
 from binlog_merge.job.limits import floor_of, limits_of, merged_to
 from binlog_merge.job.nodes import ScannedNode, check_late
 from binlog_merge.job.ordering import Ordered, order_all
@@ -26,16 +29,16 @@ from binlog_merge.job.publishing import publish_run
 from binlog_merge.job.result import MergeResult
 from binlog_merge.job.runner import Runner
 from binlog_merge.job.scanning import scan_nodes
-from binlog_merge.job.schemas import SchemaWork
-from binlog_merge.job.shards import ShardWork
+from binlog_merge.job.shards import keep_shards, read_shards
 from binlog_merge.job.sightings import read_markers
-from binlog_merge.job.state import Job, Progress
+from binlog_merge.job.state import Inputs, Job, Progress
 from binlog_merge.job.stores import SchemaStore
 from binlog_merge.job.summary import result_of
+from binlog_merge.job.values import Run, Written
 from binlog_merge.merge.carriers import BY_TIME, POLARDBX
 from binlog_merge.merge.render import version_number
 from binlog_merge.merge.without_tso import check_ordered, check_without_tso, still_without
-from binlog_merge.topologies import topology_of
+from snapshot_store.tso import ORIGIN, OrderKey
 
 
 def run_merge(
@@ -72,59 +75,102 @@ def _run(job: Job) -> MergeResult:
         check_without_tso({n.source_id: n.without_tso for n in scanned})
         _check_order(job, scanned)
     with job.stage("coordinate"):
-        store = SchemaStore(job.config, job.directory, inputs.manifest)
-        merged = merged_to(inputs)
-        markers = [read_markers(node, job.config.markers.tables(), merged) for node in scanned]
-        cluster = ClusterWork(
-            job.config, scanned, inputs.nodes, merged, inputs.carrier == POLARDBX, topology_of(job.config),
-            job.directory, markers,
-        )  # fmt: skip
-        shards = ShardWork(job.config, topology_of(job.config), merged, job.directory)
-        announced = announced_of(job, inputs, cluster, floor)
-        work = SchemaWork(job.config, store, scanned, inputs.nodes, merged, cluster, shards, announced, markers)
-        limits = limits_of(job, scanned, cluster, floor)
-        job.warnings += limits.warnings
-        bound, watermarks = limits.bound, limits.watermarks
-        if shards.active and bound.key != GREATEST_KEY:
-            # Events that differ in nothing but their nodes are of one run.
-            bound = Bound(bound.key._replace(node_seq=0), bound.error)
-        gone = {n.source_id for n in scanned if cluster.bound(n, watermarks[n.source_id]) is None}
-        for node in scanned:
-            if node.source_id not in gone:
-                check_late(node, floor)
-        coordination = work.coordinate(bound.key, version_number(inputs.header.server_version))
-        job.warnings += coordination.notes
-        bound = min(bound, coordination.bound)
-    ordered = order_all(job, inputs, scanned, coordination, floor, bound.key)
-    _check_late(scanned, ordered)
-    gathered = gather_files(job, inputs, coordination, ordered)
-    while (failed := next((g for g in gathered if g.error is not None), None)) is not None:
-        assert failed.error is not None
-        gathered = gathered[: gathered.index(failed) + 1]
-        bound = Bound(written_to(gathered, coordination.holds) or floor, MergeError.from_dict(failed.error))
-        if coordination.holds is None:
-            break
-        # What comes out at one place comes out in one run, and with another limit other rows wait.
-        ordered = order_all(job, inputs, scanned, coordination, floor, bound.key)
-        gathered = gather_files(job, inputs, coordination, ordered)
+        run = _coordinate(job, inputs, scanned, floor)
+    written = _write(run)
     with job.stage("publish"):
-        kept = [g for g in gathered if g.size and (g.last_key is not None or g.closed)]
-        believed = sorted({said for g in kept for said in g.believed})
-        job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
-        last_key = next((g.last_key for g in reversed(kept) if g.last_key is not None), None)
-        next_floor = max(floor, bound.key if bound.key != GREATEST_KEY else behind(last_key, coordination.holds))
-        versions = work.save(coordination, bound, next_floor)
-        cluster.keep(next_floor)
-        shards.keep(next_floor, bound.key, ordered.waiting)
-        known = announced.keep(next_floor)
-        publish_run(
-            job, inputs, scanned, coordination, kept, next_floor, bound.key, versions, ordered.waiting_files, known
-        )
-    result = result_of(job, inputs, scanned, coordination, ordered, kept, watermarks, bound.key, gone)
-    if bound.error is not None:
-        bound.error.result = result
-        raise bound.error
+        _publish(run, written)
+    result = result_of(run, written)
+    error = written.bound.error
+    if error is not None:
+        error.result = result
+        raise error
     return result
+
+
+def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey) -> Run:
+    """Find how far everything is final, and what the nodes' DDL and markers come to below that."""
+    config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
+    markers = [read_markers(node, config.markers.tables(), merged) for node in scanned]
+    ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
+    polardbx = inputs.carrier == POLARDBX
+    numbers = [(n.number, n.source_id) for n in inputs.nodes]
+    kept = read_note(job.directory, merged) if polardbx else {}
+    cluster = cluster_view(config, polardbx, numbers, kept, markers, ends)
+    shards = read_shards(config, merged, job.directory)
+    announced = announced_of(job, inputs, cluster, floor)
+    limits = limits_of(job, scanned, cluster, floor)
+    job.warnings += limits.warnings
+    bound = limits.bound
+    if shards.active and bound.key != GREATEST_KEY:
+        # Events that differ in nothing but their nodes are of one run.
+        bound = Bound(bound.key._replace(node_seq=0), bound.error)
+    gone = frozenset(n for n, watermark in limits.watermarks.items() if cluster.bound(n, watermark) is None)
+    for node in scanned:
+        if node.source_id not in gone:
+            check_late(node, floor)
+    done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
+    known = Known(
+        config=config,
+        server_version=version_number(inputs.header.server_version),
+        floor=merged,
+        nodes=tuple(n.source_id for n in inputs.nodes),
+        joined=tuple(n.source_id for n in inputs.nodes if last is not None and n.source_id not in last.nodes),
+        ddls={n.source_id: ddl_of(n, merged, done.get(n.source_id, ORIGIN)) for n in scanned},
+        done=done,
+        markers=markers,
+        cluster=cluster,
+        shards=shards,
+        announced=announced,
+    )
+    store = SchemaStore(config, job.directory, inputs.manifest)
+    coordination = coordinate(known, Sources(store, scanned), bound.key)
+    job.warnings += coordination.notes
+    return Run(
+        job=job,
+        inputs=inputs,
+        scanned=scanned,
+        known=known,
+        store=store,
+        floor=floor,
+        watermarks=limits.watermarks,
+        gone=gone,
+        coordination=coordination,
+        bound=min(bound, coordination.bound),
+    )
+
+
+def _write(run: Run) -> Written:
+    """Order and gather what comes out below the bound; where gather cannot write something, that is the bound."""
+    holds, bound = run.coordination.holds, run.bound
+    while True:
+        ordered = order_all(run.job, run.inputs, run.scanned, run.coordination, run.floor, bound.key)
+        _check_late(run.scanned, ordered)
+        gathered = gather_files(run.job, run.inputs, run.coordination, ordered)
+        failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
+        if error is None:
+            return Written(bound, ordered, gathered)
+        gathered = gathered[: failed + 1]
+        bound = Bound(written_to(gathered, holds) or run.floor, MergeError.from_dict(error))
+        if holds is None:
+            return Written(bound, ordered, gathered)
+        # What comes out at one place comes out in one run, and with another limit other rows wait.
+
+
+def _publish(run: Run, written: Written) -> None:
+    """Leave in the store what the next run must know, and give the files their names."""
+    job, coordination, bound = run.job, run.coordination, written.bound
+    believed = sorted({said for g in written.kept for said in g.believed})
+    job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
+    end = bound.key if bound.key != GREATEST_KEY else behind(written.last_key, coordination.holds)
+    next_floor = max(run.floor, end)
+    begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
+    first = run.inputs.manifest.state.last is None and begins is not None
+    beginning = OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None
+    versions = run.store.save(made_of(coordination, bound, run.known.floor, beginning), next_floor)
+    keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
+    keep_shards(coordination.shards, job.directory, next_floor, bound.key, written.ordered.waiting)
+    announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
+    publish_run(run, written, next_floor, versions, announced)
 
 
 def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:

@@ -1,7 +1,7 @@
 """A run's shards without markers: what is known of them, what this run adds, and what the next run must know."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,15 +35,15 @@ from binlog_merge.shard.notes import (
     locks_to_json,
 )
 from binlog_merge.shard.place_keys import key_of
-from binlog_merge.shard.values import Decided
+from binlog_merge.shard.values import Decided, Name
 from binlog_merge.shard.writing import writing_session
 from binlog_merge.stages.holds import Holds
 from binlog_merge.store_errors import as_merge_errors
-from binlog_merge.topologies import route_of
+from binlog_merge.topologies import route_of, topology_of
 from snapshot_store.ddl import DdlEffect
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
-from snapshot_store.model import Schema
+from snapshot_store.model import Schema, Table
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -67,45 +67,18 @@ def modes_of(config: MergeConfig, topology: Topology) -> Modes:
     return Modes(topology, config.shard_mode, routes, extracts)
 
 
-@dataclass
-class ShardWork:
-    """What a run makes of DDL that no marker tells of. Does nothing where all tables are by marker."""
+@dataclass(frozen=True)
+class KnownShards:
+    """What a run that goes on at `floor` knows of shards without markers. Not `active` where all tables are by marker.
 
-    config: MergeConfig
-    topology: Topology
+    `log` is what earlier runs left, never changed; `strict` tells that what is in doubt stops the merge.
+    """
+
+    modes: Modes
     floor: OrderKey
-    directory: Path
+    active: bool = True
+    strict: bool = True
     log: ShardLog = field(default_factory=ShardLog)
-    decisions: tuple[Decided, ...] = ()
-    together: Together = field(default_factory=Together)
-    bound: Bound = NO_BOUND
-    cut: list[NotCarried] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.active = self.config.coordinates
-        self.modes = modes_of(self.config, self.topology)
-        if self.active and self.floor > ORIGIN:
-            with as_merge_errors(self.directory / STORE_NAME):
-                texts = entries_of(self._note(LOG) or "[]")
-            # A run that was killed between the store and the manifest has left a later one too.
-            text = next((text for since, text in reversed(texts) if since <= self.floor.text()), None)
-            if text is None:
-                raise StoreUnusable(
-                    "the schema store does not say what the shards have run before",
-                    file=str(self.directory / STORE_NAME),
-                    remedy="restore the store from a copy, or merge into an empty directory",
-                )
-            with as_merge_errors(self.directory / STORE_NAME):
-                self.log = log_from_json(text).before(self.floor)
-
-    def _note(self, name: str) -> str | None:
-        from snapshot_store.store import Store
-
-        path = self.directory / STORE_NAME
-        if not path.exists():
-            return None
-        with as_merge_errors(path), Store.open(path) as store:
-            return store.note(name)
 
     def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
         """Return the lines of history that coordination must see."""
@@ -127,134 +100,174 @@ class ShardWork:
                 lines |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
         return lines
 
-    def begin(
-        self, history: SchemaHistory, given: Sequence[TableVersion], nodes: Sequence[str], joined: Sequence[str]
-    ) -> None:
-        """Take in what there is at the beginning, and the shards that people say there are; `joined` are nodes new in
-        this run.
-        """
-        if not self.active:
-            return
-        # What is said of the moment before the floor counts from there on.
-        latest = (v for v in history.versions if v.key == self.floor.previous() > ORIGIN and v.origin in GIVEN)
-        for version in (*latest, *given):
-            if version.node is None or version.table is None:
-                continue
-            if history.at(version.schema, version.name, version.key, version.node) is None:
-                self.log.join(version.node, [version.table], version.key, self.modes)
-        first = self.floor == ORIGIN
-        if first:
-            base = history.catalog(_AFTER_BASE)
-            self.log.logical, self.log.schemas = dict(base.tables), {*base.schemas, *(s for s, _ in base.tables)}
-        for node in nodes if first else joined:
-            catalog = history.catalog(_AFTER_BASE, node)
-            if first:
-                self.log.begin(node, catalog.tables.values(), catalog.schemas, self.modes)
-            else:
-                self.log.join(node, catalog.tables.values(), self.floor.previous(), self.modes)
-        if first:
-            self.log.logical = {name: t for name, t in self.log.logical.items() if name in self.log.members}
 
-    def first_tables(self) -> tuple[list[TableVersion], list[SchemaVersion]]:
-        """Return the logical tables at the beginning that no base has: what their shards come to."""
-        tables, schemas = [], {}
-        for name, members in self.log.members.items() if self.active and self.floor == ORIGIN else ():
-            joined = join_all(members.values())
-            if name not in self.log.logical and joined is not None:
-                self.log.logical[name] = joined
-                self.log.schemas.add(name[0])
-                tables.append(TableVersion(_AT_BASE, 0, *name, joined))
-                schemas[name[0]] = SchemaVersion(_AT_BASE, name[0], Schema(name[0], joined.charset, joined.collation))
-        return tables, list(schemas.values())
+def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownShards:
+    """Return what earlier runs left in the store of an output directory."""
+    known = KnownShards(
+        modes_of(config, topology_of(config)), floor, config.coordinates, config.shard_doubts == "error"
+    )
+    if not known.active or floor == ORIGIN:
+        return known
+    path = directory / STORE_NAME
+    with as_merge_errors(path):
+        texts = entries_of(_note(directory, LOG) or "[]")
+    # A run that was killed between the store and the manifest has left a later one too.
+    text = next((text for since, text in reversed(texts) if since <= floor.text()), None)
+    if text is None:
+        raise StoreUnusable(
+            "the schema store does not say what the shards have run before",
+            file=str(path),
+            remedy="restore the store from a copy, or merge into an empty directory",
+        )
+    with as_merge_errors(path):
+        return replace(known, log=log_from_json(text).before(floor))
 
-    def take(self, node: str, extended: Extended) -> None:
-        """Take in what a node ran."""
-        if not self.active:
-            return
-        for error in faults.not_taken(node, extended, self.modes):
-            self.bound = min(self.bound, Bound.of(error))
+
+def read_decisions(directory: Path) -> tuple[Decided, ...]:
+    """Return what operators decided about shards."""
+    with as_merge_errors(directory / STORE_NAME):
+        return decisions_from_json(_note(directory, DECISIONS) or "[]")
+
+
+def _note(directory: Path, name: str) -> str | None:
+    from snapshot_store.store import Store
+
+    path = directory / STORE_NAME
+    if not path.exists():
+        return None
+    with as_merge_errors(path), Store.open(path) as store:
+        return store.note(name)
+
+
+@dataclass(frozen=True)
+class TakenShards:
+    """What shards have been and have run to the end of the input, and the logical tables at the beginning that no base
+    has. `cut` are the clauses that do not come out; the bound is the first statement that cannot be coordinated.
+    """
+
+    log: ShardLog = field(default_factory=ShardLog)
+    tables: tuple[TableVersion, ...] = ()
+    schemas: tuple[SchemaVersion, ...] = ()
+    cut: tuple[NotCarried, ...] = ()
+    bound: Bound = NO_BOUND
+
+
+def take_shards(
+    known: KnownShards,
+    history: SchemaHistory,
+    given: Sequence[TableVersion],
+    nodes: Sequence[str],
+    joined: Sequence[str],
+    ran: Sequence[tuple[str, Extended]],
+) -> TakenShards:
+    """Return what is known of shards with what nodes ran in this run. `given` are the tables that people say there are,
+    `joined` the nodes new in this run.
+    """
+    if not known.active:
+        return TakenShards()
+    log = _begun(known, history, given, nodes, joined)
+    first = _first_tables(log) if known.floor == ORIGIN else {}
+    log.logical = {**log.logical, **first}
+    log.schemas = {*log.schemas, *(schema for schema, _ in first)}
+    bounds, cut = [NO_BOUND], list[NotCarried]()
+    for node, extended in ran:
+        bounds += [Bound.of(error) for error in faults.not_taken(node, extended, known.modes)]
         for one in extended.applied:
-            self._note_files(node, one.ddl, one.effect)
+            cut += _cut(node, one.ddl, one.effect, known.modes)
             try:
-                self.log.take(node, [one], self.modes)
+                log.take(node, [one], known.modes)
             except SnapshotStoreError as raised:
-                self.bound = min(self.bound, Bound.of(faults.not_understood(node, one.ddl, raised)))
-                return
-
-    def _note_files(self, node: str, ddl: PhysicalDdl, effect: DdlEffect) -> None:
-        """List the clauses about files that are cut from a statement that comes out."""
-        if not any(coordinated(self.modes, node, *name) for name in effect.effects.changed if name[1]):
-            return
-        for clause in without_files(ddl.sql, ddl.session)[1]:
-            kind = f"{clause.split()[0].rstrip('=').upper()} clause"
-            self.cut.append(NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK))
-
-    def check_rows(self, scanned: Sequence[ScannedNode], known: set[Line]) -> None:
-        """Note an error for the first rows of each node that are of a shard of which nothing is known."""
-        for node in scanned if self.active else ():
-            strangers = {
-                name
-                for block in node.blocks
-                for tables in block.sets
-                for name in tables
-                if (node.source_id, *name) not in known and coordinated(self.modes, node.source_id, *name)
-            }
-            found = first_rows(node, strangers, self.floor) if strangers else None
-            if found is not None:
-                self.bound = min(self.bound, Bound.of(faults.unknown_rows(node.source_id, *found)))
-
-    def coordinate(self, limit: OrderKey) -> tuple[list[LogicalDdl], Bound, list[str]]:
-        """Bring together what shards have run below `limit`; returns the DDL that come out, where it stopped, and
-        warnings.
-        """
-        if not self.active:
-            return [], NO_BOUND, []
-        with as_merge_errors(self.directory / STORE_NAME):
-            self.decisions = decisions_from_json(self._note(DECISIONS) or "[]")
-        bound = self.bound if self.bound.key <= limit else NO_BOUND
-        limit = min(limit, bound.key)
-        self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
-        if self.together.stop is not None:
-            bound = Bound.of(faults.stopped(self.log, *self.together.stop))
-        elif (too_many := Bound.of(faults.too_many(self.log, self.together, limit))).error is not None:
-            bound, limit = too_many, too_many.key
-            self.together = coordinate_shards(self.log, self.modes, self.decisions, limit, self.floor)
-        stop = self.together.stop
-        moves = self.log.moves(self.modes, limit if stop is None else min(limit, stop[1].key))
-        doubts = [f for f in (*self.together.findings, *moves) if f.found >= self.floor]
-        doubts.sort(key=lambda f: f.found)
-        warnings = []
-        for doubt in doubts:
-            found = faults.in_doubt(self.log, doubt)
-            if found is None:
-                continue
-            if self.config.shard_doubts == "error":
-                self.together = coordinate_shards(self.log, self.modes, self.decisions, doubt.found, self.floor)
-                together = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
-                bound = Bound.of(faults.in_doubt(self.log, *together))
+                bounds.append(Bound.of(faults.not_understood(node, one.ddl, raised)))
                 break
-            do = f"; {doubt.remedy}" if doubt.remedy else ""
-            warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
-        # Versions at or above the floor are made again by every run, also of DDL that are published.
-        ddl = [self._ddl(placed) for placed in self.together.ddl if key_of(placed.place) >= self.floor]
-        return ddl, bound, warnings
+    tables = tuple(TableVersion(_AT_BASE, 0, *name, table) for name, table in first.items())
+    databases = {name[0]: Schema(name[0], table.charset, table.collation) for name, table in first.items()}
+    schemas = tuple(SchemaVersion(_AT_BASE, name, schema) for name, schema in databases.items())
+    return TakenShards(log, tables, schemas, tuple(cut), min(bounds))
 
-    def _ddl(self, placed: Placed) -> LogicalDdl:
-        ran = None if placed.cause is None else self.log.ran.get(placed.cause)
-        variables = _UNKNOWN if ran is None else ran.variables
-        if ran is None or not placed.as_run:
-            session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
-            variables = replace(variables, sql_mode=session.sql_mode)
-        return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None)
+
+def _begun(
+    known: KnownShards,
+    history: SchemaHistory,
+    given: Sequence[TableVersion],
+    nodes: Sequence[str],
+    joined: Sequence[str],
+) -> ShardLog:
+    """Return a log of its own, with what there is at the beginning and the shards that people say there are."""
+    modes, first = known.modes, known.floor == ORIGIN
+    log = ShardLog() if first else known.log.before(known.floor)
+    # What is said of the moment before the floor counts from there on.
+    latest = (v for v in history.versions if v.key == known.floor.previous() > ORIGIN and v.origin in GIVEN)
+    for version in (*latest, *given):
+        if version.node is None or version.table is None:
+            continue
+        if history.at(version.schema, version.name, version.key, version.node) is None:
+            log.join(version.node, [version.table], version.key, modes)
+    if first:
+        base = history.catalog(_AFTER_BASE)
+        log.logical, log.schemas = dict(base.tables), {*base.schemas, *(s for s, _ in base.tables)}
+    for node in nodes if first else joined:
+        catalog = history.catalog(_AFTER_BASE, node)
+        if first:
+            log.begin(node, catalog.tables.values(), catalog.schemas, modes)
+        else:
+            log.join(node, catalog.tables.values(), known.floor.previous(), modes)
+    if first:
+        log.logical = {name: t for name, t in log.logical.items() if name in log.members}
+    return log
+
+
+def _first_tables(log: ShardLog) -> dict[Name, Table]:
+    """Return the logical tables at the beginning that no base has: what their shards come to."""
+    found = {name: join_all(shards.values()) for name, shards in log.members.items() if name not in log.logical}
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterator[NotCarried]:
+    """Yield the clauses about files that are cut from a statement that comes out."""
+    if not any(coordinated(modes, node, *name) for name in effect.effects.changed if name[1]):
+        return
+    for clause in without_files(ddl.sql, ddl.session)[1]:
+        kind = f"{clause.split()[0].rstrip('=').upper()} clause"
+        yield NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK)
+
+
+def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Container[Line]) -> Bound:
+    """Return the bound at the first rows that are of a shard of which nothing is known; `lines` are those known."""
+    bound = NO_BOUND
+    for node in scanned if known.active else ():
+        strangers = {
+            name
+            for block in node.blocks
+            for tables in block.sets
+            for name in tables
+            if (node.source_id, *name) not in lines and coordinated(known.modes, node.source_id, *name)
+        }
+        found = first_rows(node, strangers, known.floor) if strangers else None
+        if found is not None:
+            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *found)))
+    return bound
+
+
+@dataclass(frozen=True)
+class CoordinatedShards:
+    """What shards have run below a limit, brought together: the DDL that come out, where that stopped, and warnings."""
+
+    known: KnownShards
+    log: ShardLog
+    together: Together = field(default_factory=Together)
+    ddl: tuple[LogicalDdl, ...] = ()
+    bound: Bound = NO_BOUND
+    warnings: tuple[str, ...] = ()
 
     def holds(self) -> Holds | None:
         """Return what the stages must know; None where no table is coordinated here."""
-        if not self.active:
+        if not self.known.active:
             return None
-        return Holds(self.together.effects, tuple(d.place for d in self.together.ddl if d.place.key >= self.floor))
+        floor, together = self.known.floor, self.together
+        return Holds(together.effects, tuple(d.place for d in together.ddl if d.place.key >= floor))
 
-    def locks(self, known: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
-        """Return what waits, where everything below `known` has been taken in."""
+    def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
+        """Return what waits, where everything below a key has been taken in."""
 
         def source(node: str, key: OrderKey) -> Source:
             ran = self.log.ran.get((node, key))  # none of tables that people say there are
@@ -263,17 +276,67 @@ class ShardWork:
         open_ = tuple(lock_of(one, mode, source) for mode, one in self.together.open if mode != "marker")
         stop = None if self.together.stop is None else self.together.stop[1]
         at = None if stop is None or isinstance(stop.event, Decided) else stop.key
-        return Locks(known, open_, tuple(held), at)
+        return Locks(below, open_, tuple(held), at)
 
-    def keep(self, next_floor: OrderKey, known: OrderKey, held: Sequence[HeldRows] = ()) -> None:
-        """Leave what the next run must know, and what operators want to."""
-        from snapshot_store.store import Store
 
-        if not self.active:
-            return
-        path = self.directory / STORE_NAME
-        with as_merge_errors(path), Store.open(path) as store:
-            log = self.log.before(next_floor).settled(self.together.settled, next_floor)
-            entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= self.floor.text() < next_floor.text()]
-            store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
-            store.set_note(LOCKS, locks_to_json(self.locks(known, held)))
+def coordinated_shards(
+    known: KnownShards, log: ShardLog, decisions: Sequence[Decided], taken: Bound, limit: OrderKey
+) -> CoordinatedShards:
+    """Bring together what shards have run below `limit`. `taken` is the first statement, or row, that cannot be taken
+    in.
+    """
+    if not known.active:
+        return CoordinatedShards(known, log)
+    bound = taken if taken.key <= limit else NO_BOUND
+    limit = min(limit, bound.key)
+    together = coordinate_shards(log, known.modes, decisions, limit, known.floor)
+    if together.stop is not None:
+        bound = Bound.of(faults.stopped(log, *together.stop))
+    elif (too_many := Bound.of(faults.too_many(log, together, limit))).error is not None:
+        bound, limit = too_many, too_many.key
+        together = coordinate_shards(log, known.modes, decisions, limit, known.floor)
+    stop = together.stop
+    moves = log.moves(known.modes, limit if stop is None else min(limit, stop[1].key))
+    doubts = [f for f in (*together.findings, *moves) if f.found >= known.floor]
+    doubts.sort(key=lambda f: f.found)
+    warnings = []
+    for doubt in doubts:
+        found = faults.in_doubt(log, doubt)
+        if found is None:
+            continue
+        if known.strict:
+            together = coordinate_shards(log, known.modes, decisions, doubt.found, known.floor)
+            alike = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
+            bound = Bound.of(faults.in_doubt(log, *alike))
+            break
+        do = f"; {doubt.remedy}" if doubt.remedy else ""
+        warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
+    # Versions at or above the floor are made again by every run, also of DDL that are published.
+    ddl = tuple(_ddl(log, placed) for placed in together.ddl if key_of(placed.place) >= known.floor)
+    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings))
+
+
+def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
+    ran = None if placed.cause is None else log.ran.get(placed.cause)
+    variables = _UNKNOWN if ran is None else ran.variables
+    if ran is None or not placed.as_run:
+        session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
+        variables = replace(variables, sql_mode=session.sql_mode)
+    return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None)
+
+
+def keep_shards(
+    shards: CoordinatedShards, directory: Path, next_floor: OrderKey, below: OrderKey, held: Sequence[HeldRows] = ()
+) -> None:
+    """Leave what the next run must know, and what operators want to: what waits below a key."""
+    from snapshot_store.store import Store
+
+    floor = shards.known.floor
+    if not shards.known.active:
+        return
+    path = directory / STORE_NAME
+    with as_merge_errors(path), Store.open(path) as store:
+        log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
+        entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= floor.text() < next_floor.text()]
+        store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
+        store.set_note(LOCKS, locks_to_json(shards.locks(below, held)))

@@ -1,33 +1,20 @@
 """What a run tells its caller, put together from what its stages returned."""
 
-from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from binlog_merge.job.bound import GREATEST_KEY
-from binlog_merge.job.coordination import Coordination
-from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.ordering import Ordered
 from binlog_merge.job.publishing import totals_of
 from binlog_merge.job.result import MergeResult, NodeResult
-from binlog_merge.job.state import Inputs, Job
+from binlog_merge.job.values import Run, Written
 from binlog_merge.shard.notes import HeldRows, Lock
-from binlog_merge.stages.gather_state import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
-def result_of(
-    job: Job,
-    inputs: Inputs,
-    scanned: Sequence[ScannedNode],
-    coordination: Coordination,
-    ordered: Ordered,
-    kept: Sequence[GatherResult],
-    watermarks: Mapping[str, OrderKey | None],
-    limit: OrderKey,
-    gone: Container[str],
-) -> MergeResult:
-    """Return the result. `gone` are nodes that hold back nothing, for they are not in the cluster."""
-    bounds = {n: w or ORIGIN for n, w in watermarks.items() if n not in gone}
+def result_of(run: Run, written: Written) -> MergeResult:
+    """Return what a run came to."""
+    job, inputs, scanned, coordination = run.job, run.inputs, run.scanned, run.coordination
+    ordered, kept, limit, watermarks = written.ordered, written.kept, written.bound.key, run.watermarks
+    bounds = {n: w or ORIGIN for n, w in watermarks.items() if n not in run.gone}
     least = min(bounds.values(), default=ORIGIN)
     holders = sorted(n for n, w in bounds.items() if w == least)
     totals = totals_of(kept)
@@ -60,7 +47,7 @@ def result_of(
         watermark=None if limit == GREATEST_KEY else limit.text(),
         end_of_input=limit == GREATEST_KEY,
         first_key=_text(next((g.first_key for g in kept if g.first_key is not None), None)),
-        last_key=_text(next((g.last_key for g in reversed(kept) if g.last_key is not None), None)),
+        last_key=_text(written.last_key),
         transactions=transactions,
         branches=totals["branches"],
         events=totals["events"],

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from binlog_merge.job import coordinating, run, schemas
 from binlog_merge.job.coordination import Coordination
-from binlog_merge.job.schemas import SchemaWork
 from binlog_merge.merge.render import LogicalDdl
 from binlog_merge.shard.place_keys import key_of
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.holds import Holds
-from snapshot_store.tso import OrderKey
+from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl
 from tests.oracle.holding import Place as OraclePlace
@@ -39,25 +39,26 @@ def _place(place: OraclePlace | None) -> Place | None:
 def coordinated(holding: Holding) -> Iterator[None]:
     """Let every merge within find what is said, as far as its logs reach."""
     known: list[Holding] = []
-    real_coordinate, real_logical = SchemaWork.coordinate, SchemaWork._logical
+    floor = ORIGIN
 
-    def coordinate(self: SchemaWork, limit: OrderKey, server_version: int) -> Coordination:
-        known[:] = [holding.below(limit)]
-        found = real_coordinate(self, limit, server_version)
+    def coordinate(before: coordinating.Known, sources: coordinating.Sources, limit: OrderKey) -> Coordination:
+        nonlocal floor
+        known[:], floor = [holding.below(limit)], before.floor
+        found = coordinating.coordinate(before, sources, limit)
         told = holds_of(known[0])
-        return replace(found, holds=Holds(told.effects, tuple(p for p in told.ddl if p.key >= self.floor)))
+        return replace(found, holds=Holds(told.effects, tuple(p for p in told.ddl if p.key >= floor)))
 
-    def logical(self: SchemaWork, part: Any, ddls: Sequence[LogicalDdl], *rest: Any) -> list[LogicalDdl]:
+    def logical_history(part: Any, ddls: Sequence[LogicalDdl], *rest: Any) -> Any:
         mine = [
             LogicalDdl(key_of(place), ddl.schema, ddl.sql)
             for place, ddl in zip(holds_of(known[0]).ddl, known[0].ddl, strict=True)
-            if place.key >= self.floor
+            if place.key >= floor
         ]
-        return real_logical(self, part, [*ddls, *mine], *rest)
+        return schemas.logical_history(part, [*ddls, *mine], *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchemaWork, "coordinate", coordinate)
-        patch.setattr(SchemaWork, "_logical", logical)
+        patch.setattr(run, "coordinate", coordinate)
+        patch.setattr(coordinating, "logical_history", logical_history)
         yield
 
 
