@@ -16,9 +16,8 @@ from binlog_merge.job.bound import NO_BOUND, Bound
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.sightings import NodeMarkers
 from binlog_merge.job.stores import STORE_NAME
-from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster
-from binlog_merge.merge.coordinate.marker import Sighting, coordinate
+from binlog_merge.merge.coordinate.marker import Coordinated, Sighting, coordinate
 from binlog_merge.merge.coordinate.members import Members, bounds, members_of
 from binlog_merge.merge.coordinate.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.merge.histories import PhysicalDdl

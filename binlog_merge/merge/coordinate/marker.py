@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, MarkerIncomplete, MergeError
-from binlog_merge.merge.coordinate import Coordinated
 from binlog_merge.merge.coordinate.cluster import Cluster, Said
 from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy
 from binlog_merge.merge.query_session import ddl_session
@@ -25,6 +24,18 @@ class Sighting:
     file: str
     position: int
     copy: MarkerCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinated:
+    """The logical DDLs in order, how many messages none came of, and, where coordination stopped, the key before which
+    all is well and why.
+    """
+
+    ddl: tuple[LogicalDdl, ...]
+    swallowed: int = 0
+    stopped: OrderKey | None = None
+    error: MergeError | None = None
 
 
 Required = Callable[[OrderKey], Sequence[tuple[int, str]]]
