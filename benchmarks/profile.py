@@ -9,8 +9,8 @@ from typing import Any
 from benchmarks.runner import InlineRunner
 from binlog_merge.files import source
 from binlog_merge.stages import gather as gather_stage
-from binlog_merge.stages import gather_state, scan_walk
 from binlog_merge.stages import giant as giant_stage
+from binlog_merge.stages import output_file, scan_walk
 
 
 class _Timer:
@@ -35,7 +35,7 @@ def _patched(timer: _Timer) -> Iterator[None]:
         (scan_walk, "scan_events", "kernel"),
         (gather_stage, "render_window", "kernel"),
         (giant_stage, "render_events", "kernel"),
-        (gather_state.Output, "write", "write"),
+        (output_file.OutputFile, "write", "write"),
         (os, "fsync", "fsync"),
     ]
     before = [getattr(owner, name) for owner, name, _ in places]

@@ -12,9 +12,9 @@ from binlog_merge.merge.carriers import POLARDBX
 from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.shard.place_keys import place_of
 from binlog_merge.stages.gather import gather
-from binlog_merge.stages.gather_state import GatherResult, GatherTask, InputFile
+from binlog_merge.stages.gather_values import GatherResult, GatherTask, InputFile
 from binlog_merge.stages.holds import Holds
-from binlog_merge.stages.plans import Schemas
+from binlog_merge.stages.schemas import Schemas
 from snapshot_store.tso import OrderKey
 
 

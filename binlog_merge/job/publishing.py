@@ -10,7 +10,7 @@ from binlog_merge.job.bound import GREATEST_KEY
 from binlog_merge.job.checkpoints import checkpoint
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.values import Run, Written
-from binlog_merge.stages.gather_state import GatherResult
+from binlog_merge.stages.gather_values import GatherResult
 from snapshot_store.tso import ORIGIN, OrderKey
 
 

@@ -10,7 +10,7 @@ from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.job.ordering import Ordered
 from binlog_merge.job.state import Inputs, Job
 from binlog_merge.job.stores import SchemaStore
-from binlog_merge.stages.gather_state import GatherResult
+from binlog_merge.stages.gather_values import GatherResult
 from snapshot_store.tso import OrderKey
 
 

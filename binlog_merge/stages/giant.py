@@ -21,11 +21,11 @@ from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.stages.block import view
-from binlog_merge.stages.gather_state import Gather, serve
 from binlog_merge.stages.giant_rows import GiantRows
 from binlog_merge.stages.judging import judge_piece
+from binlog_merge.stages.renderer import Renderer
+from binlog_merge.stages.rows import Rows
 from binlog_merge.stages.traces import Part, branch_parts
-from binlog_merge.stages.window import Rows
 
 PIECE = 8 << 20
 STREAMED_EVENT = 32 << 20  # a row event of this size is copied through, not held, where its rows pass unchanged
@@ -33,13 +33,13 @@ STREAMED_EVENT = 32 << 20  # a row event of this size is copied through, not hel
 Buffer = npt.NDArray[np.uint8]
 
 
-def write_giant(state: Gather, rows: Rows, start: int, stop: int) -> None:
-    """Write the one transaction of rows[start:stop]."""
+def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> None:
+    """Write the one transaction of rows[start:stop]. With `hints`, its statements have trace hints."""
     state.flush()
     position, width = state.out.position, 9
     try:
         while True:
-            total = _write(state, rows, start, stop, width)
+            total = _write(state, rows, start, stop, width, hints)
             right = int(length_width(total - width))
             if right == width:
                 break
@@ -56,10 +56,9 @@ def write_giant(state: Gather, rows: Rows, start: int, stop: int) -> None:
     state.reg[k.SEQUENCE] += 1
     state.reg[k.LENGTH_WIDTH] = 0
     state.flush()
-    state.done(rows, start, stop)
 
 
-def _restore(state: Gather, position: int) -> None:
+def _restore(state: Renderer, position: int) -> None:
     reg = state.reg
     reg[k.OUT] = reg[k.TXN_OUT] = reg[k.INJECT] = 0
     reg[k.FILE_BASE], reg[k.IN], reg[k.LENGTH_WIDTH] = position, -1, 0
@@ -73,15 +72,15 @@ def _key(rows: Rows, row: int, server: int) -> npt.NDArray[np.int64]:
     return np.array([*rows.key(row), int(rows.commit_us[row]), server, archive], np.int64)
 
 
-def _parts(state: Gather, rows: Rows, start: int, stop: int) -> tuple[list[Part], int]:
+def _parts(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> tuple[list[Part], int]:
     """Return the parts of a transaction in the order in which they come out, and its server id: see `traces`."""
     parts, server, hinted = list[Part](), 0, False
     for row in range(start, stop):
         first, last = int(rows.start[row]), int(rows.end[row])
-        if not state.task.hints or rows.flags[row] & ks.COMPRESSED:
+        if not hints or rows.flags[row] & ks.COMPRESSED:
             parts.append(Part(row, first, last, (0, 0)))
             continue
-        source = state.source(int(rows.node[row]), int(rows.file[row]))
+        source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
         found, told, any_hint = branch_parts(source, row, first, last, _crc(state, rows, row))
         parts += found
         server, hinted = server or told, hinted or any_hint
@@ -90,10 +89,10 @@ def _parts(state: Gather, rows: Rows, start: int, stop: int) -> tuple[list[Part]
     return [Part(row, int(rows.start[row]), int(rows.end[row]), (0, 0)) for row in range(start, stop)], server
 
 
-def _write(state: Gather, rows: Rows, start: int, stop: int, width: int) -> int:
+def _write(state: Renderer, rows: Rows, start: int, stop: int, width: int, hints: bool) -> int:
     """Write all events of the transaction; returns its length."""
     reg, position = state.reg, state.out.position
-    parts, server = _parts(state, rows, start, stop)
+    parts, server = _parts(state, rows, start, stop, hints)
     begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start, server), width)
     for part in parts:
         reg[k.N_MAPS] = reg[k.INJECT] = 0
@@ -104,7 +103,7 @@ def _write(state: Gather, rows: Rows, start: int, stop: int, width: int) -> int:
     return state.out.position + int(reg[k.OUT]) - position
 
 
-def _patch_gtid(state: Gather, rows: Rows, row: int, position: int, total: int, width: int) -> None:
+def _patch_gtid(state: Renderer, rows: Rows, row: int, position: int, total: int, width: int) -> None:
     reg = state.reg.copy()
     reg[k.FILE_BASE], reg[k.TIMESTAMP] = position, int(rows.commit_us[row]) // 1_000_000
     event = np.zeros(256, np.uint8)
@@ -115,7 +114,7 @@ def _patch_gtid(state: Gather, rows: Rows, row: int, position: int, total: int, 
         os.pwrite(state.out.fd, event[:size].tobytes(), position)
 
 
-def _spill(state: Gather) -> bool:
+def _spill(state: Renderer) -> bool:
     """Write what is final; the last rows event of an open statement stays, for it may still become the statement's end.
 
     Returns False where nothing could be written.
@@ -137,7 +136,7 @@ def _spill(state: Gather) -> bool:
     return True
 
 
-def _make_room(state: Gather) -> None:
+def _make_room(state: Renderer) -> None:
     """Write what is final, or, where that is nothing, take a buffer twice as large."""
     if not _spill(state):
         bigger = np.empty(2 * len(state.out.buffer), np.uint8)
@@ -145,22 +144,22 @@ def _make_room(state: Gather) -> None:
         state.out.buffer = bigger
 
 
-def _write_part(state: Gather, rows: Rows, part: Part) -> None:
+def _write_part(state: Renderer, rows: Rows, part: Part) -> None:
     row = part.row
     compressed = bool(rows.flags[row] & ks.COMPRESSED)
     pieces = _unpacked_pieces(state, rows, row) if compressed else _pieces(state, rows, part)
     crc = 0 if compressed else _crc(state, rows, row)
     for buffer, end in pieces:
         state.reg[k.IN] = 0
-        state.judged(judge_piece(state, rows, row, buffer, end, crc))
+        state.judged(judge_piece(state.plans, int(state.reg[k.N_MAPS]), rows, row, buffer, end, crc))
         _render(state, rows, row, buffer, end, crc)
 
 
-def _crc(state: Gather, rows: Rows, row: int) -> int:
-    return 4 if state.task.files[int(rows.node[row]), int(rows.file[row])].checksum else 0
+def _crc(state: Renderer, rows: Rows, row: int) -> int:
+    return state.reader.crc(int(rows.node[row]), int(rows.file[row]))
 
 
-def _render(state: Gather, rows: Rows, row: int, buffer: Buffer, end: int, crc: int) -> None:
+def _render(state: Renderer, rows: Rows, row: int, buffer: Buffer, end: int, crc: int) -> None:
     reg = state.reg
     while True:
         reason = int(
@@ -175,13 +174,13 @@ def _render(state: Gather, rows: Rows, row: int, buffer: Buffer, end: int, crc: 
         elif reason == k.NOT_WHOLE:
             raise ChecksumMismatch("an event is not whole", position=int(rows.start[row]))
         else:
-            serve(state, reason, crc, buffer, rows, row)
+            state.serve(reason, crc, buffer, rows, row)
 
 
-def _pieces(state: Gather, rows: Rows, part: Part) -> Iterator[tuple[Buffer, int]]:
+def _pieces(state: Renderer, rows: Rows, part: Part) -> Iterator[tuple[Buffer, int]]:
     """Yield a part's bytes in pieces of whole events; a giant rows event that passes unchanged is written here."""
     row = part.row
-    source = state.source(int(rows.node[row]), int(rows.file[row]))
+    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     offset, stop = part.start, part.stop
     buffer = np.empty(PIECE, np.uint8)
     while offset < stop:
@@ -200,9 +199,9 @@ def _pieces(state: Gather, rows: Rows, part: Part) -> Iterator[tuple[Buffer, int
             buffer = np.empty(size, np.uint8)
 
 
-def _unpacked_pieces(state: Gather, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]:
+def _unpacked_pieces(state: Renderer, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]:
     """Yield the inside of a compressed branch in pieces of whole events."""
-    source = state.source(int(rows.node[row]), int(rows.file[row]))
+    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     offset, stop, crc = int(rows.start[row]), int(rows.end[row]), _crc(state, rows, row)
     while offset < stop:
         head = np.empty(19, np.uint8)
@@ -234,7 +233,7 @@ def _whole_events(buffer: Buffer, end: int) -> int:
     return at
 
 
-def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int, size: int) -> bool:
+def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: int, size: int) -> bool:
     """Copy one giant rows event, checksums and all, in pieces; False where its rows do not pass unchanged."""
     reg, out = state.reg, state.out
     kind, crc = int(head[4]), _crc(state, rows, row)
@@ -247,7 +246,7 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     ends = bool(head[25] & RowsFlag.STMT_END_F)
     if plan[k.KIND] != k.IDENTITY or plan[k.ASKED] or not ends:
         return False
-    source = state.source(int(rows.node[row]), int(rows.file[row]))
+    source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     if not crc or reg[k.CHECK_ROWS]:
         extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind not in ROWS_V1_TYPES else 0)
         shapes, steps = state.plans.arrays.shapes, int(plan[k.STEPS])
@@ -289,7 +288,7 @@ def _copy_through(state: Gather, rows: Rows, row: int, head: Buffer, offset: int
     return True
 
 
-def _spill_all(state: Gather) -> None:
+def _spill_all(state: Renderer) -> None:
     """Write everything out: the statement's end comes with the event that follows."""
     state.reg[k.LAST_ROWS] = state.reg[k.STATEMENT_OUT] = -1
     state.out.write(int(state.reg[k.OUT]))

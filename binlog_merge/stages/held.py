@@ -22,11 +22,9 @@ from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.block import Column, read_block, write_block
 from binlog_merge.stages.order import collect, late
 from binlog_merge.stages.order_values import OrderResult, OrderTask
-from binlog_merge.stages.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
+from binlog_merge.stages.ordered import COLUMNS, KEY, OWN, at_least, in_order, summed, transactions
 from snapshot_store.tso import ORIGIN, OrderKey
 
-OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")
-"""A row's own key; a DDL's is that of its place, and it has 1 in the column `ddl`."""
 SETTLED = (*COLUMNS, *OWN, "ddl")
 STOOD = (*KEY, "node", "file", "start", "end", "commit_us", "flags", "set")
 CHUNK = 1 << 18  # rows of one order file

@@ -11,7 +11,7 @@ however rows are put together.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,79 +27,54 @@ from binlog_merge.binlog.rows import RowsEvent, present_columns
 from binlog_merge.errors import MergeError
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.reshape import reshape_rows
+from binlog_merge.stages.plans import PlanTable
+from binlog_merge.stages.rows import Rows
 from binlog_merge.stages.traces import Window
-from binlog_merge.stages.window import Rows
+from binlog_merge.stages.verdicts import NO_VERDICTS, Bytes, Verdicts
 
 if TYPE_CHECKING:
     from binlog_merge.stages.filtering import OutputFilter, Shape
-    from binlog_merge.stages.gather_state import Gather
 
-Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 BATCH_BYTES = 2 << 20
 """Bytes of row images that are decoded together, unless one event alone has more."""
 _PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
 
 
-@dataclass(frozen=True)
-class Verdicts:
-    """What becomes of rows events, by where they begin in their buffer: see `render_layout`.
-
-    `ready` are new bodies, in the logical shape, and how many rows were reshaped for them.
-    """
-
-    of: Bytes = field(default_factory=lambda: np.zeros(1, np.uint8))
-    ready: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-
-    def has(self, at: int) -> bool:
-        """Tell whether there is a verdict on the event that begins here."""
-        return at < len(self.of) and int(self.of[at]) != k.NOT_JUDGED
-
-
-NO_VERDICTS: Final = Verdicts()
-
-
-def judge_window(state: "Gather", read: Window, rows: Rows, start: int) -> Verdicts:
-    """Judge the rows events of a window that is in the input buffer."""
-    if not _asks(state):
+def judge_window(plans: PlanTable, buffer: Bytes, read: Window, rows: Rows, start: int) -> Verdicts:
+    """Judge the rows events of a window, whose bytes are in `buffer`; rows[start] is its first row."""
+    if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
     reg = np.zeros(k.REGISTERS, np.int64)
     reg[k.IN] = -1
-    found = _find(
-        state,
-        lambda room: int(find_in_window(reg, state.plans.arrays, state.input, read.segments, room)),
-        reg,
-        lambda: _learn(
-            state, state.input, reg, read.segments[reg[k.SEGMENT], k.S_CRC], rows, start + read.row[reg[k.SEGMENT]]
-        ),
-    )
-    return _Judge(state, state.input, read.keys[:, k.K_TSO], read.keys[:, k.K_COMMIT_US]).judge(found)
+
+    def learn() -> None:
+        segment = reg[k.SEGMENT]
+        _learn(plans, buffer, reg, int(read.segments[segment, k.S_CRC]), rows, start + int(read.row[segment]))
+
+    found = _find(lambda room: int(find_in_window(reg, plans.arrays, buffer, read.segments, room)), reg, learn)
+    return _Judge(plans, plans.filter, buffer, read.keys[:, k.K_TSO], read.keys[:, k.K_COMMIT_US]).judge(found)
 
 
-def judge_piece(state: "Gather", rows: Rows, row: int, buffer: Bytes, end: int, crc: int) -> Verdicts:
-    """Judge the rows events of `buffer[:end]`, a piece of a branch whose table maps may lie in pieces before it."""
-    if not _asks(state):
+def judge_piece(plans: PlanTable, known: int, rows: Rows, row: int, buffer: Bytes, end: int, crc: int) -> Verdicts:
+    """Judge the rows events of `buffer[:end]`, a piece of a branch that has `known` table maps before it."""
+    if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
     reg = np.zeros(k.REGISTERS, np.int64)
-    known = reg[k.N_MAPS] = state.reg[k.N_MAPS]
-    maps = state.plans.arrays.maps[:known].copy()
+    reg[k.N_MAPS] = known
+    maps = plans.arrays.maps[:known].copy()
     node = int(rows.node[row])
     found = _find(
-        state,
-        lambda room: int(find_in_events(reg, state.plans.arrays, buffer, end, crc, node, room)),
+        lambda room: int(find_in_events(reg, plans.arrays, buffer, end, crc, node, room)),
         reg,
-        lambda: _learn(state, buffer, reg, crc, rows, row),
+        lambda: _learn(plans, buffer, reg, crc, rows, row),
     )
-    state.plans.arrays.maps[:known] = maps  # rendering begins where the search began
+    plans.arrays.maps[:known] = maps  # rendering begins where the search began
     tso, commit_us = (np.array([value[row]], np.int64) for value in (rows.columns["tso"], rows.commit_us))
-    return _Judge(state, buffer, tso, commit_us).judge(found)
+    return _Judge(plans, plans.filter, buffer, tso, commit_us).judge(found)
 
 
-def _asks(state: "Gather") -> bool:
-    return state.plans.filter is not None and state.plans.filter.asks
-
-
-def _find(state: "Gather", search: Callable[[Ints], int], reg: Ints, learn: Callable[[], None]) -> Ints:
+def _find(search: Callable[[Ints], int], reg: Ints, learn: Callable[[], None]) -> Ints:
     """Return the rows events to be asked about, as far as nothing is odd."""
     found = np.zeros((1024, k.F_COLUMNS), np.int64)
     while True:
@@ -116,10 +91,10 @@ def _find(state: "Gather", search: Callable[[Ints], int], reg: Ints, learn: Call
     return found[: int(reg[k.ROW_EVENTS])]
 
 
-def _learn(state: "Gather", buffer: Bytes, reg: Ints, crc: int, rows: Rows, row: int) -> None:
+def _learn(plans: PlanTable, buffer: Bytes, reg: Ints, crc: int, rows: Rows, row: int) -> None:
     at = int(reg[k.IN])
     size = EventHeader.parse(buffer[at : at + 19].tobytes()).event_size
-    state.learn(buffer[at + 19 : at + size - int(crc)].tobytes(), rows, int(row))
+    plans.learn_row(buffer[at + 19 : at + size - crc].tobytes(), rows, row)
 
 
 @dataclass(frozen=True)
@@ -136,10 +111,10 @@ class _Bodies:
 
 
 class _Judge:
-    def __init__(self, state: "Gather", buffer: Bytes, tso: Ints, commit_us: Ints) -> None:
-        assert state.plans.filter is not None
-        self.filter: OutputFilter = state.plans.filter
-        self.plans = state.plans
+    def __init__(
+        self, plans: PlanTable, output_filter: "OutputFilter", buffer: Bytes, tso: Ints, commit_us: Ints
+    ) -> None:
+        self.plans, self.filter = plans, output_filter
         self.buffer = buffer
         self.tso, self.commit_us = tso, commit_us
         self.verdicts = Verdicts(np.zeros(len(buffer), np.uint8))

@@ -13,6 +13,8 @@ from binlog_merge.stages.order_values import OrderResult
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
 
 KEY = ("tso", "transaction", "seq", "node_seq")
+OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")
+"""Where rows are held, a row's own key; a DDL's is that of its place, and it has 1 in the column `ddl`."""
 
 # `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
 # transactions begun before it; commit_us is the transaction's.

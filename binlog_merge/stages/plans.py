@@ -7,7 +7,6 @@ in force.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,81 +14,43 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.cell_steps import row_steps
 from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import plan_hash
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import SchemaMismatch, UnknownTableSchema
-from binlog_merge.merge.convert import ReshapeOptions
 from binlog_merge.merge.from_table_map import table_from_table_map
 from binlog_merge.merge.histories import logical_base
 from binlog_merge.merge.opaque import remedy_of, shape_from_table_map
 from binlog_merge.merge.reshape import ReshapePlan, make_plan
 from binlog_merge.merge.witness import check_witness
-from binlog_merge.polardbx.names import is_system_table
-from binlog_merge.polardbx.places import Places
 from binlog_merge.polardbx.row_id import with_row_id
-from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.routes import filled
 from binlog_merge.shard.values import Shard
-from binlog_merge.stages.holds import Holds
 from binlog_merge.stages.moving import Moving, Renames, renamed
-from snapshot_store.history import SchemaHistory, TableVersion
+from binlog_merge.stages.rows import Rows
+from binlog_merge.stages.schemas import Schemas
+from snapshot_store.history import TableVersion
 from snapshot_store.model import Table
-from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
-    from binlog_merge.filters.filter import FilterSettings
     from binlog_merge.stages.filtering import OutputFilter, Shape
 
 _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    """What a gather task knows of schemas: both histories and the topology.
+class PlanTable:
+    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch.
 
-    `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
-    what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
-    declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` say what
-    routes write into columns that the physical tables lack. With `holds`, rows may come out at another place than their
-    own. `filter` says what of all that comes out.
+    `output_filter` says what of all that comes out, where anything is left out.
     """
 
-    history: SchemaHistory
-    topology: Topology
-    opaque: bool = False
-    reshape: ReshapeOptions = field(default_factory=ReshapeOptions)
-    places: Places | None = None
-    polardbx: bool = False
-    modes: Modes | None = None
-    holds: Holds | None = None
-    filter: "FilterSettings | None" = None
-
-    def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
-        """Return the logical name of a physical table for a transaction, None if it does not come out."""
-        if self.polardbx and is_system_table(table):
-            return None
-        if self.places is not None:
-            return self.places.logical_name(node, schema, table, key)
-        return self.topology.logical_name(node, schema, table)
-
-    def boundaries(self) -> tuple[OrderKey, ...]:
-        """Return the keys behind which a table may have another shape, or belong elsewhere."""
-        moved = () if self.places is None else self.places.boundaries()
-        held = () if self.holds is None else self.holds.effects
-        behind = (e.place.key for e in held if e.place is not None)
-        return tuple(sorted({*self.history.boundaries(), *moved, *(effect.key for effect in held), *behind}))
-
-
-class PlanTable:
-    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch."""
-
-    def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
+    def __init__(self, schemas: Schemas, nodes: Mapping[int, str], output_filter: "OutputFilter | None" = None) -> None:
         self._schemas = schemas
         self._nodes = nodes
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
-        self.filter = _output_filter(schemas)
+        self.filter = output_filter
         self.asked_shapes: list[Shape] = []  # whose rows the filter must see; plans name them by number, from 1
         self._verdicts = np.zeros(1, np.uint8)
         self.believed: set[str] = set()  # what table maps said against the history
@@ -127,6 +88,12 @@ class PlanTable:
         self._index[:] = 0
         self._entries.clear()
         self._keys_end = 0
+
+    def learn_row(self, body: bytes, rows: Rows, row: int) -> None:
+        """Put the plan for a TABLE_MAP body of a row's branch into the kernel's index."""
+        own = bool(rows.flags[row] & ks.FLAG_CREATE_SELECT)
+        moved_to = rows.key(row) if rows.is_moved(row) else None
+        self.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
 
     def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False, moved_to: OrderKey | None = None) -> None:
         """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
@@ -295,14 +262,6 @@ class PlanTable:
         self._bytes[start : start + len(data)] = np.frombuffer(data, np.uint8)
         self._bytes_end += len(data)
         return start
-
-
-def _output_filter(schemas: Schemas) -> "OutputFilter | None":
-    if schemas.filter is None:
-        return None
-    from binlog_merge.stages.filtering import OutputFilter  # which brings DuckDB
-
-    return OutputFilter(schemas.filter, schemas.history)
 
 
 def _room(buffer: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:

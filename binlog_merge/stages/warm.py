@@ -14,8 +14,9 @@ from binlog_merge.binlog.kernels import (
     trace,
     xid,
 )
-from binlog_merge.stages.plans import PlanTable, Schemas
+from binlog_merge.stages.plans import PlanTable
 from binlog_merge.stages.scan_walk import new_arrays
+from binlog_merge.stages.schemas import Schemas
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 

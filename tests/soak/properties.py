@@ -36,10 +36,10 @@ def small_buffers(rng: random.Random) -> Iterator[None]:
         changes = {
             "stages.window.WINDOW_BYTES": window,
             "stages.gather.WINDOW_BYTES": window,
-            "stages.gather_state.WINDOW_BYTES": window,
+            "stages.input_reader.WINDOW_BYTES": window,
             "stages.window.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
-            "stages.window.GAP": rng.choice((0, 100, 65536)),
-            "stages.gather_state.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
+            "stages.input_reader.GAP": rng.choice((0, 100, 65536)),
+            "stages.output_file.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
             "stages.gather.FLUSH": rng.choice((0, 1_000, 100_000)),
             "stages.giant.PIECE": rng.choice((100, 1_000, 30_000)),
             "stages.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),

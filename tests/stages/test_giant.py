@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.stages import gather, gather_state, giant, scan, scan_walk, window
+from binlog_merge.stages import gather, giant, input_reader, output_file, scan, scan_walk, window
 from tests.merge_e2e.cases import INPUTS, case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
@@ -15,10 +15,10 @@ def shrink(monkeypatch: pytest.MonkeyPatch, piece: int, streamed: int, room: int
     """Make everything that bounds memory small."""
     monkeypatch.setattr(window, "WINDOW_BYTES", piece)
     monkeypatch.setattr(gather, "WINDOW_BYTES", piece)
-    monkeypatch.setattr(gather_state, "WINDOW_BYTES", piece)
+    monkeypatch.setattr(input_reader, "WINDOW_BYTES", piece)
     monkeypatch.setattr(window, "WINDOW_ROWS", 3)
-    monkeypatch.setattr(window, "GAP", 0)
-    monkeypatch.setattr(gather_state, "OUT_BUFFER", room)
+    monkeypatch.setattr(input_reader, "GAP", 0)
+    monkeypatch.setattr(output_file, "OUT_BUFFER", room)
     monkeypatch.setattr(gather, "FLUSH", room // 4)
     monkeypatch.setattr(giant, "PIECE", piece)
     monkeypatch.setattr(giant, "STREAMED_EVENT", streamed)

@@ -6,7 +6,7 @@ import pytest
 
 from binlog_merge.errors import ConfigError
 from binlog_merge.stages import gather, judging
-from binlog_merge.stages.judging import NO_VERDICTS
+from binlog_merge.stages.verdicts import NO_VERDICTS
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, written
 from tests.stages.test_giant import shrink

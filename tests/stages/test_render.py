@@ -16,7 +16,8 @@ from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.merge.convert import ConversionError
 from binlog_merge.merge.reshape import make_plan, rewrite_rows
 from binlog_merge.merge.reshape_metadata import from_definition
-from binlog_merge.stages.plans import PlanTable, Schemas
+from binlog_merge.stages.plans import PlanTable
+from binlog_merge.stages.schemas import Schemas
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Column, ColumnType, Default, Table
 from snapshot_store.topology import Route, Topology
