@@ -11,7 +11,8 @@ from binlog_merge.files.publish import recover
 from binlog_merge.job.inputs import NodeInput, detect_carrier, node_inputs
 from binlog_merge.job.state import Inputs, Job
 from binlog_merge.merge.carriers import BY_TIME, DEFAULT, POLARDBX
-from binlog_merge.merge.render import FileHead, version_number
+from binlog_merge.merge.render import version_number
+from binlog_merge.merge.render_values import FileHead
 from binlog_merge.shard.place_keys import NODES
 
 

@@ -22,7 +22,7 @@ from binlog_merge.merge.coordinate.members import Members, bounds, members_of
 from binlog_merge.merge.coordinate.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.merge.histories import PhysicalDdl
 from binlog_merge.merge.markers import Instruction, Marker
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.statements import renamed_tables
 from binlog_merge.polardbx.ddl_items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl_markers import PrivateForm

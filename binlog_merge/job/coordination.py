@@ -9,7 +9,7 @@ from binlog_merge.job.shards import CoordinatedShards
 from binlog_merge.job.stores import Made
 from binlog_merge.merge.coordinate.unannounced import Change
 from binlog_merge.merge.not_carried import Listing
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.polardbx.places import Places
 from binlog_merge.shard.modes import Modes
 from binlog_merge.shard.notes import Lock

@@ -9,7 +9,7 @@ from binlog_merge.merge.coordinate.polardbx import Shapes
 from binlog_merge.merge.histories import Extended, PhysicalDdl, extend_logical, extend_physical
 from binlog_merge.merge.not_carried import NotCarried
 from binlog_merge.merge.remedies import Line, Remedies
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store_merge import Part
 from snapshot_store.topology import Topology

@@ -19,7 +19,7 @@ from binlog_merge.merge.coordinate.shard_log import ShardLog, coordinated
 from binlog_merge.merge.coordinate.shards import SESSION, Together, coordinate_shards
 from binlog_merge.merge.histories import Extended, PhysicalDdl
 from binlog_merge.merge.not_carried import ON_DISK, NotCarried
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.shard.files import without_files
 from binlog_merge.shard.joined import join_all

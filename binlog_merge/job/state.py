@@ -13,7 +13,7 @@ from binlog_merge.files.manifest import Header, Manifest
 from binlog_merge.job.filtering import filter_settings
 from binlog_merge.job.inputs import NodeInput
 from binlog_merge.job.runner import Runner
-from binlog_merge.merge.render import FileHead
+from binlog_merge.merge.render_values import FileHead
 from snapshot_store.tso import ORIGIN, OrderKey
 
 Progress = Callable[[str, int, int], None]

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from binlog_merge.job.nodes import ScannedNode
 from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import TableVersion

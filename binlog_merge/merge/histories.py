@@ -9,7 +9,7 @@ from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedIn
 from binlog_merge.merge.not_carried import LEFT_OUT_DATABASES, NO_TABLE, UNKNOWN_TABLE, VIEW, NotCarried, kind_of
 from binlog_merge.merge.query_session import ddl_session
 from binlog_merge.merge.remedies import Line, opaque_versions
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import Subject, subject_of
 from binlog_merge.shard.doubts import depends_on_moment

@@ -5,8 +5,7 @@ Rows are rendered by `binlog.kernels.render`; both write the same GTID event, wh
 
 import struct
 import zlib
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,53 +14,13 @@ from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels.frame import length_width, write_gtid
 from binlog_merge.binlog.query import Query
-from binlog_merge.merge.session_variables import SessionVariables
-from snapshot_store.ddl import ParsedDdl
+from binlog_merge.merge.render_values import CtsPlace, FileHead, LogicalDdl
 from snapshot_store.tso import OrderKey
 
 _HEADER = struct.Struct("<IBIIIH")
 _VERSION_LENGTH = 50
 
-CtsPlace = Literal["begin", "end", "both"]
 CTS_PLACES: dict[CtsPlace, int] = {"begin": k.CTS_BEGIN, "end": k.CTS_END, "both": k.CTS_BOTH}
-
-
-@dataclass(frozen=True, slots=True)
-class FileHead:
-    """What every output file of a cluster has in common. `sid` is the cluster's UUID, 16 bytes.
-
-    `cts` is where a transaction's order key stands: behind BEGIN, or behind XID and DDL as in PolarDB-X's global
-    binlog, or both.
-    """
-
-    server_id: int
-    server_version: str
-    server_version_number: int
-    sid: bytes
-    anonymous: bool
-    cts: CtsPlace = "begin"
-
-
-@dataclass(frozen=True, slots=True)
-class LogicalDdl:
-    """A DDL as it comes out: at its key, in its default schema, in the session that its effects depend on.
-
-    `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
-    `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
-    where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
-    server's that ran it, where the cluster says so. A session without a time runs it when it commits. `parsed` is what
-    `sql` says, where whoever made the DDL has read it.
-    """
-
-    key: OrderKey
-    schema: str
-    sql: str
-    session: SessionVariables = field(default_factory=SessionVariables)
-    suppress_use: bool = False
-    text: str | None = None
-    server_id: int | None = None
-    rows_query: bool = False
-    parsed: ParsedDdl | None = field(default=None, compare=False, repr=False)
 
 
 def heartbeat(key: OrderKey) -> LogicalDdl:

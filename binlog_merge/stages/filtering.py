@@ -27,7 +27,7 @@ from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.events import Decision
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.whole_rows import whole_row
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood

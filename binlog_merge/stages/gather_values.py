@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog_merge.files.known import KnownFile
-from binlog_merge.merge.render import FileHead, LogicalDdl
+from binlog_merge.merge.render_values import FileHead, LogicalDdl
 from binlog_merge.stages.schemas import Schemas
 from snapshot_store.tso import OrderKey
 

@@ -15,7 +15,8 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.merge.convert import ConversionError
-from binlog_merge.merge.render import CTS_PLACES, FileHead
+from binlog_merge.merge.render import CTS_PLACES
+from binlog_merge.merge.render_values import FileHead
 from binlog_merge.merge.reshape import reshape_rows
 from binlog_merge.stages.input_reader import InputReader
 from binlog_merge.stages.output_file import OutputFile

@@ -17,7 +17,8 @@ from pymysql.cursors import DictCursor
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event, walk
 from binlog_merge.binlog.query import Query
-from binlog_merge.merge.render import CtsPlace, FileHead, LogicalDdl, heartbeat, pack_ddl, pack_head
+from binlog_merge.merge.render import heartbeat, pack_ddl, pack_head
+from binlog_merge.merge.render_values import CtsPlace, FileHead, LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.polardbx.comments import PolarxComment
 from snapshot_store.tso import OrderKey

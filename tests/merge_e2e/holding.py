@@ -13,7 +13,7 @@ import pytest
 
 from binlog_merge.job import coordinating, run, schemas
 from binlog_merge.job.coordination import Coordination
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.shard.place_keys import key_of
 from binlog_merge.shard.values import Effect, Place, Shard
 from binlog_merge.stages.holds import Holds

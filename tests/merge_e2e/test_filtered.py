@@ -13,7 +13,7 @@ from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.file_events import events_of
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
 from binlog_merge.replay.rows import RowSelector
 from binlog_merge.replay.verify import verify

@@ -7,7 +7,7 @@ from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, Marke
 from binlog_merge.merge.coordinate.cluster import Cluster, Said
 from binlog_merge.merge.markers import PUBLIC, Marker, MarkerCopy
 from binlog_merge.merge.query_session import ddl_session
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.statements import is_schema_ddl
 from snapshot_store.ddl import ParsedDdl
 from snapshot_store.errors import DdlNotUnderstood

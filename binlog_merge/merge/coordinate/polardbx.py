@@ -9,7 +9,7 @@ from binlog_merge.merge.coordinate.cluster import Cluster, Said, charset_of_data
 from binlog_merge.merge.coordinate.marker import Convert, plain
 from binlog_merge.merge.markers import PROTECTED, MarkerCopy, SyncPoint
 from binlog_merge.merge.query_session import ddl_session
-from binlog_merge.merge.render import LogicalDdl
+from binlog_merge.merge.render_values import LogicalDdl
 from binlog_merge.merge.session_variables import SessionVariables
 from binlog_merge.merge.statements import is_schema_ddl
 from binlog_merge.polardbx.ddl import has_private_syntax
