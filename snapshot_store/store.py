@@ -17,9 +17,8 @@ import duckdb
 
 from snapshot_store import store_fold, store_parquet, store_select
 from snapshot_store.errors import StoreError
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, folded_away, versions_of
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, folded_away
 from snapshot_store.migrations import TABLES_AT, VIEWS, migrate, outdated
-from snapshot_store.model import Catalog
 from snapshot_store.questions_names import NamePattern
 from snapshot_store.store_append import append
 from snapshot_store.store_errors import (
@@ -85,17 +84,6 @@ class Store:
             raise _failed(path, error) from error
         finally:
             connection.close()
-
-    def append_base(
-        self, catalog: Catalog, node: str | None = None, file: str = "", position: int = 0, key: OrderKey = ORIGIN
-    ) -> int:
-        """Append a snapshot of all schemas and tables, at the origin unless told otherwise; return how many versions
-        are new.
-        """
-        tables, schemas = versions_of(
-            catalog, catalog.tables, catalog.schemas, key, node=node, file=file, position=position, origin="base"
-        )
-        return self.append_versions(tables, schemas)
 
     def append_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> int:
         """Append versions in one transaction; return how many are new.
@@ -216,10 +204,6 @@ class Store:
         """Return where the binlogs begin, as a key: bases at the origin hold from there; ORIGIN if unknown."""
         text = read_setting(self._connection, "beginning")
         return ORIGIN if text is None else OrderKey.parse(text)
-
-    def set_beginning(self, key: OrderKey) -> None:
-        """Keep where the binlogs begin."""
-        write_setting(self._connection, "beginning", key.text())
 
     def stop(self) -> Stop | None:
         """Return where the last merge stopped for want of a shape, or None."""

@@ -120,8 +120,3 @@ def pack_packed(value: int) -> bytes:
 def pack_packed_bytes(value: bytes) -> bytes:
     """Return `value` preceded by its length-encoded length."""
     return pack_packed(len(value)) + value
-
-
-def packed_length(value: int) -> int:
-    """Return how many bytes `pack_packed` gives for `value`."""
-    return 1 if value < 251 else 3 if value < 1 << 16 else 4 if value < 1 << 24 else 9

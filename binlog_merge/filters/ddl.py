@@ -8,7 +8,7 @@ ALTER TABLE t ADD x INT, DROP y   ActionMultiSchemaChange `multi schema change`
 
 from dataclasses import dataclass, replace
 
-from binlog_merge.filters.kinds import ACTIONS, MYSQL_ACTIONS, REDO_BARRIER_ACTIONS, SCHEMA_KINDS, TABLE_BARRIER_ACTIONS
+from binlog_merge.filters.kinds import ACTIONS, MYSQL_ACTIONS, SCHEMA_KINDS, TABLE_BARRIER_ACTIONS
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
@@ -16,7 +16,6 @@ from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
 from snapshot_store.ddl.parse import ParsedDdl, parse_statement
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
-from snapshot_store.errors import DdlNotUnderstood
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +65,6 @@ class DdlEvent:
         """Tell whether every table must wait for it."""
         return is_global(self.action) or self.frees or len({*self.tables, *self.effects.tables}) > 1
 
-    @property
-    def makes_tables(self) -> bool:
-        """Tell whether new physical tables come of it."""
-        return self.action in REDO_BARRIER_ACTIONS
-
 
 def is_global(action: str) -> bool:
     """Tell whether DDL of this name holds up every table: it concerns several, or one that is not there yet."""
@@ -101,28 +95,6 @@ def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
         replace(event, tables=part.tables, text=text, effects=part, head=head, item=item)
         for item, (part, text) in enumerate(zip(parts, texts, strict=True))
     )
-
-
-def is_ddl(sql: str, session: DdlSession | None = None) -> bool:
-    """Tell whether a text is a statement that changes tables, views or databases."""
-    try:
-        return bool(ddl_events(sql, "", session))
-    except DdlNotUnderstood:
-        return False
-
-
-_NEVER_SKIPPED = frozenset({"BEGIN", "COMMIT", "ROLLBACK", "START", "XA", "USE"})
-
-
-def is_builtin_skipped(sql: str, session: DdlSession | None = None) -> bool:
-    """Tell whether DM never carries a statement over: users, routines, views, FLUSH, temporary tables and the like."""
-    try:
-        statement = parse_statement(sql, session or DdlSession())
-    except DdlNotUnderstood:
-        return False
-    if isinstance(statement, st.Ignored):
-        return statement.what not in _NEVER_SKIPPED
-    return isinstance(statement, st.CreateView | st.DropViews)
 
 
 def split_alter(sql: str, session: DdlSession | None = None) -> tuple[str, ...]:

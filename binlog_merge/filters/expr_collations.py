@@ -66,11 +66,6 @@ def likeness(sql: str, collation: str) -> str:
     return _characters(sql, collation)
 
 
-def ignores_case(collation: str) -> bool:
-    """Tell whether a collation takes upper and lower case for the same."""
-    return collation.endswith("_ci")
-
-
 def _levels(sql: str, levels: int) -> str:
     """Return SQL of the first levels of a sort key; 01 parts the levels."""
     key = f"icu_sort_key({sql}, 'und')"

@@ -82,11 +82,6 @@ class ClusterState:
             {k: v for k, v in self.tables.items() if k[0] != schema},
         )
 
-    def storages(self) -> frozenset[str]:
-        """Return every storage instance that is named."""
-        named = {g.storage for d in self.databases.values() for g in d.groups}
-        return frozenset(named | {p.storage for t in self.tables.values() for p in t.placements})
-
     def schemas(self, nodes: Mapping[str, str]) -> frozenset[tuple[str, str]]:
         """Return the physical schemas as (node, schema)."""
         groups = {(g.storage, g.schema) for d in self.databases.values() for g in d.groups}

@@ -19,7 +19,6 @@ OWN_GROUP = "__CDC___SINGLE_GROUP"
 
 NORMAL_FORMAT, RECOVER_FORMAT, ARCHIVE_FORMAT, IGNORE_FORMAT = 1, 2, 3, 4
 MAX_BQUAL = 64
-MAX_GROUP = 59
 """A longer group is written as the hash of its name: with `@` and four digits a bqual has at most 64 bytes."""
 
 
@@ -89,20 +88,3 @@ def parse_xid(text: str) -> Xid:
     if found is None:
         raise ValueError(f"not an XA transaction id as servers log it: {text!r}")
     return Xid(bytes.fromhex(found[1]), bytes.fromhex(found[2]), int(found[3]))
-
-
-def make_xid(
-    transaction_id: int, primary: int, group: str, read_view: int | None = None, format_id: int = NORMAL_FORMAT
-) -> Xid:
-    """Return the id of a branch. `primary` is the primary group's unique id; a long group is hashed."""
-    name = group if len(group.encode()) <= MAX_GROUP else f"{fnv1a_64(group.encode()):x}"
-    suffix = "" if read_view is None else f"@{read_view:04d}"
-    return Xid(PREFIX + f"{transaction_id:x}@{primary:x}".encode(), f"{name}{suffix}".encode(), format_id)
-
-
-def fnv1a_64(data: bytes) -> int:
-    """Return the 64-bit FNV-1a hash (draft-eastlake-fnv)."""
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return value

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from binlog_merge.filters import BlockAllowList
-from binlog_merge.filters.ddl import ddl_events, is_builtin_skipped, is_ddl, is_global, split_alter
+from binlog_merge.filters.ddl import ddl_events, is_global, split_alter
 from binlog_merge.filters.incompatible import event_type
-from binlog_merge.filters.kinds import ACTIONS, REDO_BARRIER_ACTIONS
+from binlog_merge.filters.kinds import ACTIONS
 from snapshot_store import Catalog, SnapshotStoreError, apply_ddl, parse_table
 from snapshot_store.errors import DdlNotUnderstood
+from tests.filters.dm_words import is_builtin_skipped, is_ddl
 from tests.filters.vectors import DIFFERENCES, vectors
 
 CASES = vectors("ddl_classify.json")
@@ -209,7 +210,6 @@ KINDS = [
 def test_kinds(sql: str, kind: str, everything_waits: bool) -> None:
     (event,) = ddl_events(sql, "d")
     assert (event.kind, event.is_global, event.allowed) == (kind, everything_waits, True)
-    assert event.makes_tables is (event.action in REDO_BARRIER_ACTIONS)
 
 
 @pytest.mark.parametrize(

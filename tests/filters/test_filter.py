@@ -9,11 +9,12 @@ import pytest
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError
 from binlog_merge.filters.config import load_filter
-from binlog_merge.filters.ddl import DdlEvent, ddl_events, is_builtin_skipped
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
 from binlog_merge.filters.events import BinlogEventRule, EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings, verify
 from binlog_merge.filters.incompatible import event_type
 from snapshot_store import parse_table
+from tests.filters.dm_words import is_builtin_skipped
 from tests.filters.vectors import vectors
 
 CASES = vectors("event_filter.json")

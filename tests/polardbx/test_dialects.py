@@ -236,7 +236,7 @@ def test_tables_of_the_transaction_machinery_never_come_out(tmp_path: Path) -> N
 def test_any_history_cut_anywhere(history: list[tuple[int, bool]], seed: int) -> None:
     from tempfile import TemporaryDirectory
 
-    from binlog_merge.polardbx.vtso import Committed, assign
+    from tests.polardbx.vtso import Committed, assign
 
     log, commits = Log(), list[Committed]()
     for transaction, (tso, distributed) in enumerate(history, 1):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.polardbx.vtso import Committed, actual_tso, assign, is_tso_policy, virtual_tso
 from snapshot_store.tso import OrderKey
+from tests.polardbx.vtso import Committed, actual_tso, assign, is_tso_policy, virtual_tso
 
 
 def test_as_the_global_binlog_prints_it() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels import xid as kernel
-from binlog_merge.polardbx.xids import Xid, XidKind, fnv1a_64, make_xid, parse_xid
+from binlog_merge.polardbx.xids import NORMAL_FORMAT, PREFIX, Xid, XidKind, parse_xid
 
 KINDS = {
     XidKind.NORMAL: k.NORMAL_XID,
@@ -18,6 +18,26 @@ KINDS = {
     XidKind.IGNORED: k.IGNORED_XID,
     XidKind.STRANGE: k.STRANGE_XID,
 }
+
+
+MAX_GROUP = 59
+
+
+def make_xid(
+    transaction_id: int, primary: int, group: str, read_view: int | None = None, format_id: int = NORMAL_FORMAT
+) -> Xid:
+    """Return the id of a branch. `primary` is the primary group's unique id; a long group is hashed."""
+    name = group if len(group.encode()) <= MAX_GROUP else f"{fnv1a_64(group.encode()):x}"
+    suffix = "" if read_view is None else f"@{read_view:04d}"
+    return Xid(PREFIX + f"{transaction_id:x}@{primary:x}".encode(), f"{name}{suffix}".encode(), format_id)
+
+
+def fnv1a_64(data: bytes) -> int:
+    """Return the 64-bit FNV-1a hash (draft-eastlake-fnv)."""
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value
 
 
 def _registers(text: str) -> dict[str, int] | None:

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from snapshot_store.errors import HistoryConflict, StoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.migrations import migrate
-from snapshot_store.model import Catalog, Column, ColumnType, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, ColumnType, Index, IndexPart, Schema, Table
 from snapshot_store.store import Store
 from snapshot_store.store_errors import BeforeBase
+from snapshot_store.store_settings import write_setting
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
@@ -42,16 +43,14 @@ def test_a_history_comes_back_as_it_went_in(tmp_path: Path) -> None:
         TableVersion(OrderKey(2**62, 2**62, 9, 999_999), 0, "d", "t", None, node="n1"),
     ]
     schemas = [SchemaVersion(K5, "e", None), SchemaVersion(ORIGIN, "e", Schema("e", "gbk", "gbk_bin"), node="n1")]
+    base = TableVersion(ORIGIN, 0, "d", "t", OLD, origin="base")
+    base_schema = SchemaVersion(ORIGIN, "d", Schema("d"), origin="base")
     with Store.open(path) as store:
-        assert store.append_base(Catalog({"d": Schema("d")}, {("d", "t"): OLD})) == 2
+        assert store.append_versions([base], [base_schema]) == 2
         assert store.append_versions(versions, schemas) == 4
     with Store.open(path, read_only=True) as store:
         history = store.load_history()
-    base = TableVersion(ORIGIN, 0, "d", "t", OLD, origin="base")
-    expected = SchemaHistory().with_versions(
-        [base, *versions], [*schemas, SchemaVersion(ORIGIN, "d", Schema("d"), origin="base")]
-    )
-    assert history == expected
+    assert history == SchemaHistory().with_versions([base, *versions], [*schemas, base_schema])
 
 
 def test_bytes_that_are_no_text_are_kept_as_their_numbers(tmp_path: Path) -> None:
@@ -217,7 +216,7 @@ def test_parquet_and_back(
     one, other = memory_store(), memory_store()
     one.append_versions(versions, [SchemaVersion(K5, "e", Schema("e"))])
     one.set_topology(Topology((Route("a_*", "t_?", "a", "t"),), frozenset({"x"})))
-    one.set_beginning(K5)
+    write_setting(one._connection, "beginning", K5.text())
     one.fold(key)
     one.export_parquet(folder / "out")
     assert other.import_parquet(folder / "out") == len(one.load_history().versions) + 1

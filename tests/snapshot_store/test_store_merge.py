@@ -100,13 +100,12 @@ def test_what_people_said_is_found_and_is_not_contradicted() -> None:
 
 def test_tables_that_follow_a_rename_are_found() -> None:
     store = memory_store()
-    store.append_base(
-        parse_dump(
-            "CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE `b'表` (id INT PRIMARY KEY);"
-            "CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES `b'表` (id)); CREATE TABLE d (x INT)",
-            "s",
-        )
+    catalog = parse_dump(
+        "CREATE TABLE a (id INT PRIMARY KEY); CREATE TABLE `b'表` (id INT PRIMARY KEY);"
+        "CREATE TABLE c (id INT, CONSTRAINT f FOREIGN KEY (id) REFERENCES `b'表` (id)); CREATE TABLE d (x INT)",
+        "s",
     )
+    store.append_versions(TableVersion(ORIGIN, 0, t.schema, t.name, t, origin="base") for t in catalog.tables.values())
     merging = store.merging()
     assert merging.referencing(None, ["b'表"]) == [(None, "s", "c")]
     assert merging.referencing(None, ["nothing"]) == merging.referencing("n1", ["b'表"]) == []
