@@ -21,7 +21,7 @@ $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
 	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
-	@echo "make lint    ruff and mypy --strict"
+	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
 	@echo "make check   lint, demo, test: what .ci/run does"
 	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
 	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS)"
@@ -48,7 +48,9 @@ mysql:
 
 lint: $(SETUP)
 	@$(VENV)/ruff check .
+	@$(VENV)/ruff format --check --quiet .
 	@$(VENV)/mypy
+	@$(VENV)/lint-imports --no-cache --no-logo >build/imports.txt || { cat build/imports.txt; exit 1; }
 
 check: lint demo test
 

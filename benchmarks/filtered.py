@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.held import make
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.run import run_merge
-from binlog_merge.job.runner import Runner
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.run import run_merge
 
 EXPRESSION = "id % 2 = 0 OR name LIKE 'never%'"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from benchmarks import measure, others
 from benchmarks.runner import InlineRunner
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.run import run_merge
-from binlog_merge.replay.duckdb_target import DuckdbTarget
-from binlog_merge.replay.load import load
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.walk import ReplayOptions, history_of
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.pipeline.run import run_merge
+from binlog_merge.replay.duckdb.load import load
+from binlog_merge.replay.duckdb.target import DuckdbTarget
 
 DATABASE = "CREATE DATABASE shop; USE shop"
 TABLE = (

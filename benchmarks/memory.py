@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.giants import Giant, make
 from benchmarks.measure import MIB, Memory
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 
 LIMIT_MIB = 1536
 GIANTS = {

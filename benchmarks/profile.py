@@ -8,9 +8,10 @@ from typing import Any
 
 from benchmarks.runner import InlineRunner
 from binlog_merge.files import source
-from binlog_merge.stages import gather as gather_stage
-from binlog_merge.stages import giant as giant_stage
-from binlog_merge.stages import output_file, scan_walk
+from binlog_merge.pipeline.gather import giant as giant_stage
+from binlog_merge.pipeline.gather import output_file
+from binlog_merge.pipeline.gather import task as gather_stage
+from binlog_merge.pipeline.scan import walk as scan_walk
 
 
 class _Timer:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import spread
-from binlog_merge.replay.mysql import MysqlTarget
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.transactions import Transaction
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.replay.server.run import replay
+from binlog_merge.replay.server.transactions import Transaction
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer, mysqlbinlog
 from tests.replay.workload import as_output

@@ -17,9 +17,9 @@ def _run(function: Callable[[Any], Any], data: bytes) -> bytes:
 
 
 def _warm(_: int) -> None:
-    import binlog_merge.stages.gather
-    import binlog_merge.stages.order
-    import binlog_merge.stages.scan  # noqa: F401
+    import binlog_merge.pipeline.gather.task
+    import binlog_merge.pipeline.order.task
+    import binlog_merge.pipeline.scan.task  # noqa: F401
 
     time.sleep(0.2)
 

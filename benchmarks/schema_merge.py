@@ -7,8 +7,8 @@ Spark is left out: everything runs in the one process that is measured.
 from pathlib import Path
 
 from benchmarks.runner import InlineRunner
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.run import run_merge
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.run import run_merge
 
 CASE = Path(__file__).resolve().parents[1] / "fixtures" / "three-nodes-online-ddl" / "cluster.yaml"
 HALF = 7507804164986040321  # a TSO amid the case: the first run stops there, the second goes on

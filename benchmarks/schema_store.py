@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 
 from benchmarks.schema_merge import MERGE
 from snapshot_store.ddl import parse_dump
-from snapshot_store.migrations import MIGRATIONS
 from snapshot_store.model import Table
 from snapshot_store.model_json import table_to_json
-from snapshot_store.store import Store
-from snapshot_store.store_settings import topology_to_json
+from snapshot_store.store.db import Store
+from snapshot_store.store.migrations import MIGRATIONS
+from snapshot_store.store.settings import topology_to_json
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.runner import InlineRunner
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.run import run_merge
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.run import run_merge
 from tests.mysql_server import MySqlServer
 
 KINDS = ("dry-run", "duckdb", "parquet", "mysql", "verify")

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from binlog_merge import errors
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import MergeError
     from binlog_merge.spark.job import MergeResult, merge
 
 __all__ = ["MergeConfig", "MergeError", "MergeResult", "errors", "merge"]
 
 _HOMES = {
-    "MergeConfig": "binlog_merge.config",
+    "MergeConfig": "binlog_merge.config.merge_config",
     "MergeError": "binlog_merge.errors",
     "MergeResult": "binlog_merge.spark.job",
 }

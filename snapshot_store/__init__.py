@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snapshot_store.ddl.public import apply_ddl, parse_table
-    from snapshot_store.ddl.session import DdlSession
     from snapshot_store.errors import (
         AlreadyExists,
         DdlNotUnderstood,
@@ -19,8 +18,10 @@ if TYPE_CHECKING:
         UnknownSchema,
         UnknownTable,
     )
-    from snapshot_store.lattice import Incomparable, compare, join
-    from snapshot_store.model import Catalog, Column, ColumnType, Default, Generated, Index, IndexPart, Schema, Table
+    from snapshot_store.lattice.join import Incomparable, compare, join
+    from snapshot_store.model import Catalog, Column, Default, Generated, Index, IndexPart, Schema, Table
+    from snapshot_store.mysql.column_type import ColumnType
+    from snapshot_store.mysql.sql.session import DdlSession
 
 __all__ = [
     "AlreadyExists",
@@ -54,13 +55,13 @@ _ERRORS = (
 )
 _HOMES = {
     **dict.fromkeys(("apply_ddl", "parse_table"), "snapshot_store.ddl.public"),
-    "DdlSession": "snapshot_store.ddl.session",
+    "DdlSession": "snapshot_store.mysql.sql.session",
     **dict.fromkeys(_ERRORS.split(), "snapshot_store.errors"),
     **dict.fromkeys(
         ("Catalog", "Column", "ColumnType", "Default", "Generated", "Index", "IndexPart", "Schema", "Table"),
         "snapshot_store.model",
     ),
-    **dict.fromkeys(("Incomparable", "compare", "join"), "snapshot_store.lattice"),
+    **dict.fromkeys(("Incomparable", "compare", "join"), "snapshot_store.lattice.join"),
 }
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from snapshot_store.model import Column, ColumnType, Index, Table
+from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.column_type import ColumnType
 
 # Their row image does not depend on the display width or on (M,D).
 _WIDTH_IS_COSMETIC = {"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "year"}

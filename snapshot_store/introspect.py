@@ -11,7 +11,7 @@ from typing import Any
 
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.render_sql import quote_name
+from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.server import ServerAddress
 from snapshot_store.topology import SYSTEM_SCHEMAS
 

@@ -7,7 +7,8 @@ import json
 from dataclasses import MISSING, fields
 from typing import Any
 
-from snapshot_store.model import Column, ColumnType, Default, Generated, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.store_errors import StoreDamaged
 
 _NESTED: dict[type[Any], dict[str, type[Any]]] = {

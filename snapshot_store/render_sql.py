@@ -6,17 +6,14 @@ without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` gives the table ba
 
 import re
 
-from snapshot_store.model import Column, ColumnType, Default, Index, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.names import quote_name
 
 _SPATIAL = ("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon")
 _WITHOUT_NULL_DEFAULT = ("blob", "text", "json", "vector", "geomcollection", *_SPATIAL)
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary", "bit", "vector"})
 _BITS = re.compile(r"b'[01]*'|0x[0-9a-f]*")
-
-
-def quote_name(name: str) -> str:
-    """Return a name in backticks."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 _ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'": "''"})

@@ -23,7 +23,7 @@ def test_merge_is_a_function_although_a_package_has_its_name(before: str) -> Non
         + (
             "from binlog_merge import merge\n"
             "assert merge(1, end_of_input=True) == ((1,), {'end_of_input': True})\n"
-            "import binlog_merge.merge.assemble as a; assert a is binlog_merge.merge.assemble\n"
+            "import binlog_merge.pipeline.assemble.assemble as a; assert a is binlog_merge.pipeline.assemble.assemble\n"
             "from binlog_merge import merge; merge()"
         )
     )
@@ -37,7 +37,7 @@ def test_importing_the_package_loads_nothing() -> None:
 
 def test_names() -> None:
     assert {"MergeConfig", "MergeError", "merge", "errors"} <= set(dir(binlog_merge))
-    assert binlog_merge.MergeConfig.__module__ == "binlog_merge.config"
+    assert binlog_merge.MergeConfig.__module__ == "binlog_merge.config.merge_config"
     assert binlog_merge.errors.MergeError is binlog_merge.MergeError
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = binlog_merge.nothing

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from binlog_merge.config import MergeConfig, config_schema, differences
-from binlog_merge.config_sections import Node
-from binlog_merge.config_values import parse_duration, parse_size
+from binlog_merge.config.merge_config import MergeConfig, config_schema, differences
+from binlog_merge.config.sections import Node
+from binlog_merge.config.values import parse_duration, parse_size
 from binlog_merge.errors import ConfigError
 
 MINIMAL = """\

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest
 from tests.command_line import command_line
 from tests.merge_e2e.local import merge

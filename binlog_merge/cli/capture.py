@@ -11,7 +11,7 @@ from binlog_merge.cli.output import OutputFormat, document_of, print_json, print
 from binlog_merge.errors import ConfigError
 
 if TYPE_CHECKING:
-    from binlog_merge.live.capture import CaptureResult
+    from binlog_merge.capture.nodes import CaptureResult
 
 HELP = """Fetch the nodes' binlogs from their servers, byte for byte, under the names that they have there.
 
@@ -66,10 +66,10 @@ def capture(
     ] = OutputFormat.text,
 ) -> None:
     """Fetch the nodes' binlogs from their servers."""
+    from binlog_merge.capture.node import CaptureOptions
+    from binlog_merge.capture.nodes import capture as run
     from binlog_merge.cli.replay_options import password_of
-    from binlog_merge.config import MergeConfig
-    from binlog_merge.live.capture import capture as run
-    from binlog_merge.live.capture_node import CaptureOptions
+    from binlog_merge.config.merge_config import MergeConfig
 
     if stop_never and until_now:
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")

@@ -8,14 +8,14 @@ import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.schema_place import floor_of
-from binlog_merge.cli.schema_store import STORE_NAME, moment_of, opened, store_path
+from binlog_merge.cli.schema.place import floor_of
+from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_path
 from binlog_merge.errors import ConfigError, StoreUnusable
 
 if TYPE_CHECKING:
-    from binlog_merge.shard.notes import Lock, Locks
-    from binlog_merge.shard.values import Decided, Shard
-    from snapshot_store.store import Store
+    from binlog_merge.pipeline.coordinate.shards.notes import Lock, Locks
+    from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
+    from snapshot_store.store.db import Store
     from snapshot_store.tso import OrderKey
 
 HELP = """What shards' DDL waits for, where no marker says that all shards have it: look, and decide.
@@ -100,7 +100,7 @@ def resolve(
 ) -> None:
     """Record a decision."""
     from binlog_merge.files.lock import OutputLock
-    from binlog_merge.shard.notes import DECISIONS, decisions_to_json
+    from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, decisions_to_json
 
     if [emit is not None, skip, as_if_done is not None, withdraw].count(True) != 1:
         raise ConfigError("give one of --emit SQL, --skip, --as-if-done SHARD and --withdraw")
@@ -124,7 +124,7 @@ def resolve(
 
 
 def _read(store: "Store") -> "tuple[Locks, tuple[Decided, ...]]":
-    from binlog_merge.shard.notes import DECISIONS, LOCKS, decisions_from_json, locks_from_json
+    from binlog_merge.pipeline.coordinate.shards.notes import DECISIONS, LOCKS, decisions_from_json, locks_from_json
 
     text = store.note(LOCKS)
     if text is None:
@@ -142,7 +142,7 @@ def _nothing(path: Path) -> StoreUnusable:
 
 def _from(at_tso: str | None, floor: "OrderKey", path: Path) -> "OrderKey":
     """Return the key from which on a decision holds. Raises SchemaConflict below what is published."""
-    from binlog_merge.job.stores import below_published
+    from binlog_merge.pipeline.coordinate.stores import below_published
 
     if at_tso is None:
         return floor
@@ -161,8 +161,8 @@ def _decided(
     as_if_done: str | None,
     floor: "OrderKey",
 ) -> "Decided":
-    from binlog_merge.shard.deciding import Refused, checked, lock_named, place_for, statement_for
-    from binlog_merge.shard.values import Decided
+    from binlog_merge.pipeline.coordinate.shards.deciding import Refused, checked, lock_named, place_for, statement_for
+    from binlog_merge.pipeline.coordinate.shards.values import Decided
 
     try:
         lock = lock_named(found, decisions, id)
@@ -181,7 +181,7 @@ def _decided(
 
 def _shard(text: str, lock: "Lock") -> "Shard":
     """Return the shard that is meant: by its name as `locks` prints it, whatever characters it has."""
-    from binlog_merge.shard.values import Shard
+    from binlog_merge.pipeline.coordinate.shards.values import Shard
 
     known = {str(shard): shard for shard in (*lock.awaited, *lock.done)}
     parts = text.split("/")
@@ -194,8 +194,8 @@ def _shard(text: str, lock: "Lock") -> "Shard":
 
 def _logical(store: "Store", lock: "Lock") -> Any:
     """Return the logical table of a lock as it stands."""
-    from binlog_merge.shard.notes import table_of
-    from snapshot_store.questions_names import LAST
+    from binlog_merge.pipeline.coordinate.shards.notes import table_of
+    from snapshot_store.names import LAST
 
     parts = table_of(lock.id).split(".")  # a name may have dots of its own
     names = [(".".join(parts[:i]), ".".join(parts[i:])) for i in range(1, len(parts))]
@@ -207,8 +207,8 @@ def _withdrawn(
     id: str, found: "Locks", decisions: "Sequence[Decided]", floor: "OrderKey", path: Path
 ) -> "tuple[tuple[Decided, ...], list[Decided]]":
     """Return the decisions that are left, and those that are taken back."""
-    from binlog_merge.job.stores import below_published
-    from binlog_merge.shard.deciding import Refused, lock_named
+    from binlog_merge.pipeline.coordinate.shards.deciding import Refused, lock_named
+    from binlog_merge.pipeline.coordinate.stores import below_published
 
     try:
         name = id if any(d.id == id for d in decisions) else lock_named(found, decisions, id).id

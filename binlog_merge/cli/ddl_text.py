@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from binlog_merge.shard.notes import HeldRows, Lock, Locks, Ran
-    from binlog_merge.shard.values import Decided, Shard
+    from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, Ran
+    from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
     from snapshot_store.tso import OrderKey
 
 
@@ -20,7 +20,7 @@ def locks_values(found: "Locks", decisions: "Sequence[Decided]") -> dict[str, An
 
 
 def _lock_values(lock: "Lock", found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
-    from binlog_merge.shard.notes import table_of
+    from binlog_merge.pipeline.coordinate.shards.notes import table_of
 
     ran = {ran.shard: ran for ran in lock.ran}
     return {
@@ -69,7 +69,7 @@ def decision_values(decided: "Decided") -> dict[str, Any]:
 
 def moment_values(key: "OrderKey") -> dict[str, Any]:
     """Return an order key and its time, None where its TSO carries none."""
-    from snapshot_store.questions_names import time_of
+    from snapshot_store.names import time_of
 
     time = time_of(key)
     return {"order_key": key.text(), "time": None if time is None else time.isoformat().replace("+00:00", "Z")}
@@ -88,14 +88,14 @@ def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
 
 def at_end(known: "OrderKey") -> bool:
     """Tell whether everything there is was taken in: the merge was told that no more comes."""
-    from snapshot_store.questions_names import LAST
+    from snapshot_store.names import LAST
 
     return known.commit_tso == LAST.commit_tso
 
 
 def known_text(known: "OrderKey") -> str:
     """Return up to where everything was taken in, for people."""
-    from snapshot_store.questions_names import since
+    from snapshot_store.names import since
 
     return "the end of the input" if at_end(known) else since(known)
 
@@ -115,7 +115,7 @@ def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
 
 
 def _lock_lines(lock: "Lock", found: "Locks", decisions: "Iterable[Decided]") -> Iterator[str]:
-    from snapshot_store.questions_names import since
+    from snapshot_store.names import since
 
     ran = {ran.shard: ran for ran in lock.ran}
     yield lock.id
@@ -132,7 +132,7 @@ def _rows(title: str, values: Iterable[str]) -> Iterator[str]:
 
 
 def _done_text(shard: "Shard", ran: "Ran | None") -> str:
-    from snapshot_store.questions_names import since
+    from snapshot_store.names import since
 
     if ran is None:
         return f"{shard}  counts as having run it"
@@ -140,7 +140,7 @@ def _done_text(shard: "Shard", ran: "Ran | None") -> str:
 
 
 def _held_text(held: "HeldRows") -> str:
-    from snapshot_store.questions_names import since
+    from snapshot_store.names import since
 
     number = f"{held.transactions} transaction{'' if held.transactions == 1 else 's'}"
     return f"{held.shard}  {number}, {held.bytes:,} bytes, since {since(held.since)}"
@@ -158,7 +158,7 @@ def decided_text(decided: "Decided") -> str:
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
     """Return how to decide about the first that nothing is decided about."""
-    from binlog_merge.shard.notes import table_of
+    from binlog_merge.pipeline.coordinate.shards.notes import table_of
 
     known = {decided.id for decided in decisions}
     waiting = [lock for lock in found.locks if lock.stage in ("waiting", "conflict")]

@@ -12,7 +12,7 @@ from binlog_merge.cli.output import OutputFormat, printable
 from binlog_merge.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
 
 CASE = "three-nodes-online-ddl"
 
@@ -28,7 +28,7 @@ Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to pri
 
 def demo(out: Out = Path("build/demo"), output: Format = OutputFormat.text) -> None:
     """Merge the binlogs of a small cluster that come with the source, and say what to look at."""
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
 
     config = MergeConfig.load(_fixture())
     _clear(out, config)

@@ -14,8 +14,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, position, replay, schema, serve, verify
+from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, position, replay, serve, verify
 from binlog_merge.cli.output import document_of, print_error, print_json
+from binlog_merge.cli.schema import commands as schema
 from binlog_merge.errors import (
     EXIT_CODES,
     EXIT_FOUND,

@@ -13,9 +13,9 @@ from binlog_merge.cli.verify import lines_of
 from binlog_merge.errors import ConfigError, MergeError
 
 if TYPE_CHECKING:
-    from binlog_merge.config import MergeConfig
-    from binlog_merge.replay.verify import Verified
+    from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.spark.job import MergeResult
+    from binlog_merge.verify.whole import Verified
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
 
@@ -85,7 +85,7 @@ def merge(
     verbose: Verbose = False,
 ) -> None:
     """Merge the binlogs of all nodes of a cluster into one."""
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
 
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
@@ -165,9 +165,9 @@ def run(
 
 def _look_through(out: Path, result: "MergeResult", output: OutputFormat) -> "Verified":
     """Verify the files that a merge wrote; the error says what was published too."""
-    from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.verify import verify
-    from binlog_merge.replay.walk import history_of
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.walk import history_of
+    from binlog_merge.verify.whole import verify
 
     try:
         return verify(MergedBinlog(out), history_of(out), only={file["name"] for file in result.files})

@@ -26,7 +26,7 @@ from binlog_merge.errors import (
     TruncatedEvent,
 )
 from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
-from binlog_merge.polardbx.comments import split_comment
+from binlog_merge.polardbx.ddl.comments import split_comment
 from snapshot_store.tso import OrderKey
 
 _GTIDS = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
@@ -101,7 +101,7 @@ class MergedLog:
     @cached_property
     def _stored(self) -> tuple[tuple[OrderKey, str], ...]:
         """Return the keys and texts of all logical DDL in the schema store."""
-        from binlog_merge.cli.schema_store import opened, store_path
+        from binlog_merge.cli.schema.store import opened, store_path
 
         if not store_path(self.directory).exists():
             return ()

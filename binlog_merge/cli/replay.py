@@ -14,9 +14,9 @@ from binlog_merge.cli.replay_options import address_of, filter_of, range_of, ski
 from binlog_merge.errors import ConfigError, MergeError
 
 if TYPE_CHECKING:
-    from binlog_merge.replay.mysql import MysqlTarget
-    from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.walk import ReplayOptions, ReplayResult
+    from binlog_merge.replay.server.mysql import MysqlTarget
 
 HELP = """Apply a merged binlog to a MySQL server or a DuckDB file, or write a change log in Parquet; exactly once.
 
@@ -117,10 +117,10 @@ def replay(
     ] = OutputFormat.text,
 ) -> None:
     """Apply a merged binlog to a MySQL server."""
-    from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.run import dry_run
-    from binlog_merge.replay.run import replay as run
-    from binlog_merge.replay.walk import ReplayOptions
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.walk import ReplayOptions
+    from binlog_merge.replay.server.run import dry_run
+    from binlog_merge.replay.server.run import replay as run
 
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run")
@@ -160,9 +160,9 @@ def replay(
 def _capture(
     binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
-    from binlog_merge.replay.capture import capture
-    from binlog_merge.replay.parquet import ParquetTarget
-    from binlog_merge.replay.walk import history_of
+    from binlog_merge.log.walk import history_of
+    from binlog_merge.replay.changes.parquet import ParquetTarget
+    from binlog_merge.replay.changes.walk import capture
 
     folder, chosen = _path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
@@ -175,9 +175,9 @@ def _capture(
 
 
 def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat) -> None:
-    from binlog_merge.replay.duckdb_target import DuckdbTarget
-    from binlog_merge.replay.load import load
-    from binlog_merge.replay.walk import history_of
+    from binlog_merge.log.walk import history_of
+    from binlog_merge.replay.duckdb.load import load
+    from binlog_merge.replay.duckdb.target import DuckdbTarget
 
     path, chosen = _path_of(url, "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
@@ -207,7 +207,7 @@ def _path_of(url: str, otherwise: str) -> Path:
 
 
 def _target(binlog: "MergedBinlog", url: str, password_file: Path | None, ssl_ca: Path | None) -> "MysqlTarget":
-    from binlog_merge.replay.mysql import MysqlTarget
+    from binlog_merge.replay.server.mysql import MysqlTarget
 
     address = address_of("--to", url, password_file)
     return MysqlTarget(address, binlog.cluster_uuid, None if ssl_ca is None else str(ssl_ca))

@@ -8,7 +8,7 @@ from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
 
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
-    from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.log.reader import MergedBinlog
     from snapshot_store.server import ServerAddress
 
 
@@ -36,7 +36,7 @@ def filter_of(path: Path | None, rows_only: bool) -> "Filter | None":
 
 
 def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
-    from binlog_merge.replay.ranges import rank_of
+    from binlog_merge.log.ranges import rank_of
 
     return rank_of(binlog, option, text)
 
@@ -45,7 +45,7 @@ def range_of(
     binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
 ) -> tuple[int | None, int | None]:
     """Return the first and the last rank; None where none is given."""
-    from binlog_merge.replay.ranges import check_first, first_rank_at, start_rank_at
+    from binlog_merge.log.ranges import check_first, first_rank_at, start_rank_at
 
     first: int | None = None
     last: int | None = None
@@ -65,14 +65,14 @@ def range_of(
 
 def skipped_of(binlog: "MergedBinlog", skip: Iterable[str]) -> frozenset[int]:
     """Return the ranks that are to be left out. Raises ConfigError, and OutsideLog for what the log does not have."""
-    from binlog_merge.replay.ranges import check_first
+    from binlog_merge.log.ranges import check_first
 
     return frozenset(check_first(binlog, _rank(binlog, "--skip", text) + 1, f"--skip {text}") - 1 for text in skip)
 
 
 def time_zone_of(name: str | None) -> str | None:
     """Return what --time-zone names, if it is a time zone. Raises ConfigError."""
-    from snapshot_store.ddl.time_zones import zone_of
+    from snapshot_store.mysql.values.time_zones import zone_of
 
     try:
         if name is not None:

@@ -46,8 +46,8 @@ def serve(
     ] = None,
 ) -> None:
     """Hand out a merged binlog over MySQL's protocol."""
-    from binlog_merge.live.serve import BinlogServer, ServeOptions
-    from binlog_merge.live.serve_log import PublishedLog
+    from binlog_merge.serve.log import PublishedLog
+    from binlog_merge.serve.server import BinlogServer, ServeOptions
 
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:

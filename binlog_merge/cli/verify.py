@@ -11,10 +11,10 @@ from binlog_merge.cli.output import OutputFormat, document_of, print_json, print
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 
 if TYPE_CHECKING:
-    from binlog_merge.replay.against import Comparison
-    from binlog_merge.replay.compare import RowDifference, TableComparison
-    from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.verify import Verified
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.verify.against import Comparison
+    from binlog_merge.verify.compare import RowDifference, TableComparison
+    from binlog_merge.verify.whole import Verified
 
 HELP = """Look through a merged binlog from end to end: files, checksums, GTIDs, order, rows, and the tables' shapes.
 
@@ -90,8 +90,8 @@ def verify(
         _look_through(merged, output)
         return
     from binlog_merge.cli.replay_options import address_of, filter_of, range_of
-    from binlog_merge.replay.against import compare_with_nodes, compare_with_server
-    from binlog_merge.replay.reader import MergedBinlog
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.verify.against import compare_with_nodes, compare_with_server
 
     binlog = MergedBinlog(merged)
     server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
@@ -119,10 +119,10 @@ def verify(
 def _opened(text: str | None, binlog: "MergedBinlog", password_file: Path | None, ca: str | None) -> Iterator[Any]:
     """Yield the base that --base names, None where it names none."""
     from binlog_merge.cli.replay_options import address_of
-    from binlog_merge.replay.against import rank_of_server
-    from binlog_merge.replay.base import DuckdbBase, Empty, ServerBase, is_duckdb
-    from binlog_merge.replay.base_dump import DumpBase
-    from binlog_merge.replay.compare_sides import ServerSide
+    from binlog_merge.verify.against import rank_of_server
+    from binlog_merge.verify.base import DuckdbBase, Empty, ServerBase, is_duckdb
+    from binlog_merge.verify.base_dump import DumpBase
+    from binlog_merge.verify.compare_sides import ServerSide
 
     if text is None or text == "empty":
         yield None if text is None else Empty()
@@ -143,9 +143,9 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _look_through(directory: Path, output: OutputFormat) -> None:
-    from binlog_merge.replay.reader import MergedBinlog
-    from binlog_merge.replay.verify import verify as look_through
-    from binlog_merge.replay.walk import history_of
+    from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.log.walk import history_of
+    from binlog_merge.verify.whole import verify as look_through
 
     found = look_through(MergedBinlog(directory), history_of(directory))
     if output is OutputFormat.json:

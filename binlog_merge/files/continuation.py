@@ -1,6 +1,6 @@
 """May this configuration continue that output? Only if it would have made the same bytes so far."""
 
-from binlog_merge.config import MergeConfig, differences
+from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import Header
 

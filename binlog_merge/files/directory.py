@@ -12,8 +12,8 @@ from itertools import combinations, groupby, pairwise
 from pathlib import PurePosixPath
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
-from binlog_merge.config import MergeConfig
-from binlog_merge.config_sections import Node
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node
 from binlog_merge.errors import (
     ConfigError,
     DuplicateFile,

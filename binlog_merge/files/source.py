@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 from urllib.parse import unquote, urlsplit
 
-from binlog_merge.config_values import is_uri
+from binlog_merge.config.values import is_uri
 from binlog_merge.errors import CHECK_PATH, IoError
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB

@@ -12,10 +12,10 @@ from binlog_merge.filters.kinds import ACTIONS, MYSQL_ACTIONS, SCHEMA_KINDS, TAB
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
 from snapshot_store.ddl.parse import ParsedDdl, parse_statement
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
+from snapshot_store.mysql.sql.cursor import Cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.filters.expr_collations import UnknownCollation
-from binlog_merge.filters.expr_columns import column_sql, engine_array, one_row
-from binlog_merge.filters.expr_compile import UnknownColumn, compile_filter, generated_column, parse
-from binlog_merge.filters.expr_sql import ExpressionError, Sql
 from binlog_merge.filters.tables import TableFilter
-from snapshot_store.ddl.expression_nodes import Node
+from binlog_merge.values.duckdb.collations import UnknownCollation
+from binlog_merge.values.duckdb.columns import column_sql, engine_array, one_row
+from binlog_merge.values.duckdb.compile import UnknownColumn, compile_filter, generated_column, parse
+from binlog_merge.values.duckdb.piece import ExpressionError, Sql
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.expr.nodes import Node
 
 Op = Literal["insert", "update", "delete"]
 _REMEDY = "correct the filter; no row was left out because of it"

@@ -18,7 +18,8 @@ from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.model import Column, ColumnType, Table
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import ColumnType
 
 _INTEGERS: Final = ("tinyint", "smallint", "mediumint", "int", "bigint")
 _SIZES: Final = ("tiny", "", "medium", "long")

@@ -8,7 +8,8 @@ from dataclasses import replace
 from binlog_merge.binlog.constants import ColumnType as BinlogType
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.polardbx.names import ROW_ID
-from snapshot_store.model import Column, ColumnType, Table
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import ColumnType
 
 
 def with_row_id(table: Table, table_map: TableMap) -> Table:

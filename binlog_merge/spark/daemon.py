@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark import daemon
 
-from binlog_merge.stages.warm import warm
+from binlog_merge.pipeline.warm import warm
 
 _PATIENCE = 5.0  # seconds; loading compiled kernels takes less
 

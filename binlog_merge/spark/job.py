@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.result import MergeResult
-from binlog_merge.job.run import run_merge
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.run import run_merge
 from binlog_merge.spark.runner import SparkRunner
 
 __all__ = ["MergeResult", "merge"]

@@ -3,6 +3,6 @@
 from snapshot_store.ddl.apply import DdlEffect, apply_ddl, apply_parsed
 from snapshot_store.ddl.dump import parse_dump, split_statements
 from snapshot_store.ddl.parse import ParsedDdl
-from snapshot_store.ddl.session import DdlSession
+from snapshot_store.mysql.sql.session import DdlSession
 
 __all__ = ["DdlEffect", "DdlSession", "ParsedDdl", "apply_ddl", "apply_parsed", "parse_dump", "split_statements"]

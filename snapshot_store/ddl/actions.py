@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, Options, Partition, PartitionSpec, Value
 from snapshot_store.model import Default
+from snapshot_store.mysql.sql.cursor import TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,6 @@ from snapshot_store.ddl.create import (
     with_constraints,
     with_implicit_timestamps,
 )
-from snapshot_store.ddl.cursor import names_in
 from snapshot_store.ddl.indexes import fit_part, for_engine, foreign_key_of
 from snapshot_store.ddl.resolve import (
     Charset,
@@ -53,12 +52,13 @@ from snapshot_store.ddl.resolve import (
 )
 from snapshot_store.ddl.rewriting import rewritten
 from snapshot_store.ddl.specs import Constraint, KeySpec
-from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
-from snapshot_store.ddl.validate_alter import check_actions
-from snapshot_store.ddl.validate_columns import column_bytes
-from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned, worked_on
+from snapshot_store.ddl.validate.alter import check_actions
+from snapshot_store.ddl.validate.columns import column_bytes
+from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned, worked_on
 from snapshot_store.errors import AlreadyExists, UnknownColumn, UnknownIndex
 from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.sql.cursor import names_in
+from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 
 
 def alter_table(

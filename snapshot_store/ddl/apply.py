@@ -7,13 +7,11 @@ from typing import Any
 from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
 from snapshot_store.ddl.alter import alter_table
 from snapshot_store.ddl.create import build_table, copy_table
-from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.effects import NONE, Effects, effects_of
 from snapshot_store.ddl.parse import ParsedDdl
 from snapshot_store.ddl.references import rename_columns, rename_table
 from snapshot_store.ddl.resolve import Context, resolve_options, server_charset
 from snapshot_store.ddl.select import query_columns
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import (
     AlterSchema,
     AlterTable,
@@ -29,9 +27,11 @@ from snapshot_store.ddl.statements import (
     Statement,
     TruncateTable,
 )
-from snapshot_store.ddl.validate_references import check_references, check_unreferenced
+from snapshot_store.ddl.validate.references import check_references, check_unreferenced
 from snapshot_store.errors import AlreadyExists, UnknownSchema, UnknownTable
 from snapshot_store.model import Catalog, Column, Schema, Table
+from snapshot_store.mysql.sql.cursor import TableName
+from snapshot_store.mysql.sql.session import DdlSession
 
 Name = tuple[str, str]
 

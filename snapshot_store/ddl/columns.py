@@ -5,13 +5,13 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 
 from dataclasses import replace
 
-from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.keys import parse_check, parse_references
 from snapshot_store.ddl.private import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
-from snapshot_store.ddl.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.model import Default, Generated, IndexPart
+from snapshot_store.mysql.expr.read import canonical
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.mysql.text.charsets import canonical_charset
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")

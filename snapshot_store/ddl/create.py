@@ -11,14 +11,15 @@ from snapshot_store.ddl.indexes import (
 )
 from snapshot_store.ddl.resolve import Context, resolve_column, resolve_options
 from snapshot_store.ddl.rewriting import rewritten
-from snapshot_store.ddl.session import NO_ZERO_DATE, SQL_MODES
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.ddl.statements import CreateTable
-from snapshot_store.ddl.validate_columns import check_columns
-from snapshot_store.ddl.validate_keys import check_checks, check_indexes, check_key_spec
-from snapshot_store.ddl.validate_partitions import check_partitioned, partitioned
+from snapshot_store.ddl.validate.columns import check_columns
+from snapshot_store.ddl.validate.keys import check_checks, check_indexes, check_key_spec
+from snapshot_store.ddl.validate.partitions import check_partitioned, partitioned
 from snapshot_store.errors import AlreadyExists
-from snapshot_store.model import Column, ColumnType, Default, IndexPart, Schema, Table
+from snapshot_store.model import Column, Default, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import NO_ZERO_DATE, SQL_MODES
 
 _ENGINES = {
     "innodb": "InnoDB",

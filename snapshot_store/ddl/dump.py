@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from snapshot_store.ddl.apply import apply_parsed
-from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.lexer import expand
 from snapshot_store.ddl.parse import ParsedDdl
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.model import Catalog, Schema
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import expand
+from snapshot_store.mysql.sql.session import DdlSession
 
 _DATA = ("INSERT", "REPLACE", "LOAD")
 

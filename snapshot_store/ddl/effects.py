@@ -19,8 +19,8 @@ from enum import Enum
 
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, ForeignKeySpec
+from snapshot_store.mysql.sql.cursor import TableName
 
 Name = tuple[str, str]
 """(schema, table); table "" for a database."""

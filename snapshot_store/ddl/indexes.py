@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import parse_constraint
 from snapshot_store.ddl.rewriting import rewrite
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
-from snapshot_store.ddl.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.errors import AlreadyExists, UnknownColumn
 from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
-from snapshot_store.render_sql import quote_name
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES

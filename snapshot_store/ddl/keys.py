@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.expressions import canonical
 from snapshot_store.ddl.private import at_private_index, skip_index_place, skip_index_tail
 from snapshot_store.ddl.specs import CheckSpec, Constraint, ForeignKeySpec, KeySpec
 from snapshot_store.model import IndexPart
+from snapshot_store.mysql.expr.read import canonical
+from snapshot_store.mysql.sql.cursor import Cursor
 
 
 def at_constraint(cursor: Cursor) -> bool:

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.private import accept_schema_option
 from snapshot_store.ddl.specs import Options
-from snapshot_store.ddl.types import accept_charset, charset_name
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
 # Partitioning, and PolarDB-X's placement clauses: whatever follows is placement too, and is not read.
 _PLACEMENT = frozenset(

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
 from snapshot_store.ddl.columns import parse_column
-from snapshot_store.ddl.cursor import Cursor, TableName
 from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
 from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
 from snapshot_store.ddl.parse_alter import parse_alter_table
@@ -14,7 +13,6 @@ from snapshot_store.ddl.partitions import parse_tail
 from snapshot_store.ddl.private import skip_index_place
 from snapshot_store.ddl.query_tables import tables_of_query
 from snapshot_store.ddl.select import at_query, parse_query
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.ddl.statements import (
     AlterSchema,
@@ -32,6 +30,8 @@ from snapshot_store.ddl.statements import (
     TruncateTable,
 )
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.mysql.sql.cursor import Cursor, TableName
+from snapshot_store.mysql.sql.session import DdlSession
 
 
 @dataclass(frozen=True, slots=True)

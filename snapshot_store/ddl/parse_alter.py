@@ -25,15 +25,15 @@ from snapshot_store.ddl.actions import (
     TableFile,
 )
 from snapshot_store.ddl.columns import parse_column, parse_default
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.keys import at_constraint, parse_constraint
 from snapshot_store.ddl.options import at_placement, at_table_option, parse_table_option, skip_lock_option
 from snapshot_store.ddl.partitions import at_partition_work, parse_partition_work, parse_tail
 from snapshot_store.ddl.private import skip_move
 from snapshot_store.ddl.specs import Options
 from snapshot_store.ddl.statements import AlterTable
-from snapshot_store.ddl.types import accept_charset, charset_name
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
 
 def parse_alter_table(cursor: Cursor) -> AlterTable:

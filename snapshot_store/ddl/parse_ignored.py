@@ -1,7 +1,7 @@
 """Statements that change no table's shape: told by their first words, and read to their end."""
 
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.statements import Ignored
+from snapshot_store.mysql.sql.cursor import Cursor
 
 _WITH_BODY = frozenset({"AGGREGATE", "EVENT", "FUNCTION", "LIBRARY", "PROCEDURE", "TRIGGER"})
 INERT_VERBS = frozenset(

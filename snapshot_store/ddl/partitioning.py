@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from snapshot_store.render_sql import quote_name
+from snapshot_store.mysql.sql.names import quote_name
 
 _PIECE = re.compile(r"`((?:[^`]|``)+)`(?:<([^,)]*))?")
 

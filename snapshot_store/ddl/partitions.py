@@ -10,18 +10,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from snapshot_store.ddl.actions import PartitionWork
-from snapshot_store.ddl.cursor import Cursor
-from snapshot_store.ddl.expression_nodes import Node, literal
-from snapshot_store.ddl.expression_reader import ExpressionReader
-from snapshot_store.ddl.expression_text import printed
-from snapshot_store.ddl.expressions import read_expression
-from snapshot_store.ddl.lexer import tokenize
 from snapshot_store.ddl.options import at_placement, parse_table_option, skip_placement
 from snapshot_store.ddl.partitioning import Partitioning, Tuples
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
-from snapshot_store.ddl.time_zones import utc_of, zone_of
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.expr.nodes import Node, literal
+from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.expr.reader import ExpressionReader
+from snapshot_store.mysql.expr.text import printed
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import tokenize
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.values.time_zones import utc_of, zone_of
 
 _MOST = 8192
 

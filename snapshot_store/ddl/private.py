@@ -8,7 +8,7 @@ Sessions that validate take it too: it is PolarDB-X that refuses or takes such a
 Source: the PolarDB-X documentation, "CREATE TABLE", "CREATE INDEX", "ALTER TABLE" and "Table groups".
 """
 
-from snapshot_store.ddl.cursor import Cursor
+from snapshot_store.mysql.sql.cursor import Cursor
 
 _PLACES = ("GLOBAL", "CLUSTERED", "LOCAL")
 _TAILS = ("COVERING", "DBPARTITION", "TBPARTITION", "TBPARTITIONS", "PARTITION")

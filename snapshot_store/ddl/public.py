@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from snapshot_store.ddl import apply
 from snapshot_store.ddl.parse import ParsedDdl
-from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 
 _SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 # A table keeps the zero dates it was made with, and SHOW CREATE TABLE prints them; mysqldump's sql_mode takes them.

@@ -8,7 +8,7 @@ none (`TRIM(x FROM y)`), and names that WITH gives are no tables where they stan
 
 from dataclasses import dataclass
 
-from snapshot_store.ddl.cursor import Cursor, TableName
+from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 _FROM_TAKERS = frozenset({"EXTRACT", "MID", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"})
 _JOINS = frozenset({"JOIN", "STRAIGHT_JOIN"})

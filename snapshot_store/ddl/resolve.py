@@ -6,13 +6,13 @@ with a real server in tests/snapshot_store/test_ddl_mysql.py.
 
 from dataclasses import dataclass, replace
 
-from snapshot_store.ddl.literals import literal_bytes, stored_text
-from snapshot_store.ddl.session import DdlSession
-from snapshot_store.ddl.specs import ColumnSpec, Options, TypeSpec, Value
-from snapshot_store.ddl.time_zones import in_utc
-from snapshot_store.ddl.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
+from snapshot_store.ddl.specs import ColumnSpec, Options, Value
 from snapshot_store.errors import DdlNotUnderstood, DdlRejected, shorten
-from snapshot_store.model import Column, ColumnType, Default
+from snapshot_store.model import Column, Default
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.sql.type_spec import TypeSpec
+from snapshot_store.mysql.sql.types import BLOBS, LOB_LIMITS, STRINGS, TEXTS
 from snapshot_store.mysql.text.characters import decoded, fits, mistaken, squeezed
 from snapshot_store.mysql.text.charsets import (
     binary_collation,
@@ -24,6 +24,8 @@ from snapshot_store.mysql.text.charsets import (
     max_bytes,
 )
 from snapshot_store.mysql.text.codecs import python_codec
+from snapshot_store.mysql.values.literals import literal_bytes, stored_text
+from snapshot_store.mysql.values.time_zones import in_utc
 
 Charset = tuple[str, str]
 """A character set and a collation of it."""

@@ -10,12 +10,12 @@ Columns get the spelling of their definition, and literals the character set of 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from snapshot_store.ddl.expression_nodes import Node, column, literal
-from snapshot_store.ddl.expression_text import printed
-from snapshot_store.ddl.expressions import read_expression
-from snapshot_store.ddl.session import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column, Table
+from snapshot_store.mysql.expr.nodes import Node, column, literal
+from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.expr.text import printed
+from snapshot_store.mysql.sql.session import DdlSession
 
 # Expressions of the model are the server's text: no sql_mode changes how it is read.
 _READING = DdlSession()

@@ -7,11 +7,11 @@ What a column's type would be that an expression computes is the optimizer's kno
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from snapshot_store.ddl.cursor import Cursor, TableName
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Query, SelectItem, Source
 from snapshot_store.errors import UnknownColumn
 from snapshot_store.model import Column, Default, Table
+from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 _END = frozenset({"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "FOR", "PROCEDURE"})
 _SETS = frozenset({"UNION", "EXCEPT", "INTERSECT", "INTO"})

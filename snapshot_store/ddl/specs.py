@@ -6,19 +6,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from snapshot_store.ddl.cursor import TableName
-from snapshot_store.model import ColumnType, Default, Generated, IndexPart
-
-
-@dataclass(frozen=True, slots=True)
-class TypeSpec:
-    """A column's type as written: `type` without character set, which is asked for here and resolved by the table."""
-
-    type: ColumnType
-    charset: str | None = None
-    collation: str | None = None
-    binary: bool = False
-    characters: int | None = None  # of TEXT(n) and BLOB(n)
+from snapshot_store.model import Default, Generated, IndexPart
+from snapshot_store.mysql.sql.cursor import TableName
+from snapshot_store.mysql.sql.type_spec import TypeSpec
 
 
 @dataclass(frozen=True, slots=True)

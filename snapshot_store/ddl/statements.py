@@ -6,8 +6,8 @@
 from dataclasses import dataclass, field
 
 from snapshot_store.ddl.actions import Action
-from snapshot_store.ddl.cursor import TableName
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, Options, PartitionSpec, Query
+from snapshot_store.mysql.sql.cursor import TableName
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import filtered
 from benchmarks.runner import InlineRunner
-from binlog_merge.replay.reader import MergedBinlog, Rows
+from binlog_merge.log.reader import MergedBinlog, Rows
 
 
 def test_half_of_the_rows_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

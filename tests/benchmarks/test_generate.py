@@ -13,8 +13,8 @@ from benchmarks.runner import InlineRunner, ProcessRunner
 from benchmarks.schedule import Workload
 from benchmarks.tables import MODES, Mode
 from binlog_merge.binlog.header import walk
-from binlog_merge.config import MergeConfig
-from binlog_merge.job.run import run_merge
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.run import run_merge
 from tests.mysql_server import PREFIX
 from tests.oracle import merge_case
 

@@ -56,7 +56,7 @@ def test_nodes_that_cannot_be_captured(cluster: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_merge_without_captured_files_says_how_to_get_them(cluster: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import NoFiles
     from binlog_merge.files.directory import discover
 

@@ -9,12 +9,12 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.job.bound import GREATEST_KEY
-from binlog_merge.shard import notes
-from binlog_merge.shard.notes import HeldRows, Locks, Source
-from binlog_merge.shard.values import Decided, Shard
+from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.coordinate.shards import notes
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Locks, Source
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from snapshot_store.history import TableVersion
-from snapshot_store.store import Store
+from snapshot_store.store.db import Store
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.shard.scenario import Cluster, cluster, ran
 

@@ -192,7 +192,7 @@ def test_ctrl_c(job: FakeJob, cluster: str, capsys: Captured) -> None:
 def test_sigterm(tmp_path: Path) -> None:
     program = (
         "import time; from binlog_merge.cli import main, merge\n"
-        "import binlog_merge.config as config\n"
+        "import binlog_merge.config.merge_config as config\n"
         "def load(path): print('ready', flush=True); time.sleep(600)\n"
         "config.MergeConfig.load = load\n"
         "import sys; sys.argv = ['binlog-merge', 'merge', '-c', 'x']; main.main()"

@@ -14,7 +14,7 @@ from binlog_merge.cli import main
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Catalog, Schema
-from snapshot_store.store import Store
+from snapshot_store.store.db import Store
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.test_questions import HISTORY, TOPOLOGY

@@ -4,8 +4,8 @@ import hashlib
 import sys
 from pathlib import Path
 
-from binlog_merge.config import MergeConfig
-from binlog_merge.config_sections import Node
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.manifest import Header, Manifest, NodeState, OutputFile, Publish
 from binlog_merge.files.publish import part_path, publish, recover

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.config import MergeConfig
-from binlog_merge.config_yaml import parse_yaml
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.yaml import parse_yaml
 from binlog_merge.errors import ConfigError, ManifestError, MergeError
 from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest

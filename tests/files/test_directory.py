@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from binlog_merge.binlog.gtid import Gtid, GtidSet
-from binlog_merge.config import MergeConfig
-from binlog_merge.config_sections import Node
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node
 from binlog_merge.errors import (
     ChecksumMismatch,
     ConfigError,

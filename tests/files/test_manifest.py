@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.config import MergeConfig
-from binlog_merge.config_sections import Node, Output
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node, Output
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest

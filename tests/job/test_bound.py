@@ -3,9 +3,9 @@
 from typing import Any
 
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.job.bound import GREATEST_KEY, NO_BOUND, Bound
-from binlog_merge.job.sightings import NodeMarkers, markers_below
-from binlog_merge.merge.coordinate.marker import Sighting
+from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.marker.place import Sighting
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, markers_below
 from snapshot_store.tso import OrderKey
 
 ANY_COPY: Any = None

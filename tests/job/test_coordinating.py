@@ -3,23 +3,23 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerIncomplete, UnannouncedDdl
-from binlog_merge.job.announced import Announced
-from binlog_merge.job.bound import GREATEST_KEY, NO_BOUND, Bound
-from binlog_merge.job.cluster import cluster_view, kept_after, take_messages
-from binlog_merge.job.coordinating import Known, Sources, coordinate
-from binlog_merge.job.coordination import Coordination, made_of
-from binlog_merge.job.shards import KnownShards, modes_of
-from binlog_merge.job.sightings import NodeMarkers
-from binlog_merge.merge.coordinate.marker import Sighting
-from binlog_merge.merge.histories import PhysicalDdl
-from binlog_merge.merge.markers import PUBLIC, Instruction, Marker, MarkerCopy
-from binlog_merge.merge.session_variables import SessionVariables
-from binlog_merge.topologies import topology_of
+from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.driver import Known, Sources, coordinate
+from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.pipeline.coordinate.marker.announced import Announced
+from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_after, take_messages
+from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Instruction, Marker, MarkerCopy
+from binlog_merge.pipeline.coordinate.marker.place import Sighting
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
+from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
+from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.history import SchemaHistory
-from snapshot_store.store_merge import Part
+from snapshot_store.store.merge import Part
 from snapshot_store.tso import ORIGIN, OrderKey
 
 NODES = ("a", "b")

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.errors import ChecksumMismatch, MergeError
-from binlog_merge.job.bound import GREATEST_KEY, NO_BOUND, Bound
-from binlog_merge.job.cluster import cluster_view
-from binlog_merge.job.inputs import NodeInput
-from binlog_merge.job.limits import Limits, limits_of
-from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.job.state import Job
-from binlog_merge.merge.branches import Carry
-from binlog_merge.merge.logged import NodeGtids
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.state import Job
+from binlog_merge.pipeline.coordinate.marker.driver import cluster_view
+from binlog_merge.pipeline.limits import Limits, limits_of
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.job.test_coordinating import config_of, key
 

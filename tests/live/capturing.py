@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
+from binlog_merge.capture.node import CaptureOptions
+from binlog_merge.capture.nodes import CaptureResult, capture
 from binlog_merge.cli import main
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
-from binlog_merge.live.capture import CaptureResult, capture
-from binlog_merge.live.capture_node import CaptureOptions
 from tests.mysql_server import MySqlServer
 
 ALONE = {"commit-tso": {"carrier": "gtid-time"}, "shard-mode": "pessimistic"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pymysql
 
-from binlog_merge.live.commands import BinlogDump, BinlogDumpGtid, Dump
-from binlog_merge.live.serve import BinlogServer, ServeOptions
-from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.protocol.commands import BinlogDump, BinlogDumpGtid, Dump
+from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.server import BinlogServer, ServeOptions
 from tests.mysql_server import PREFIX
 
 USER, PASSWORD = "rep", "a secret"

@@ -12,8 +12,10 @@ from typing import Any
 import pymysql
 import pytest
 
+from binlog_merge.capture.node import CaptureOptions
+from binlog_merge.capture.nodes import capture
 from binlog_merge.cli import main
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import (
     ManifestError,
     MergeError,
@@ -24,8 +26,6 @@ from binlog_merge.errors import (
     WrongNode,
 )
 from binlog_merge.files.lock import OutputLock
-from binlog_merge.live.capture import capture
-from binlog_merge.live.capture_node import CaptureOptions
 from tests.live.capturing import Child, capture_now, captured_files, cluster, command, killed_at, server_files, url_of
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer

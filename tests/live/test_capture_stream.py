@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.capture import stream as capture_stream
+from binlog_merge.capture.files import NodeFiles
+from binlog_merge.capture.packets import payloads
+from binlog_merge.capture.stream import Append, Begin, Expect, Finish, Place, Stream, file_number, successor
 from binlog_merge.errors import ChecksumMismatch, MergeError, MissingFile, ServerRefused, UnsupportedInput, WrongNode
-from binlog_merge.live import capture_stream
-from binlog_merge.live.capture_files import NodeFiles
-from binlog_merge.live.capture_packets import payloads
-from binlog_merge.live.capture_stream import Append, Begin, Expect, Finish, Place, Stream, file_number, successor
 from tests.live.model_source import IN_USE, ROTATE, STOP, dump, events, file_of, name_of
 
 UUID = "11111111-2222-3333-4444-555555555555"

@@ -16,10 +16,10 @@ import pytest
 from binlog_merge.binlog.control import HeartbeatV2
 from binlog_merge.errors import ManifestError
 from binlog_merge.files.manifest import Header, Manifest, Publish
-from binlog_merge.live.serve_dump import DumpOptions, Sending
-from binlog_merge.live.serve_log import PublishedLog
-from binlog_merge.live.serve_place import Start
-from binlog_merge.live.serve_stream import AtEnd, Opened
+from binlog_merge.serve.dump import DumpOptions, Sending
+from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.place import Start
+from binlog_merge.serve.stream import AtEnd, Opened
 from tests.live.merged import merged_copy
 from tests.live.running import PASSWORD, USER, serving
 from tests.live.test_replica import _caught_up, _replica, _status

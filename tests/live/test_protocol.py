@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.live.commands import (
+from binlog_merge.protocol.commands import (
     BinlogDump,
     BinlogDumpGtid,
     Command,
@@ -20,7 +20,7 @@ from binlog_merge.live.commands import (
     RegisterReplica,
     parse_command,
 )
-from binlog_merge.live.handshake import (
+from binlog_merge.protocol.handshake import (
     CACHING_SHA2,
     NATIVE,
     OFFERED,
@@ -32,7 +32,7 @@ from binlog_merge.live.handshake import (
     prove,
     proves,
 )
-from binlog_merge.live.protocol import (
+from binlog_merge.protocol.packets import (
     MAX_PAYLOAD,
     Capability,
     Column,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.serve.log import PublishedLog
 from tests.live.merged import merged
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import written

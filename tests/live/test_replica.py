@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.serve.log import PublishedLog
 from tests.live.merged import merged
 from tests.live.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving
 from tests.merge_e2e.cases import case_named, copy_case, max_size

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, IoError, ManifestError, ServerRefused
-from binlog_merge.live.commands import RegisterReplica
-from binlog_merge.live.handshake import NATIVE
-from binlog_merge.live.serve import BinlogServer, ServeOptions
-from binlog_merge.live.serve_log import PublishedLog
+from binlog_merge.protocol.commands import RegisterReplica
+from binlog_merge.protocol.handshake import NATIVE
+from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.server import BinlogServer, ServeOptions
 from tests.live.merged import merged, merged_copy
 from tests.live.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving, without
 from tests.merge_e2e.cases import case_named

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from binlog_merge.live.serve_sql import parse_statement
-from binlog_merge.live.serve_statements import (
+from binlog_merge.serve.sql import parse_statement
+from binlog_merge.serve.statements import (
     Call,
     Empty,
     Kill,

@@ -13,11 +13,11 @@ from binlog_merge.binlog.constants import EVENT_HEADER_LEN
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ChecksumMismatch, ManifestError
 from binlog_merge.files.manifest import Manifest, OutputFile
-from binlog_merge.live import serve_stream
-from binlog_merge.live.serve_log import PublishedLog
-from binlog_merge.live.serve_place import NotServed, Start
-from binlog_merge.live.serve_stream import AtEnd, Events, Item, Opened, Skipped, stream
 from binlog_merge.log.ranks import RankSet
+from binlog_merge.serve import stream as serve_stream
+from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.place import NotServed, Start
+from binlog_merge.serve.stream import AtEnd, Events, Item, Opened, Skipped, stream
 from tests.live.merged import merged, merged_copy
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.merge_e2e.local import written

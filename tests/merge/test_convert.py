@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.binlog_types import binlog_column
-from binlog_merge.merge.convert import ConversionError, Converter, ReshapeOptions, make_converter
-from binlog_merge.merge.convert_values import decode_cell, encode_cell
+from binlog_merge.values.binlog_types import binlog_column
+from binlog_merge.values.convert import ConversionError, Converter, ReshapeOptions, make_converter
+from binlog_merge.values.value import decode_cell, encode_cell
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.diff import same_type
 from snapshot_store.model import Catalog, Column, Schema

@@ -14,8 +14,8 @@ import pymysql
 import pytest
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.binlog_types import binlog_column
-from binlog_merge.merge.convert import ConversionError, Converter, make_converter
+from binlog_merge.values.binlog_types import binlog_column
+from binlog_merge.values.convert import ConversionError, Converter, make_converter
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema
 from tests.merge.column_values import TYPES, values

@@ -3,9 +3,10 @@
 import pytest
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.merge.convert_values import ConversionError
-from binlog_merge.merge.evaluate import NotComputableError, Row, computed, value_for
-from snapshot_store.model import Column, ColumnType
+from binlog_merge.values.evaluate.row import NotComputableError, Row, computed, value_for
+from binlog_merge.values.value import ConversionError
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
 
 COLUMNS = {
     "i": Column("i", ColumnType("int")),

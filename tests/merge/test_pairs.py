@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.binlog_types import GEOMETRY_TYPES, binlog_column
-from binlog_merge.merge.convert import make_converter
-from binlog_merge.merge.convert_values import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES, binlog_column
+from binlog_merge.values.convert import make_converter
+from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from fixtures.make import case_names, load
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema

@@ -3,7 +3,7 @@
 import struct
 
 from binlog_merge.binlog.query import Query
-from binlog_merge.merge.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of, text_of
 from snapshot_store.ddl import apply_ddl, parse_dump
 
 GBK, LATIN1, UTF8MB4 = 28, 8, 255

@@ -14,11 +14,12 @@ from binlog_merge.binlog.optional_metadata import DefaultCharset, OptionalMetada
 from binlog_merge.binlog.rows import ABSENT, PartialJson, RowsEvent, join_rows, split_rows
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.merge.convert import Policy, ReshapeOptions
-from binlog_merge.merge.convert_values import ConversionError
-from binlog_merge.merge.reshape import ReshapePlan, encode_now, make_plan, rewrite_rows
-from binlog_merge.merge.reshape_metadata import from_definition, logical_metadata
-from snapshot_store.model import Column, ColumnType, Default, Generated, Table
+from binlog_merge.reshape.metadata import from_definition, logical_metadata
+from binlog_merge.reshape.plan_of import ReshapePlan, encode_now, make_plan, rewrite_rows
+from binlog_merge.values.convert import Policy, ReshapeOptions
+from binlog_merge.values.value import ConversionError
+from snapshot_store.model import Column, Default, Generated, Table
+from snapshot_store.mysql.column_type import ColumnType
 
 INT = ColumnType("int")
 VARCHAR = ColumnType("varchar", 10, charset="utf8mb4", collation="utf8mb4_0900_ai_ci")

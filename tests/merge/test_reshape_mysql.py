@@ -10,8 +10,8 @@ from binlog_merge.binlog.constants import ROWS_TYPES, EventType
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import RowsEvent, join_rows, present_columns, split_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.merge.reshape import make_plan, rewrite_rows
-from binlog_merge.merge.reshape_pads import pad_cell
+from binlog_merge.reshape.pads import pad_cell
+from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Schema, Table
 from tests.merge.rows import rows_of

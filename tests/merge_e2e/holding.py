@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.job import coordinating, run, schemas
-from binlog_merge.job.coordination import Coordination
-from binlog_merge.merge.render_values import LogicalDdl
-from binlog_merge.shard.place_keys import key_of
-from binlog_merge.shard.values import Effect, Place, Shard
-from binlog_merge.stages.holds import Holds
+from binlog_merge.pipeline import run
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate import driver as coordinating
+from binlog_merge.pipeline.coordinate import schemas
+from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.places import Place, key_of
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.holding import Effect as OracleEffect
 from tests.oracle.holding import Holding, PlacedDdl

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest, ManifestState
-from binlog_merge.job.result import MergeResult
-from binlog_merge.job.run import run_merge
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.run import run_merge
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

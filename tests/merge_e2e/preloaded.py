@@ -1,8 +1,8 @@
 """What the fork server of `killed` imports: everything a merge needs, its kernels loaded."""
 
 import snapshot_store.ddl
-import snapshot_store.store  # noqa: F401
+import snapshot_store.store.db  # noqa: F401
 import tests.merge_e2e.local  # noqa: F401
-from binlog_merge.stages.warm import warm
+from binlog_merge.pipeline.warm import warm
 
 warm()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from tests.mysql_server import MySqlServer
 
 Tables = dict[str, tuple[list[Any], str]]

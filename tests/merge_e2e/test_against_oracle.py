@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.spark.job import merge as merge_on_spark
 from tests.merge_e2e.cases import case_named, copy_case, every_case, max_size, oracle, whole
 from tests.merge_e2e.editing import assert_prefix, transactions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ERRORS, MergeError
 from binlog_merge.files.lock import OutputLock
 from tests.merge_e2e import editing as e

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import FileChanged
-from binlog_merge.job.run import run_merge
+from binlog_merge.pipeline.run import run_merge
 from tests.merge_e2e.cases import case_named, copy_case, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import LocalRunner, merge, written

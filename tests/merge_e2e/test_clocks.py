@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from binlog_merge.errors import ClockStep
-from binlog_merge.merge.clock import time_tso, tso_us
+from binlog_merge.pipeline.base.clock import time_tso, tso_us
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style

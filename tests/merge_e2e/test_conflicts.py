@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.errors import CommitTsoConflict
-from binlog_merge.merge.carriers import CARRIERS
+from binlog_merge.pipeline.scan.carriers import CARRIERS
 from tests.merge_e2e.local import merge, written
 from tests.polardbx.logs import Log, end, gcn, rows, start
 from tests.simulator import wire

@@ -19,11 +19,11 @@ from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query, StatusVar
-from binlog_merge.job.result import MergeResult
-from binlog_merge.replay.mysql import MysqlTarget
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog

@@ -7,21 +7,22 @@ import pytest
 
 from binlog_merge.binlog.events import TableMap, parse_event
 from binlog_merge.binlog.rows import split_rows
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, ManifestError
 from binlog_merge.filters.config import load_filter
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.file_events import events_of
-from binlog_merge.merge.render_values import LogicalDdl
-from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
-from binlog_merge.replay.rows import RowSelector
-from binlog_merge.replay.verify import verify
-from binlog_merge.replay.walk import history_of
-from binlog_merge.stages.filtering import LEFT_OUT, OutputFilter
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.log.rows import RowSelector
+from binlog_merge.log.walk import history_of
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.gather.filtering import LEFT_OUT, OutputFilter
+from binlog_merge.verify.whole import verify
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.history import SchemaHistory, TableVersion
-from snapshot_store.model import Column, ColumnType, Table
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, with_nodes_reversed, written

@@ -14,7 +14,7 @@ import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
-from binlog_merge.job.result import MergeResult
+from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.cases import case_named, copy_case, every_input, whole
 from tests.merge_e2e.editing import GTID, GTIDS, PREVIOUS_GTIDS, XID, Log, Piece, assert_prefix
 from tests.merge_e2e.local import merge, state_of, written
@@ -257,7 +257,7 @@ def test_what_was_still_committing_when_the_first_file_began(tmp_path: Path) -> 
 
 def test_gtids_too_scattered_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said once; the merge goes on, and sequence numbers still tell."""
-    monkeypatch.setattr("binlog_merge.job.gaps.MOST_KEPT", 0)
+    monkeypatch.setattr("binlog_merge.pipeline.assemble.gaps.MOST_KEPT", 0)
     config = copy_case(ROTATION, tmp_path)
     path = files_of(config, "dn-2")[-1]
     data = path.read_bytes()

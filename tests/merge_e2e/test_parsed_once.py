@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from snapshot_store.ddl import parse
-from snapshot_store.ddl.cursor import Cursor
 from snapshot_store.ddl.statements import Statement
+from snapshot_store.mysql.sql.cursor import Cursor
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 

@@ -12,10 +12,10 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.errors import MergeError
-from binlog_merge.job.result import MergeResult
+from binlog_merge.pipeline.result import MergeResult
 from snapshot_store.history import SchemaHistory
 from snapshot_store.render_sql import create_sql
-from snapshot_store.store import Store
+from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e import editing as e
 from tests.merge_e2e.cases import case_named, whole

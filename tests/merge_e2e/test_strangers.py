@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from tests.merge_e2e.cases import copy_case, every_case, max_size, whole
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.tables import begin_as, expected, held

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.polardbx.ddl import convert, has_private_syntax, origin_of, shard_keys_of
-from snapshot_store.ddl.lexer import expand, tokenize
-from snapshot_store.ddl.session import DdlSession
+from binlog_merge.polardbx.ddl.convert import convert, has_private_syntax, origin_of, shard_keys_of
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.lexer import expand, tokenize
+from snapshot_store.mysql.sql.session import DdlSession
 from tests.mysql_server import MySqlServer
 from tests.polardbx.ddl_cases import CASES, PRIVATE, Case
 from tests.snapshot_store import ddl_corpus

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.polardbx.ddl import convert, origin_of
+from binlog_merge.polardbx.ddl.convert import convert, origin_of
 from tests.polardbx.test_ddl import normalised
 
 COLLATED = "DEFAULT CHARACTER SET = utf8 DEFAULT COLLATE = utf8_general_cs"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.polardbx.comments import PolarxComment, split_comment
-from binlog_merge.polardbx.ddl_markers import (
+from binlog_merge.polardbx.ddl.comments import PolarxComment, split_comment
+from binlog_merge.polardbx.ddl.markers import (
     PRIVATE,
     PROTECTED,
     PUBLIC,

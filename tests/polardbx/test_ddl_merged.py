@@ -13,9 +13,9 @@ import pytest
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import walk
 from binlog_merge.binlog.query import Query
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, ManifestError
-from binlog_merge.polardbx.comments import split_comment
+from binlog_merge.polardbx.ddl.comments import split_comment
 from tests.merge_e2e.cases import copy_case
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog

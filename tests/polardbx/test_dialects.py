@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.binlog.header import walk
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
 from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.job.inputs import detect_carrier, node_inputs
-from binlog_merge.merge.carriers import Detection
+from binlog_merge.pipeline.scan.carriers import Detection
+from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.local import merge
 from tests.polardbx.logs import Log, end, flags, gcn, keys, local, logged, rows, sequence, start, text

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fixtures.polardbx import DIALECTS, FIXTURES, history, tables, transactions
-from snapshot_store.store import Store
+from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import copy_case
 from tests.merge_e2e.editing import QUERY, Log, assert_prefix

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.errors import UnknownTableSchema
-from binlog_merge.merge.coordinate.cluster import Cluster, is_conditional
-from binlog_merge.merge.coordinate.members import Members, bounds, members_of
-from binlog_merge.merge.coordinate.polardbx import shapes_of, sql_mode_number
-from binlog_merge.merge.markers import Instruction, Marker, SyncPoint
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, is_conditional
+from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker, SyncPoint
+from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
+from binlog_merge.pipeline.coordinate.marker.polardbx import shapes_of, sql_mode_number
 from binlog_merge.polardbx.ext import Extension
 from binlog_merge.polardbx.meta import parse_snapshot
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables, is_cdc_schema, is_system_table

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import trace as t
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.stages.traces import Window, traced
+from binlog_merge.pipeline.gather.traces import Window, traced
 from tests.simulator import wire
 
 

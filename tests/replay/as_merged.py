@@ -4,7 +4,7 @@ from pathlib import Path
 
 from binlog_merge.binlog.events import Gtid, parse_event, walk
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
-from binlog_merge.replay.reader import MergedBinlog
+from binlog_merge.log.reader import MergedBinlog
 from tests.mysql_server import MySqlServer
 
 _KEY = "0" * 54

@@ -11,10 +11,10 @@ from typing import Any
 
 from binlog_merge.errors import MergeError
 from binlog_merge.files.failpoint import VARIABLE
-from binlog_merge.replay.mysql import MysqlTarget
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 

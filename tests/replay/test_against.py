@@ -9,11 +9,11 @@ import pytest
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.replay.against import compare_with_server
-from binlog_merge.replay.base import Empty
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.run import replay
+from binlog_merge.verify.against import compare_with_server
+from binlog_merge.verify.base import Empty
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import as_merged, run_statements

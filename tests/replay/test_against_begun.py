@@ -14,14 +14,14 @@ import yaml
 
 from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ReplayStopped
-from binlog_merge.replay.against import Comparison, compare_with_server
-from binlog_merge.replay.base import DuckdbBase, Empty
-from binlog_merge.replay.compare import TableComparison
-from binlog_merge.replay.duckdb_target import DuckdbTarget
-from binlog_merge.replay.found_there import FoundThere
-from binlog_merge.replay.load import load
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.walk import ReplayOptions, history_of
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.replay.duckdb.found_there import FoundThere
+from binlog_merge.replay.duckdb.load import load
+from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.verify.against import Comparison, compare_with_server
+from binlog_merge.verify.base import DuckdbBase, Empty
+from binlog_merge.verify.compare import TableComparison
 from snapshot_store.ddl import DdlSession, apply_ddl, parse_dump
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.server import ServerAddress

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from binlog_merge.filters.ddl import ddl_events, is_global
 from binlog_merge.filters.kinds import ACTIONS, REDO_BARRIER_ACTIONS
-from binlog_merge.replay.barrier import MAX_TABLE_BARRIERS, DdlManager, PendingDdl, Position, pending_ddl
+from binlog_merge.replay.server.barrier import MAX_TABLE_BARRIERS, DdlManager, PendingDdl, Position, pending_ddl
 from tests.filters.vectors import vectors
 
 CASES = vectors("ddl_barrier.json")

@@ -21,12 +21,12 @@ from binlog_merge.cli.main import run
 from binlog_merge.errors import ConfigError, ConversionFailed, IoError, ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.replay.capture import capture
-from binlog_merge.replay.changes import ChangeBuffer
-from binlog_merge.replay.parquet import ParquetTarget
-from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows
-from binlog_merge.replay.run import dry_run
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows
+from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
+from binlog_merge.replay.changes.changes import ChangeBuffer
+from binlog_merge.replay.changes.parquet import ParquetTarget
+from binlog_merge.replay.changes.walk import capture
+from binlog_merge.replay.server.run import dry_run
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge
 

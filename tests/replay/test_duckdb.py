@@ -20,14 +20,14 @@ from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.merge.binlog_types import GEOMETRY_TYPES
-from binlog_merge.replay.duckdb_target import DuckdbTarget
-from binlog_merge.replay.load import load
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import dry_run, replay
-from binlog_merge.replay.segments import segments
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult, history_of
-from snapshot_store.store import Store
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.segments import segments
+from binlog_merge.log.walk import ReplayOptions, ReplayResult, history_of
+from binlog_merge.replay.duckdb.load import load
+from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.replay.server.run import dry_run, replay
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES
+from snapshot_store.store.db import Store
 from tests.mysql_server import ROOT, MySqlServer
 from tests.replay.as_merged import as_merged, run_statements
 from tests.replay.test_replay import merged, prepare, target_of
@@ -196,7 +196,7 @@ def test_small_windows_come_to_the_same(
     binlog: MergedBinlog, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window of a few events: most transactions come in several segments."""
-    from binlog_merge.replay import load as module
+    from binlog_merge.replay.duckdb import load as module
 
     monkeypatch.setattr(module, "segments", lambda *given: segments(*given, window=700))
     loaded(binlog, tmp_path / "file.db")

@@ -7,7 +7,7 @@ import pytest
 
 from binlog_merge.errors import ConversionFailed
 from binlog_merge.filters.filter import ColumnSelector, Filter, FilterSettings
-from binlog_merge.replay.segments import segments
+from binlog_merge.log.segments import segments
 from tests.mysql_server import MySqlServer
 from tests.replay.as_merged import as_merged, run_session
 from tests.replay.test_duckdb import loaded, tables_of

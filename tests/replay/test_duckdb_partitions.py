@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.replay.duckdb_partitions import PartitionRows
+from binlog_merge.replay.duckdb.partitions import PartitionRows
 from snapshot_store.ddl import DdlSession, apply_ddl
 from snapshot_store.ddl.partitioning import Partitioning
 from snapshot_store.model import Catalog, Schema, Table

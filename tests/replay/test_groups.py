@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from binlog_merge.replay.groups import Group, Stopped, Turns, Yielded
+from binlog_merge.replay.server.groups import Group, Stopped, Turns, Yielded
 
 
 def groups(count: int) -> list[Group]:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.rows import ABSENT, Row
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.replay.causality import ClaimTable
-from binlog_merge.replay.keys import OPAQUE, Claims, Key, KeyPart, TableKeys, Unclear, folded
-from binlog_merge.replay.target_keys import TargetKeys, families, foreign_keys, keys_of
+from binlog_merge.replay.server.causality import ClaimTable
+from binlog_merge.replay.server.keys import OPAQUE, Claims, Key, KeyPart, TableKeys, Unclear, folded
+from binlog_merge.replay.server.target_keys import TargetKeys, families, foreign_keys, keys_of
 from tests.mysql_server import MySqlServer
 
 PAIR = TableMap(1, 0, "s", "t", bytes([T.LONG, T.VARCHAR]), (0, 80), b"\0")

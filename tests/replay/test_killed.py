@@ -12,12 +12,12 @@ import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.replay.ledger import Ledger
-from binlog_merge.replay.mysql import MysqlTarget, RowSession
-from binlog_merge.replay.places import Place, places_of
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.replay.server.ledger import Ledger
+from binlog_merge.replay.server.mysql import MysqlTarget, RowSession
+from binlog_merge.replay.server.places import Place, places_of
+from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.killing import KILLED, PLACES, Child, kill_in_pairs

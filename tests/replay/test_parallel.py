@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
-from binlog_merge.replay import transactions as transactions_module
-from binlog_merge.replay.barrier import DdlManager
-from binlog_merge.replay.keys import Claims
-from binlog_merge.replay.mysql import MysqlTarget, lock_name
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import dry_run, replay
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.replay.server import transactions as transactions_module
+from binlog_merge.replay.server.barrier import DdlManager
+from binlog_merge.replay.server.keys import Claims
+from binlog_merge.replay.server.mysql import MysqlTarget, lock_name
+from binlog_merge.replay.server.run import dry_run, replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.killing import Child
@@ -227,7 +227,7 @@ def test_large_transactions_are_not_held_in_memory(
 ) -> None:
     binlog, base, expected = log
     mysql_server.execute(base)
-    monkeypatch.setattr("binlog_merge.replay.transactions.LARGE", 500)
+    monkeypatch.setattr("binlog_merge.replay.server.transactions.LARGE", 500)
     streamed: list[int] = []
     rest = transactions_module._rest
 
@@ -254,7 +254,7 @@ def test_a_storm_of_ddl_is_read_no_further_than_it_can_be_held(
     binlog, expected = as_output(mysql_server, tmp_path), data(mysql_server)
     mysql_server.drop_databases()
     mysql_server.execute(base)
-    monkeypatch.setattr("binlog_merge.replay.flow.MAX_TABLE_BARRIERS", 8)
+    monkeypatch.setattr("binlog_merge.replay.server.flow.MAX_TABLE_BARRIERS", 8)
     pending: list[int] = []
     push = DdlManager.push
     monkeypatch.setattr(DdlManager, "push", lambda self, ddl: (push(self, ddl), pending.append(len(self))))

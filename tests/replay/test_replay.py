@@ -12,12 +12,12 @@ from binlog_merge.filters.events import EventRule
 from binlog_merge.filters.expressions import ExpressionRule
 from binlog_merge.filters.filter import Filter, FilterSettings
 from binlog_merge.log.ranks import RankSet
-from binlog_merge.replay.ledger import Ledger
-from binlog_merge.replay.mysql import MysqlTarget, RowSession
-from binlog_merge.replay.places import Place
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import dry_run, replay
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.replay.server.ledger import Ledger
+from binlog_merge.replay.server.mysql import MysqlTarget, RowSession
+from binlog_merge.replay.server.places import Place
+from binlog_merge.replay.server.run import dry_run, replay
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge

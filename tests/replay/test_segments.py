@@ -7,8 +7,8 @@ import pytest
 
 from binlog_merge.binlog.kernels import log_walk as k
 from binlog_merge.errors import MergeError
-from binlog_merge.replay.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
-from binlog_merge.replay.segments import Segment, segments
+from binlog_merge.log.reader import Begin, MergedBinlog, OrderedBy, Rows, Statement
+from binlog_merge.log.segments import Segment, segments
 from tests.replay.test_replay import merged
 
 CASES = ("three-nodes-online-ddl", "create-table-select", "all-types", "gtid-off", "rotation", "statements")

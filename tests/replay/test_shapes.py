@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import BeforeBase
-from binlog_merge.replay.shapes import Shapes
+from binlog_merge.log.shapes import Shapes
 from snapshot_store import parse_table
 from snapshot_store.history import TableVersion
-from snapshot_store.store import Store
+from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
 
 TABLES, DDL, AHEAD = 1000, 10_000, 100

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ReplayStopped
-from binlog_merge.replay.mysql import MysqlTarget
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.stories import tell

@@ -8,10 +8,10 @@ from typer.testing import CliRunner
 
 from binlog_merge.cli.main import app
 from binlog_merge.errors import OutsideLog, ReplayStopped
-from binlog_merge.replay.mysql import MysqlTarget
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions, ReplayResult
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, ReplayResult
+from binlog_merge.replay.server.mysql import MysqlTarget
+from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
 from tests.replay.workload import as_output

@@ -16,9 +16,9 @@ from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError
 from binlog_merge.log.file_events import events_of
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.verify import Verified, verify
-from binlog_merge.replay.walk import history_of
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import history_of
+from binlog_merge.verify.whole import Verified, verify
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.local import merge
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from binlog_merge.binlog.events import Gtid, RowsQuery, parse_event, walk
 from binlog_merge.files.manifest import Header, Manifest, OutputFile, Publish
-from binlog_merge.replay.reader import MergedBinlog, order_key
+from binlog_merge.log.reader import MergedBinlog, order_key
 from tests.mysql_server import MySqlServer
 
 TABLES = """

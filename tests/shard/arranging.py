@@ -1,10 +1,11 @@
-"""Where transactions come out, written to be read: what `binlog_merge.shard.holding` says of millions must be this."""
+"""Where transactions come out, written to be read: the hold kernel must say the same of millions."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from binlog_merge.shard.values import Effect, Place, Shard
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 

@@ -18,13 +18,14 @@ from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.shard.events import NodeDdl, shard_events
-from binlog_merge.shard.values import Outcome, Place, Shard, ShardEvent
-from binlog_merge.shard.waits import Waits
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.values import Outcome, Shard, ShardEvent
+from binlog_merge.pipeline.order.waits import Waits
+from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply import apply_ddl
-from snapshot_store.ddl.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
 from snapshot_store.model import Catalog, Table
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
 from snapshot_store.mysql.text.charsets import charset_of
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey

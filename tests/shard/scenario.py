@@ -5,12 +5,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from binlog_merge.shard import optimistic, pessimistic
-from binlog_merge.shard.events import NodeDdl, shard_events
-from binlog_merge.shard.joined import join_all, order
-from binlog_merge.shard.modes import GHOSTS
-from binlog_merge.shard.values import Decided, Event, Outcome, Place, Renamed, Shard, ShardDdl, ShardEvent
-from binlog_merge.shard.waits import Waits
+from binlog_merge.config.modes import GHOSTS
+from binlog_merge.pipeline.coordinate.shards import pessimistic
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all, order
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Event, Outcome, Renamed, Shard, ShardDdl, ShardEvent
+from binlog_merge.pipeline.order.waits import Waits
+from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.model import Catalog, Table

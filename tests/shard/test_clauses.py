@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from binlog_merge.shard.clauses import Naming, applied, routed, steps_of
+from binlog_merge.pipeline.coordinate.shards.clauses import Naming, applied, routed, steps_of
 from snapshot_store import parse_table
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.session import ANSI_QUOTES
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog
+from snapshot_store.mysql.sql.session import ANSI_QUOTES
 from tests.snapshot_store.ddl_corpus import FILES, statements
 
 SESSION = DdlSession()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from binlog_merge.shard.joined import join_all
-from binlog_merge.shard.values import Decided, Fault, Outcome
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Fault, Outcome
 from tests.shard.scenario import Cluster, merged, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"

@@ -2,8 +2,17 @@
 
 import pytest
 
-from binlog_merge.shard.events import NodeDdl, shard_events
-from binlog_merge.shard.values import Empties, Joins, Leaves, Moves, Renamed, Shard, ShardDdl, ShardEvent
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Empties,
+    Joins,
+    Leaves,
+    Moves,
+    Renamed,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+)
 from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.errors import AmbiguousRoute

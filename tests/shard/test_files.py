@@ -2,9 +2,9 @@
 
 import pytest
 
-from binlog_merge.shard.files import without_files
+from binlog_merge.pipeline.coordinate.shards.files import without_files
 from snapshot_store.ddl.parse import parse_statement
-from snapshot_store.ddl.session import DdlSession
+from snapshot_store.mysql.sql.session import DdlSession
 
 SESSION = DdlSession()
 

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from binlog_merge.merge.coordinate.shards import SESSION, _may_follow
-from binlog_merge.shard.events import NodeDdl, shard_events
-from binlog_merge.shard.following import Following
-from binlog_merge.shard.renaming import rename_sql
-from binlog_merge.shard.values import Shard, Start
+from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, shard_events
+from binlog_merge.pipeline.coordinate.shards.following import Following
+from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
+from binlog_merge.pipeline.coordinate.shards.together import SESSION, _may_follow
+from binlog_merge.pipeline.coordinate.shards.values import Shard, Start
 from snapshot_store.ddl import ParsedDdl, parse_dump
 from snapshot_store.ddl.apply import apply_ddl
 from snapshot_store.topology import Route, Topology

@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.shard.holding import HELD, hold
-from binlog_merge.shard.values import Effect, Place, Shard
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from binlog_merge.pipeline.order.hold_kernel import HELD, hold
+from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 from tests.shard.arranging import Touching, arrange
 

@@ -11,11 +11,19 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.shard.clauses import columns_named
-from binlog_merge.shard.dropping import Dropping, Progress
-from binlog_merge.shard.lock import DM, Info, Lock, Stage
-from binlog_merge.shard.shapes import Change, Shape, Shapes, all_larger, all_smaller, done_elsewhere, settled
-from binlog_merge.shard.values import Shard, ShardDdl, Step
+from binlog_merge.pipeline.coordinate.shards.clauses import columns_named
+from binlog_merge.pipeline.coordinate.shards.dropping import Dropping, Progress
+from binlog_merge.pipeline.coordinate.shards.optimistic.lock import DM, Info, Lock, Stage
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import (
+    Change,
+    Shape,
+    Shapes,
+    all_larger,
+    all_smaller,
+    done_elsewhere,
+    settled,
+)
+from binlog_merge.pipeline.coordinate.shards.values import Shard, ShardDdl, Step
 from snapshot_store.ddl.parse import parse_statement
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table

@@ -4,13 +4,13 @@ from collections import Counter
 
 from hypothesis import given
 
-from binlog_merge.shard.joined import order
-from binlog_merge.shard.keeper import LockKeeper
-from binlog_merge.shard.lock import Lock, Standing
-from binlog_merge.shard.optimistic import OptimisticRun
-from binlog_merge.shard.queues import change_of
-from binlog_merge.shard.shapes import Shapes
-from binlog_merge.shard.values import Event, Start
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.keeper import LockKeeper
+from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Lock, Standing
+from binlog_merge.pipeline.coordinate.shards.optimistic.queues import change_of
+from binlog_merge.pipeline.coordinate.shards.optimistic.run import OptimisticRun
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
+from binlog_merge.pipeline.coordinate.shards.values import Event, Start
 from snapshot_store import parse_table
 from tests.shard.scenario import SESSION, ran, written
 from tests.shard.test_termination import LOGICAL, UNHURRIED, Story, stories

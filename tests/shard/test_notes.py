@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.shard import notes
-from binlog_merge.shard.notes import HeldRows, Lock, Locks, Ran, Source
-from binlog_merge.shard.values import Decided, Shard
+from binlog_merge.pipeline.coordinate.shards import notes
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, Ran, Source
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from snapshot_store.errors import StoreError
 from snapshot_store.tso import OrderKey
 from tests.shard.scenario import ran

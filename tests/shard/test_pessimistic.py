@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.shard.values import Doubt, Fault, Outcome
+from binlog_merge.pipeline.coordinate.shards.values import Doubt, Fault, Outcome
 from tests.shard.scenario import Cluster, check_agreement, cluster, merged, placed, ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"

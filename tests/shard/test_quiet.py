@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.shard.values import Outcome, Start
+from binlog_merge.pipeline.coordinate.shards.values import Outcome, Start
 from tests.shard.scenario import SESSION, WAYS, Cluster, ran
 from tests.shard.test_termination import LOGICAL, Story, stories
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from binlog_merge.shard.joined import join_all
-from binlog_merge.shard.routes import Extract, Extractor, with_columns
+from binlog_merge.config.extract import Extract, Extractor
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.routes import with_columns
 from snapshot_store import parse_table
 
 SHARD = parse_table("CREATE TABLE t (id INT PRIMARY KEY) CHARSET latin1", schema="shop")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.shard.values import Doubt, Outcome
+from binlog_merge.pipeline.coordinate.shards.values import Doubt, Outcome
 from tests.shard.scenario import ran, written
 
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"

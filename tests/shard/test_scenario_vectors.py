@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.shard.joined import join_all
-from binlog_merge.shard.values import Decided, Fault, Outcome, Shard
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Fault, Outcome, Shard
 from tests.shard.scenario import ROWS, Cluster, check_agreement, merged, placed
 
 FOLDER = Path(__file__).parents[3] / "shared/vectors"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.shard.sequence import Item, OutOfSequence, Sequence
-from binlog_merge.shard.values import Shard
+from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
+from binlog_merge.pipeline.coordinate.shards.values import Shard
 
 VECTORS = Path(__file__).parents[3] / "shared/vectors/pessimistic.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text()) if VECTORS.exists() else []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.session import DEFAULT_SQL_MODE, SQL_MODES
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, SQL_MODES
 from snapshot_store.mysql.text.charsets import charset_named_by
 
 ROOT = Path(__file__).resolve().parent.parent.parent / "fixtures" / "ddl"

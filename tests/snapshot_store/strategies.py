@@ -4,8 +4,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from snapshot_store.history import TableVersion
-from snapshot_store.model import Column, ColumnType, Default, Generated, Index, IndexPart, Table
-from snapshot_store.render_sql import quote_name
+from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.tso import OrderKey
 
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -10,16 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snapshot_store.ddl import DdlEffect, DdlSession, apply_ddl, parse_dump, split_statements
-from snapshot_store.ddl.expressions import read_expression
 from snapshot_store.ddl.public import parse_table
-from snapshot_store.ddl.session import (
-    ANSI_QUOTES,
-    DEFAULT_SQL_MODE,
-    HIGH_NOT_PRECEDENCE,
-    NO_BACKSLASH_ESCAPES,
-    PIPES_AS_CONCAT,
-    REAL_AS_FLOAT,
-)
 from snapshot_store.errors import (
     AlreadyExists,
     DdlNotUnderstood,
@@ -30,6 +21,15 @@ from snapshot_store.errors import (
     UnknownTable,
 )
 from snapshot_store.model import Catalog, Default, Schema, Table
+from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.sql.session import (
+    ANSI_QUOTES,
+    DEFAULT_SQL_MODE,
+    HIGH_NOT_PRECEDENCE,
+    NO_BACKSLASH_ESCAPES,
+    PIPES_AS_CONCAT,
+    REAL_AS_FLOAT,
+)
 from snapshot_store.render_sql import create_sql
 from tests.snapshot_store.ddl_corpus import FILES, statements
 

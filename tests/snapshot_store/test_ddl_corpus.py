@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from snapshot_store.ddl import apply_ddl
-from snapshot_store.ddl.expressions import canonical, read_expression
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Schema
+from snapshot_store.mysql.expr.read import canonical, read_expression
 from tests.snapshot_store.ddl_corpus import DEFAULTS, FILES, ROOT, statements
 
 EXPRESSIONS = json.loads((ROOT / "expressions.json").read_text())

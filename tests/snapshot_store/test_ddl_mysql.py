@@ -10,7 +10,7 @@ import pytest
 from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import parse_event
 from binlog_merge.binlog.header import walk
-from binlog_merge.merge.query_session import session_of, text_of
+from binlog_merge.binlog.query_session import session_of, text_of
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog

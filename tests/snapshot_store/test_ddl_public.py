@@ -18,8 +18,8 @@ from snapshot_store import (
     apply_ddl,
     parse_table,
 )
-from snapshot_store.ddl.session import DEFAULT_SQL_MODE
 from snapshot_store.model import Schema
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

@@ -23,7 +23,8 @@ from snapshot_store.diff import (
     equivalent,
     same_type,
 )
-from snapshot_store.model import ColumnType, Table
+from snapshot_store.model import Table
+from snapshot_store.mysql.column_type import ColumnType
 from tests.snapshot_store.strategies import UNHURRIED, tables
 
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from snapshot_store.errors import HistoryConflict
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, versions_of
-from snapshot_store.model import Catalog, Column, ColumnType, Schema, Table
+from snapshot_store.model import Catalog, Column, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import KEYS, NODES, UNHURRIED, VERSIONS
 

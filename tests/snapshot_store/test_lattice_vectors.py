@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from snapshot_store import DdlSession, parse_table
-from snapshot_store.lattice import Incomparable, compare, join
-from snapshot_store.model import Column, ColumnType, Default, Table
+from snapshot_store.lattice.join import Incomparable, compare, join
+from snapshot_store.model import Column, Default, Table
+from snapshot_store.mysql.column_type import ColumnType
 
 VECTORS = Path(__file__).parents[3] / "shared/vectors/schemacmp_compare.json"
 CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text()) if VECTORS.exists() else []

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
+from snapshot_store.ask.alter import alter_sql, change_sql
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.diff import diff_tables, equals, equivalent
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table
-from snapshot_store.questions_alter import alter_sql, change_sql
 from snapshot_store.render_sql import create_sql
 from tests.mysql_server import MySqlServer
 from tests.snapshot_store.strategies import tables

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from snapshot_store.errors import HistoryConflict, StoreError
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
-from snapshot_store.migrations import migrate
-from snapshot_store.model import Column, ColumnType, Index, IndexPart, Schema, Table
-from snapshot_store.store import Store
+from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.store.db import Store
+from snapshot_store.store.migrations import migrate
+from snapshot_store.store.settings import write_setting
 from snapshot_store.store_errors import BeforeBase
-from snapshot_store.store_settings import write_setting
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS

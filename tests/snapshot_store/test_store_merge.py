@@ -18,8 +18,8 @@ from snapshot_store.ddl import parse_dump
 from snapshot_store.errors import HistoryConflict
 from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema
-from snapshot_store.store import Store
-from snapshot_store.store_settings import Stop
+from snapshot_store.store.db import Store
+from snapshot_store.store.settings import Stop
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.snapshot_store.strategies import KEYS, UNHURRIED, VERSIONS

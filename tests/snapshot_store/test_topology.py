@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_store.errors import AmbiguousRoute
-from snapshot_store.store_settings import topology_from_json, topology_to_json
+from snapshot_store.store.settings import topology_from_json, topology_to_json
 from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 
 SHARDS = Route("shop_*", "orders_[0-9]*", "shop", "orders")

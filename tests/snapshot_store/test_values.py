@@ -10,8 +10,9 @@ from hypothesis import given
 
 from snapshot_store.ddl import apply_ddl, parse_dump
 from snapshot_store.errors import StoreError
-from snapshot_store.model import Catalog, Column, ColumnType, Default, Index, IndexPart, Schema, Table
+from snapshot_store.model import Catalog, Column, Default, Index, IndexPart, Schema, Table
 from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.render_sql import create_schema_sql, create_sql
 from tests.snapshot_store.strategies import UNHURRIED, tables
 

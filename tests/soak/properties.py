@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
 from binlog_merge.files.publish import FAILPOINTS
 from tests.merge_e2e.killed import merge_until
@@ -34,19 +34,19 @@ def small_buffers(rng: random.Random) -> Iterator[None]:
         window = rng.choice((256, 1_000, 8_000, 60_000))
         chunk = rng.choice((200, 4_096, 50_000))
         changes = {
-            "stages.window.WINDOW_BYTES": window,
-            "stages.gather.WINDOW_BYTES": window,
-            "stages.input_reader.WINDOW_BYTES": window,
-            "stages.window.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
-            "stages.input_reader.GAP": rng.choice((0, 100, 65536)),
-            "stages.output_file.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
-            "stages.gather.FLUSH": rng.choice((0, 1_000, 100_000)),
-            "stages.giant.PIECE": rng.choice((100, 1_000, 30_000)),
-            "stages.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),
-            "stages.scan.CHUNK": chunk,
-            "stages.scan_walk.CHUNK": chunk,
-            "stages.scan.FIND_BUFFER": rng.choice((200, 4_096, 50_000)),
-            "stages.scan.GIANT_EVENT": rng.choice((5_000, 20_000, 1 << 20)),
+            "pipeline.gather.read.WINDOW_BYTES": window,
+            "pipeline.gather.task.WINDOW_BYTES": window,
+            "pipeline.gather.input_reader.WINDOW_BYTES": window,
+            "pipeline.gather.read.WINDOW_ROWS": rng.choice((1, 2, 7, 4096)),
+            "pipeline.gather.input_reader.GAP": rng.choice((0, 100, 65536)),
+            "pipeline.gather.output_file.OUT_BUFFER": rng.choice((5_000, 20_000, 1 << 20)),
+            "pipeline.gather.task.FLUSH": rng.choice((0, 1_000, 100_000)),
+            "pipeline.gather.giant.PIECE": rng.choice((100, 1_000, 30_000)),
+            "pipeline.gather.giant.STREAMED_EVENT": rng.choice((100, 1_000, 20_000)),
+            "pipeline.scan.task.CHUNK": chunk,
+            "pipeline.scan.walk.CHUNK": chunk,
+            "pipeline.scan.task.FIND_BUFFER": rng.choice((200, 4_096, 50_000)),
+            "pipeline.scan.task.GIANT_EVENT": rng.choice((5_000, 20_000, 1 << 20)),
         }
     with contextmanager(_patched)(changes):
         yield

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from binlog_merge.config import MergeConfig
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.job.assembling import assemble_node, misread
-from binlog_merge.job.inputs import node_inputs, scan_tasks
-from binlog_merge.job.nodes import ScannedNode
-from binlog_merge.stages.block import PieceBlock, read_block
-from binlog_merge.stages.order import GREATEST, LEAST, order
-from binlog_merge.stages.order_values import OrderTask
-from binlog_merge.stages.scan import scan
-from binlog_merge.stages.scan_values import ScanTask
+from binlog_merge.pipeline.assemble.node import assemble_node, misread
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.order.task import GREATEST, LEAST, order
+from binlog_merge.pipeline.order.values import OrderTask
+from binlog_merge.pipeline.scan.block import PieceBlock, read_block
+from binlog_merge.pipeline.scan.inputs import node_inputs, scan_tasks
+from binlog_merge.pipeline.scan.task import scan
+from binlog_merge.pipeline.scan.values import ScanTask
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.oracle.config import load

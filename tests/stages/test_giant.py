@@ -4,7 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from binlog_merge.stages import gather, giant, input_reader, output_file, scan, scan_walk, window
+from binlog_merge.pipeline.gather import giant, input_reader, output_file
+from binlog_merge.pipeline.gather import read as window
+from binlog_merge.pipeline.gather import task as gather
+from binlog_merge.pipeline.scan import task as scan
+from binlog_merge.pipeline.scan import walk as scan_walk
 from tests.merge_e2e.cases import INPUTS, case_named, copy_case, every_input, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written

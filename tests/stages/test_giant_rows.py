@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.cell_steps import row_steps
 from binlog_merge.binlog.kernels.row_lengths import rows_fit
 from binlog_merge.files.source import open_source
-from binlog_merge.stages import giant_rows
+from binlog_merge.pipeline.gather import giant_rows
 from tests.binlog.test_row_lengths import KINDS, rows_body, some_table
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.stages import gather, judging
-from binlog_merge.stages.verdicts import NO_VERDICTS
+from binlog_merge.pipeline.gather import judge as judging
+from binlog_merge.pipeline.gather import task as gather
+from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, written
 from tests.stages.test_giant import shrink
@@ -38,7 +39,7 @@ CASES = {
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every rows event asked about by itself, as the merge would do it were there no others."""
     monkeypatch.setattr(gather, "judge_window", lambda *_: NO_VERDICTS)
-    monkeypatch.setattr("binlog_merge.stages.giant.judge_piece", lambda *_: NO_VERDICTS)
+    monkeypatch.setattr("binlog_merge.pipeline.gather.giant.judge_piece", lambda *_: NO_VERDICTS)
 
 
 @pytest.mark.parametrize("name", CASES)

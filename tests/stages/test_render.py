@@ -1,4 +1,4 @@
-"""The render kernel against its twin in plain Python, `merge.reshape.rewrite_rows`, over made-up tables and rows."""
+"""The render kernel against its twin in plain Python, `reshape.rows.reshape_rows`, over made-up tables and rows."""
 
 import struct
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.kernels import render
 from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.merge.convert import ConversionError
-from binlog_merge.merge.reshape import make_plan, rewrite_rows
-from binlog_merge.merge.reshape_metadata import from_definition
-from binlog_merge.stages.plans import PlanTable
-from binlog_merge.stages.schemas import Schemas
+from binlog_merge.pipeline.gather.plans import PlanTable
+from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.reshape.metadata import from_definition
+from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
+from binlog_merge.values.convert import ConversionError
 from snapshot_store.history import SchemaHistory, TableVersion
-from snapshot_store.model import Column, ColumnType, Default, Table
+from snapshot_store.model import Column, Default, Table
+from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.editing import Log, Piece, pack

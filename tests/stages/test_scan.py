@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from binlog_merge.job.groups import physical_ddl
-from binlog_merge.stages import scan as scan_stage
-from binlog_merge.stages import scan_walk
-from binlog_merge.stages.order import GREATEST, LEAST
+from binlog_merge.pipeline.coordinate.read_again import physical_ddl
+from binlog_merge.pipeline.order.task import GREATEST, LEAST
+from binlog_merge.pipeline.scan import task as scan_stage
+from binlog_merge.pipeline.scan import walk as scan_walk
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.cases import CASES
 from tests.merge_e2e.simulator import Simulator, Style

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.merge.logged import MOST_SPANS
-from binlog_merge.stages.scan import scan
-from binlog_merge.stages.scan_values import ScanResult
+from binlog_merge.pipeline.base.logged import MOST_SPANS
+from binlog_merge.pipeline.scan.task import scan
+from binlog_merge.pipeline.scan.values import ScanResult
 from tests.simulator import wire
 from tests.simulator.wire import Event
 from tests.stages.scanning import cut, tasks_of
@@ -179,7 +179,7 @@ def test_gtids_that_carry_the_commit_tso_are_set_apart(tmp_path: Path) -> None:
 
 
 def test_too_many_intervals_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("binlog_merge.stages.scan_logged.MOST_SPANS", 50)
+    monkeypatch.setattr("binlog_merge.pipeline.scan.logged.MOST_SPANS", 50)
     writer = Writer()
     for gno in range(1, 200, 2):
         writer.group(SIDS[0], "", gno)

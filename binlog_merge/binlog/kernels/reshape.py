@@ -1,4 +1,4 @@
-"""Row images in the logical shape: cells move, none is decoded. The plain twin is `merge.reshape.rewrite_rows`."""
+"""Row images in the logical shape: cells move, none is decoded. The plain twin is `reshape.rows.reshape_rows`."""
 
 from typing import Any
 

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from snapshot_store.render_sql import quote_name
+from snapshot_store.mysql.sql.names import quote_name
 from tests.shard.real.stage import Name, Played, Route, Rows, Session, Stage, columns_of, create_of, rows_of
 
 THREE = "t11 t12 t21"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 
-from binlog_merge.job.result import MergeResult
+from binlog_merge.pipeline.result import MergeResult
 from tests.mysql_server import MySqlServer
 from tests.shard.real.stage import Name, Played, Route, Rows, Session, Stage, columns_of, rows_of, tables
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import ShardDdlStopped, UnknownTableSchema, UnsupportedInput
-from binlog_merge.job.result import MergeResult
+from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.local import merge
 from tests.shard.real.renames import Story, Teller, check
 from tests.shard.real.stage import Played, Session, Stage, tables

@@ -130,7 +130,7 @@ def test_a_ddl_that_is_skipped(mysql_server: MySqlServer, capsys: Captured, name
 
 
 def merge_with(config: Path, out: Path, on_unconvertible: str) -> None:
-    from binlog_merge.config import MergeConfig
+    from binlog_merge.config.merge_config import MergeConfig
 
     loaded = MergeConfig.load(config)
     reshape = loaded.reshape.model_copy(update={"on_unconvertible": on_unconvertible})

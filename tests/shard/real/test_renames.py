@@ -8,9 +8,9 @@ import pytest
 
 from binlog_merge.cli import main
 from binlog_merge.errors import ShardDdlStopped
-from binlog_merge.replay.reader import MergedBinlog
-from binlog_merge.replay.run import replay
-from binlog_merge.replay.walk import ReplayOptions
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.run import replay
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, written

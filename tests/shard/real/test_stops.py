@@ -83,8 +83,8 @@ def test_a_decision_that_cannot_be_carried_out(stage: Stage, capsys: Captured) -
     out = path.parent / "out"
     merge(path, out)
     resolve(capsys, out, "s902.t", "--emit", "ALTER TABLE t DROP COLUMN a")
-    from binlog_merge.shard import notes
-    from snapshot_store.store import Store
+    from binlog_merge.pipeline.coordinate.shards import notes
+    from snapshot_store.store.db import Store
 
     with Store.open(out / "schema.duckdb") as store:
         store.set_note(notes.DECISIONS, (store.note(notes.DECISIONS) or "").replace("DROP COLUMN a", "DROP COLUMN zz"))

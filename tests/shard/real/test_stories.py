@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.errors import MergeError
-from binlog_merge.job.result import MergeResult
+from binlog_merge.pipeline.result import MergeResult
 from tests.merge_e2e.local import merge
 from tests.shard.real.stage import Stage
 from tests.shard.real.stories import Held, Story, differences, held, named, play, union

@@ -1,0 +1,1 @@
+"""Capture: mirrors the nodes' binlogs over replication connections, byte for byte."""

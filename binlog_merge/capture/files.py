@@ -1,0 +1,305 @@
+"""A node's captured files: `DIR/binlog.000001` … as on the server, and `DIR/.capture.json`, which says whose they are.
+
+How far a capture is stands in the files: the end of the last whole event of the last one. What a crash left behind it
+is cut off, and comes again. A file is on disk, whole and with its in-use flag cleared, before the next one begins. The
+record also has a place up to which everything was on disk at some time: a long file need not be walked from its
+beginning, and in a file without checksums, where a crash of the machine may leave anything behind that place, what
+stands there is compared with what the server sends.
+"""
+
+import io
+import json
+import mmap
+import os
+import re
+import struct
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ChecksumAlg, EventFlag
+from binlog_merge.binlog.header import EventHeader
+from binlog_merge.capture.stream import (
+    FILE_ENDS,
+    FIRST_POSITION,
+    FLAGS_POSITION,
+    Action,
+    Append,
+    Begin,
+    Expect,
+    Place,
+    other_file,
+    sound,
+)
+from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, WrongNode
+from binlog_merge.files.durable import replace_file, sync_directory
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.head import read_head
+from binlog_merge.files.source import LocalSource, io_error
+
+RECORD_NAME: Final = ".capture.json"
+_NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
+_SIZE_AND_POSITION: Final = struct.Struct("<II")
+_BUFFER: Final = 1 << 20
+_FLUSH_SECONDS, _SYNC_SECONDS = 0.2, 1.0
+_SYNC_BYTES: Final = 16 << 20
+_RECORD_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Whose files these are, as which replica they are asked for, and up to where they were on disk for certain."""
+
+    server_uuid: str
+    replica_uuid: str
+    synced: Place | None = None
+
+
+class NodeFiles:
+    """The files of one node, for one writer, which holds the directory's lock."""
+
+    def __init__(self, directory: Path, node: str) -> None:
+        self.directory = directory
+        self.node = node
+        self.bytes = 0
+        self.events = 0
+        self.files = 0
+        self._file: io.BufferedWriter | None = None
+        self._name, self._last, self._end = "", 0, 0
+        self._record: Record | None = None
+        self._unsynced = self._unrecorded = 0
+        self._flushed = self._synced = time.monotonic()
+
+    def record(self, server_uuid: str) -> Record:
+        """Return whose files these are; a new directory's are from now on this server's.
+
+        Raises WrongNode where they are of another server.
+        """
+        path = self.directory / RECORD_NAME
+        found = _read_record(path) if path.exists() else None
+        if found is None:
+            found = Record(server_uuid, str(uuid.uuid4()))
+            self._save(found)
+        elif found.server_uuid != server_uuid:
+            raise WrongNode(
+                f"the server's server_uuid is {server_uuid}, the files captured so far are of {found.server_uuid}",
+                node=self.node,
+                file=str(self.directory),
+                remedy="another server answers under the node's address: correct `server`, or capture it into a new "
+                "directory",
+            )
+        self._record = found
+        return found
+
+    def resume(self) -> Place | None:
+        """Open the last file, cut off what is not a whole event, and return how far it is; None: there is no file."""
+        self.close()
+        last = self._last_file()
+        if last is None:
+            return None
+        synced = None if self._record is None else self._record.synced
+        try:
+            self._file = io.BufferedWriter(io.FileIO(last, "r+"), _BUFFER)
+            place, self._last = _walk(last, self._file.fileno(), self.node, synced)
+            self._name, self._end = place.name, place.end
+            os.truncate(self._file.fileno(), place.end)
+            self._file.seek(place.end)
+        except OSError as error:
+            raise io_error(error, str(last)) from error
+        return place
+
+    @property
+    def place(self) -> Place | None:
+        """Return how far the last file is; None: there is none."""
+        return Place(self._name, self._last, self._end) if self._name else None
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the last file has the event with which a server ends a file."""
+        if self._file is None or self._end <= FIRST_POSITION:
+            return False
+        header = os.pread(self._file.fileno(), EVENT_HEADER_LEN, self._last)
+        return EventHeader.parse(header).type_code in FILE_ENDS
+
+    def apply(self, action: Action) -> None:
+        """Do what an event asks for. Raises IoError, and WrongNode where a file does not have what it must have."""
+        try:
+            if isinstance(action, Append):
+                self._append(action.data)
+            elif isinstance(action, Begin):
+                self._begin(action.name)
+            elif isinstance(action, Expect):
+                self._expect(action)
+            else:
+                self.finish()
+        except OSError as error:
+            raise io_error(error, str(self.directory / self._name), self._end) from error
+
+    def tick(self) -> None:
+        """Let readers see what came, after a moment, and let the disk have it, after a second or 16 MiB."""
+        if self._file is None or not self._unsynced:
+            return
+        now = time.monotonic()
+        if self._unsynced >= _SYNC_BYTES or now - self._synced >= _SYNC_SECONDS:
+            self.sync()
+        elif now - self._flushed >= _FLUSH_SECONDS:
+            self._flush()
+            self._flushed = now
+
+    def sync(self) -> None:
+        """Return when the disk has everything."""
+        self._flush()
+        if self._file is not None and self._unsynced:
+            try:
+                os.fsync(self._file.fileno())
+            except OSError as error:
+                raise io_error(error, str(self.directory / self._name)) from error
+        self._unsynced, self._synced = 0, time.monotonic()
+        self._flushed = self._synced
+        if self._unrecorded >= _RECORD_BYTES:
+            self._note_synced()
+
+    def close(self) -> None:
+        """Sync and close the file. Closing twice is allowed."""
+        file = self._file
+        if file is None:
+            return
+        try:
+            self.sync()
+            if self._unrecorded:
+                self._note_synced()
+        finally:
+            self._file = None
+            file.raw.close()  # what its buffer could not write must not be tried again
+
+    def finish(self) -> None:
+        """Clear the in-use flag of a file to which nothing comes any more."""
+        self.sync()
+        assert self._file is not None
+        fd = self._file.fileno()
+        failpoint("capture-before-finish")
+        flags = os.pread(fd, 1, FLAGS_POSITION)
+        if flags and flags[0] & EventFlag.LOG_EVENT_BINLOG_IN_USE_F:
+            os.pwrite(fd, bytes([flags[0] & ~EventFlag.LOG_EVENT_BINLOG_IN_USE_F]), FLAGS_POSITION)
+            os.fsync(fd)
+        failpoint("capture-finished")
+
+    def _begin(self, name: str) -> None:
+        self.close()
+        path = self.directory / name
+        self._file = io.BufferedWriter(io.FileIO(path, "w+"), _BUFFER)
+        sync_directory(self.directory)
+        failpoint("capture-begun")
+        self._name, self._last, self._end = name, 0, 0
+        self.files += 1
+
+    def _append(self, data: bytes | memoryview) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        size = len(data)
+        # The first write is the magic and the first event.
+        self._last, self._end = self._end or FIRST_POSITION, self._end + size
+        self._unsynced += size
+        self._unrecorded += size
+        self.bytes += size
+        self.events += 1
+
+    def _expect(self, expected: Expect) -> None:
+        assert self._file is not None
+        self._flush()
+        if os.pread(self._file.fileno(), len(expected.data), expected.position) != expected.data:
+            raise other_file("it has other bytes there", self.node, self._name, expected.position)
+
+    def _flush(self) -> None:
+        if self._file is not None:
+            try:
+                self._file.flush()
+            except OSError as error:
+                raise io_error(error, str(self.directory / self._name)) from error
+
+    def _last_file(self) -> Path | None:
+        try:
+            found = [(_NUMBERED.fullmatch(entry.name), entry) for entry in self.directory.iterdir()]
+        except OSError as error:
+            raise io_error(error, str(self.directory)) from error
+        files = [(match[1], int(match[2]), entry) for match, entry in found if match is not None]
+        if len(series := sorted({name for name, _, _ in files})) > 1:
+            raise ConfigError(
+                f"the directory holds files of {len(series)} series: {', '.join(f'{name}.*' for name in series)}",
+                node=self.node,
+                file=str(self.directory),
+                remedy="a node has one series of binlog files; capture into a new directory",
+            )
+        return max(files)[2] if files else None
+
+    def _note_synced(self) -> None:
+        if self._record is not None:
+            self._save(Record(self._record.server_uuid, self._record.replica_uuid, self.place))
+        self._unrecorded = 0
+
+    def _save(self, record: Record) -> None:
+        place = record.synced
+        values: dict[str, Any] = {"version": 1, "server_uuid": record.server_uuid, "replica_uuid": record.replica_uuid}
+        if place is not None:
+            values["synced"] = {"file": place.name, "last": place.last, "end": place.end}
+        replace_file(self.directory / RECORD_NAME, json.dumps(values).encode() + b"\n")
+        self._record = record
+
+
+def _read_record(path: Path) -> Record:
+    try:
+        values = json.loads(path.read_bytes())
+        place = values.get("synced")
+        if values["version"] != 1:
+            raise ValueError(f"version {values['version']} is not known")
+        synced = None if place is None else Place(str(place["file"]), int(place["last"]), int(place["end"]))
+        return Record(str(uuid.UUID(values["server_uuid"])), str(uuid.UUID(values["replica_uuid"])), synced)
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ManifestError(
+            f"the record of the capture is damaged: {error}",
+            file=str(path),
+            remedy="if the files beside it are the node's, remove it: it is made anew",
+        ) from None
+
+
+def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, int]:
+    """Return how far a file is, up to where its events are whole and, where they have sums, sound; and where the last
+    of them begins.
+    """
+    with LocalSource(str(path)) as source:
+        try:
+            head = read_head(source, node, str(path))
+        except ChecksumMismatch:
+            head = None  # a crash of the machine may leave anything behind what was synced
+    if head is None:
+        return Place(path.name), 0
+    checksum = head.checksum_alg == ChecksumAlg.CRC32
+    certain = FIRST_POSITION
+    with mmap.mmap(fd, 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
+        if synced is not None and synced.name == path.name and synced.end <= len(view):
+            certain = synced.last
+        last, end = _whole_events(view, certain, checksum)
+        if certain > FIRST_POSITION and end <= certain:  # the record is not of these bytes
+            certain = FIRST_POSITION
+            last, end = _whole_events(view, certain, checksum)
+    return Place(path.name, last if checksum else certain, end), last
+
+
+def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:
+    """Return where the last of the whole events from `at` on begins, and where it ends."""
+    last, left = at, len(view) - at
+    least = EVENT_HEADER_LEN + (CHECKSUM_LEN if checksum else 0)
+    while left >= least:
+        size, log_pos = _SIZE_AND_POSITION.unpack_from(view, at + 9)
+        end = at + size
+        if not least <= size <= left or log_pos != end & 0xFFFFFFFF:
+            break
+        # The first event's sum is verified with the head: its flag may be set.
+        if checksum and at > FIRST_POSITION and not sound(view[at:end]):
+            break
+        last, at, left = at, end, left - size
+    return last, at

@@ -1,0 +1,207 @@
+"""One node's capture: from where its files end, again and again, until it is told to stop or has all there is."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.capture.files import NodeFiles
+from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
+from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
+from binlog_merge.config.sections import Node
+from binlog_merge.errors import InternalError, MergeError, MissingFile, ServerRefused, WrongNode
+from snapshot_store.server import ServerAddress
+
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """How to capture. `follow`: go on when everything has come; `retry_seconds`: how long to try to connect again."""
+
+    follow: bool = False
+    retry_seconds: float = 60.0
+    ssl_ca: str | None = None
+
+
+class NodeCapture:
+    """The capture of one node, for a thread of its own; only `stop` may come from another.
+
+    `start_file` is where a node without captured files begins; None: the first file that its server has. `report` is
+    told of every connection made and lost, in one line.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        address: ServerAddress,
+        directory: Path,
+        options: CaptureOptions,
+        start_file: str | None = None,
+        report: Callable[[str, str], None] = lambda node, text: None,
+    ) -> None:
+        self.node = node
+        self.address = address
+        self.error: MergeError | None = None
+        self.complete = False
+        self.files = NodeFiles(directory, node.source_id)
+        self._options = options
+        self._start_file = start_file
+        self._report = report
+        self._source = Source(node.source_id, address, options.ssl_ca)
+        self._target: tuple[int, int] | None = None
+        self._connected = 0.0
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Capture until everything there is has come, or `stop`. Sets `error` where it ended before."""
+        try:
+            self._run()
+        except MergeError as error:
+            self.error = error.located(node=self.node.source_id)
+        except Exception as error:  # a thread's exception would be printed and forgotten
+            self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
+            self.error.__cause__ = error
+        if self.error is not None:
+            self._report(self.node.source_id, f"stopped: {self.error.message}")
+
+    def stop(self) -> None:
+        """Let the capture end, behind the last whole event."""
+        self._stopped.set()
+        self._source.break_off()
+
+    def _run(self) -> None:
+        pause, lost_since = _FIRST_PAUSE, 0.0
+        while not self._stopped.is_set():
+            before, self._connected = self.files.events, 0.0
+            try:
+                self._attempt()
+                self.complete = True
+                return
+            except Lost as lost:
+                if self._stopped.is_set():
+                    return
+                lived = self._connected and time.monotonic() - self._connected > _LONGEST_PAUSE
+                if self.files.events > before or lived or not lost_since:
+                    pause, lost_since = _FIRST_PAUSE, time.monotonic()
+                    self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
+                if time.monotonic() - lost_since > self._options.retry_seconds:
+                    raise ServerRefused(
+                        f"{self.address}: {lost}",
+                        remedy="run it again when the server is there; it goes on where it stopped",
+                    ) from lost
+                self._stopped.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _attempt(self) -> None:
+        """Go on until everything has come. Raises Lost where that may work another time, else MergeError."""
+        try:
+            facts = self._source.open()
+            self._check(facts)
+            record = self.files.record(facts.server_uuid)
+            place = self._onward(self.files.resume(), facts)
+            self._target = self._target or (file_number(facts.end[0]), facts.end[1])
+            self._report(self.node.source_id, f"{self.address}: from {place.name}:{place.asked}")
+            self._connected = time.monotonic()
+            self._pump(place, record.replica_uuid)
+        finally:
+            self._source.close()
+            self.files.close()
+
+    def _pump(self, place: Place, replica_uuid: str) -> None:
+        """Do what the events of a dump ask for."""
+        stream = Stream(self.node.source_id, place)
+        files, follow, target = self.files, self._options.follow, self._target
+        assert target is not None
+        try:
+            for event in self._source.dump(place, replica_uuid, follow):
+                for action in stream.feed(event):
+                    files.apply(action)
+                files.tick()
+                if self._stopped.is_set():
+                    raise Lost("stopped")
+                if not follow and stream.reached(*target):
+                    return
+        except DumpRefused as refused:
+            raise self._explained(str(refused), place, stream) from refused
+        raise Lost("the server ended the dump")
+
+    def _check(self, facts: SourceFacts) -> None:
+        """Refuse a server that is not the one the configuration names."""
+        expected: tuple[tuple[str, Any, Any], ...] = (
+            ("server_uuid", self.node.server_uuid, facts.server_uuid),
+            ("server_id", self.node.server_id, facts.server_id),
+        )
+        for name, wanted, found in expected:
+            if wanted is not None and wanted != found:
+                raise WrongNode(
+                    f"the {name} of {self.address} is {found}, the configuration expects {wanted}",
+                    remedy="correct the node's `server`, or what is expected of it",
+                )
+
+    def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
+        """Return where to go on at the server. Raises MissingFile where it has purged what comes next."""
+        if place is None:
+            wanted = self._start_file or facts.files[0]
+            if wanted not in facts.files:
+                raise self._purged(wanted, facts, "choose another --start-file")
+            return Place(wanted)
+        if place.name in facts.files:
+            return place
+        # All of it may be here already: then the server need not have it any more.
+        if self.files.ended and facts.files[0] == successor(place.name):
+            self.files.finish()
+            return Place(facts.files[0])
+        raise self._purged(place.name, facts)
+
+    def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> MissingFile:
+        first, last = facts.files[0], facts.files[-1]
+        if not remedy and file_number(name) > file_number(last):
+            remedy = "the server began its binlogs anew, or was restored: capture into a new directory"
+        return MissingFile(
+            f"the server does not have {name}: its files are {first} to {last}",
+            node=self.node.source_id,
+            file=name,
+            remedy=remedy
+            or f"the server has purged it: copy {name} and what follows up to {first} into {self.files.directory} from "
+            "a backup of its binlogs, or capture into a new directory and begin a new output with it; let the server "
+            "keep its binlogs longer (binlog_expire_logs_seconds) than a capture may stand still",
+        )
+
+    def _explained(self, text: str, place: Place, stream: Stream) -> Exception:
+        """Return what the server's refusal to go on with a dump means. Its texts are what tells it apart."""
+        at = stream.at if stream.known else place.asked
+        name = stream.name or place.name
+        if "first log file" in text:  # purged since it was listed
+            return Lost(text)
+        if "same server_uuid" in text:
+            return ServerRefused(
+                f"{self.address}: {text}",
+                remedy="two captures ask as one replica: was the directory copied? Remove .capture.json from the copy",
+            )
+        if not stream.known and place.end:
+            return other_file(f"it has no event at {at} ({text})", self.node.source_id, name, at)
+        return ServerRefused(
+            f"{self.address}: {text}",
+            file=name,
+            position=at,
+            remedy="look at the server's own file with `mysqlbinlog --verify-binlog-checksum`",
+        )
+
+
+def captured(capture: NodeCapture) -> dict[str, Any]:
+    """Return what a node's capture did, as plain values."""
+    files, place = capture.files, capture.files.place
+    return {
+        "server": str(capture.address),
+        "file": None if place is None else place.name,
+        "position": None if place is None else place.end,
+        "new_files": files.files,
+        "new_events": files.events,
+        "new_bytes": files.bytes,
+        "complete": capture.complete,
+        "error": None if capture.error is None else capture.error.to_dict(),
+    }

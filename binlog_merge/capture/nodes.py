@@ -1,0 +1,116 @@
+"""Live capture: the nodes' binlog files, byte for byte, fetched from their servers.
+
+    captured/dn-1/binlog.000001 …      a directory for each node, with the server's own file names
+
+Nodes are captured beside each other, a thread each. One that fails ends; the others go on to where they are to end.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.capture.node import CaptureOptions, NodeCapture, captured
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node
+from binlog_merge.errors import ConfigError
+from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.lock import OutputLock
+from snapshot_store.server import ServerAddress
+
+_LOOK_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureResult:
+    """What a capture did, by node: see `capture_node.captured`."""
+
+    nodes: Mapping[str, Mapping[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"nodes": {node: dict(values) for node, values in self.nodes.items()}}
+
+
+def capture(
+    config: MergeConfig,
+    out: Path,
+    options: CaptureOptions,
+    nodes: Sequence[str] = (),
+    password: str | None = None,
+    start_files: Mapping[str, str] | None = None,
+    report: Callable[[str, str], None] = lambda node, text: None,
+    stop: threading.Event | None = None,
+) -> CaptureResult:
+    """Bring the captured files of `nodes` (none named: all that have a `server`) up to what their servers have.
+
+    `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` says, by source-id ("": any
+    other), where a node without captured files begins. With `options.follow` it ends when `stop` is set. Raises the
+    error of the first node that fails, when all have ended, with the CaptureResult as its `result`; what stops it from
+    outside has one too.
+    """
+    chosen = _chosen(config, nodes)
+    starts = start_files or {}
+    if strangers := sorted(set(starts) - {node.source_id for node in chosen} - {""}):
+        raise ConfigError(f"--start-file: {', '.join(strangers)} is not captured")
+    with ExitStack() as locks:
+        captures = []
+        for node in chosen:
+            directory = out / node.source_id
+            locks.enter_context(OutputLock(directory, "capture"))
+            address = ServerAddress.parse(node.server or "", password)
+            start = starts.get(node.source_id, starts.get(""))
+            captures.append(NodeCapture(node, address, directory, options, start, report))
+        sync_directory(out)
+        try:
+            _run(captures, stop or threading.Event())
+        except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is told all the same
+            error.result = _result(captures)  # type: ignore[attr-defined]
+            raise
+    result = _result(captures)
+    for one in captures:
+        if one.error is not None:
+            one.error.result = result
+            raise one.error
+    return result
+
+
+def _result(captures: Sequence[NodeCapture]) -> CaptureResult:
+    return CaptureResult({c.node.source_id: captured(c) for c in captures})
+
+
+def _chosen(config: MergeConfig, names: Sequence[str]) -> list[Node]:
+    known = {node.source_id: node for node in config.nodes}
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--node: no node has the source-id {name}: there are {', '.join(known)}")
+        if known[name].server is None:
+            raise ConfigError(f"--node: {name} has no `server` in the configuration", node=name)
+    chosen = [node for node in config.nodes if node.server is not None and (not names or node.source_id in names)]
+    if not chosen:
+        raise ConfigError(
+            "no node has a server", remedy="give each node to capture its `server: mysql://user@host:port`"
+        )
+    for node in chosen:
+        if "/" in node.source_id or node.source_id.startswith("."):
+            raise ConfigError("a source-id that is to be a directory's name has no / and begins with no dot").located(
+                node=node.source_id
+            )
+    return chosen
+
+
+def _run(captures: Sequence[NodeCapture], stop: threading.Event) -> None:
+    """Run the captures until all have ended, or `stop`. Whatever is raised here stops them."""
+    threads = [threading.Thread(target=c.run, name=f"capture {c.node.source_id}", daemon=True) for c in captures]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads) and not stop.wait(_LOOK_SECONDS):
+            pass
+    finally:
+        for one in captures:
+            one.stop()
+        for thread in threads:
+            thread.join()

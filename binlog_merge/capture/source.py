@@ -1,0 +1,168 @@
+"""A node's server as the source of a dump: connect, ask what it has, and read the dump's packets.
+
+mysql-replication connects, registers and asks for the dump. Its packets are read below its event layer, which takes
+events apart and drops those that it does not know (40, 41, 42); here each is needed as the bytes that it is.
+
+The user needs REPLICATION SLAVE for the dump, and REPLICATION CLIENT to see which files there are.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from binlog_merge.capture.packets import payloads
+from binlog_merge.capture.stream import Place
+from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
+from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
+
+HEARTBEAT_SECONDS: Final = 0.5
+"""How often a source that has nothing to send says so: then what came is flushed."""
+SILENCE_SECONDS: Final = 60.0
+
+_TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
+_PARSE_ERROR, _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1064, 1381, 1227, 1236
+_OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+"""The first byte of a payload in a dump: an event follows, the dump ends, or an error says why."""
+_RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
+_ADDRESS: Final = "check address, user and password"
+
+
+class Lost(Exception):  # noqa: N818
+    """The connection is gone, or could not be made: the same again may work."""
+
+
+class DumpRefused(Exception):  # noqa: N818
+    """The server ends a dump with ER_SOURCE_FATAL_ERROR_READING_BINLOG; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What a server says of itself: its ids, its binlog files in order, and where the last one ends."""
+
+    server_uuid: str
+    server_id: int
+    files: tuple[str, ...]
+    end: tuple[str, int]
+
+
+class Source:
+    """One connection to a node's server. One thread's; only `break_off` may come from another."""
+
+    def __init__(self, node: str, address: ServerAddress, ssl_ca: str | None) -> None:
+        self._node = node
+        self._address = address
+        self._ssl_ca = ssl_ca
+        self._connection: Any = None
+
+    def open(self) -> SourceFacts:
+        """Connect and return what the server has. Raises Lost, ServerRefused or UnsupportedInput."""
+        import pymysql
+
+        try:
+            self._connection = self._address.connect(self._ssl_ca, SILENCE_SECONDS)
+            version = str(self._connection.get_server_info())
+            if "mariadb" in version.lower():
+                raise UnsupportedInput(
+                    f"the binlog was written by MariaDB ({version})",
+                    node=self._node,
+                    remedy="only binlogs of MySQL and servers that keep its format are read",
+                )
+            # Files with checksums and files without may follow each other, whatever the server writes just now.
+            self._ask("SET @source_binlog_checksum = 'CRC32', @master_binlog_checksum = 'CRC32'")
+            return self._facts()
+        except pymysql.MySQLError as error:
+            raise self._refused(error) from error
+        except (RuntimeError, OSError) as error:  # no way to encrypt the password; a CA that is none
+            if isinstance(error, OSError) and self._ssl_ca is not None:
+                raise IoError(f"cannot be used as a CA: {error}", file=self._ssl_ca) from error
+            raise ServerRefused(f"{self._address}: {error}", node=self._node) from error
+
+    def dump(self, place: Place, replica_uuid: str, follow: bool) -> Iterator[memoryview]:
+        """Yield the events from a place on, as they come; heartbeats too. Ends when the server has sent what it has,
+        or, where it is to `follow`, when it ends the dump. Raises Lost, DumpRefused or ServerRefused.
+        """
+        import pymysql
+        from pymysqlreplication import BinLogStreamReader
+
+        reader = BinLogStreamReader(
+            {"read_timeout": SILENCE_SECONDS},
+            int(replica_uuid[:8], 16) or 1,
+            resume_stream=True,
+            blocking=follow,
+            log_file=place.name,
+            log_pos=place.asked,
+            report_slave=("binlog-merge", "", "", 0),
+            slave_uuid=replica_uuid,
+            slave_heartbeat=HEARTBEAT_SECONDS,
+            pymysql_wrapper=lambda **settings: self._connection,
+            enable_logging=False,
+        )
+        try:
+            # What `fetchone` does first. `fetchone` itself opens a second connection and returns parsed events.
+            reader._BinLogStreamReader__connect_to_stream()
+            self._connection._sock.settimeout(SILENCE_SECONDS)
+            stream = self._connection._rfile
+            for payload in payloads(stream.read1, stream.read):
+                kind = payload[0] if payload else _END
+                if kind == _OK:
+                    yield payload[1:]
+                elif kind == _ERROR:
+                    pymysql.err.raise_mysql_exception(bytes(payload))
+                else:
+                    return
+            raise Lost("the server closed the connection")
+        except OSError as error:
+            raise Lost(str(error)) from error
+        except pymysql.MySQLError as error:
+            if error.args and error.args[0] == _DUMP_ERROR:
+                raise DumpRefused(message_of(error)) from error
+            raise self._refused(error, _RIGHTS) from error
+
+    def break_off(self) -> None:
+        """Let whatever waits for the server fail at once."""
+        sock = getattr(self._connection, "_sock", None)
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give the connection up: without a farewell, which a source in a dump would not read."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection._force_close()
+
+    def _facts(self) -> SourceFacts:
+        ((server_uuid, server_id),) = self._ask("SELECT @@global.server_uuid, @@global.server_id")
+        files = tuple(str(row[0]) for row in self._ask("SHOW BINARY LOGS"))
+        import pymysql
+
+        try:
+            status = self._ask("SHOW BINARY LOG STATUS")
+        except pymysql.MySQLError as error:
+            if error.args[0] != _PARSE_ERROR:  # before 8.2
+                raise
+            status = self._ask("SHOW MASTER STATUS")
+        if not files or not status:
+            raise self._no_binlog()
+        return SourceFacts(str(server_uuid), int(server_id), files, (str(status[0][0]), int(status[0][1])))
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def _no_binlog(self) -> ServerRefused:
+        return ServerRefused(f"{self._address} writes no binlog", node=self._node, remedy="set log_bin on the node")
+
+    def _refused(self, error: Exception, remedy: str = _ADDRESS) -> Exception:
+        """Return what an error of the server, or of the connection, means."""
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        text = message_of(error)
+        if number == 0 or number in _TRANSIENT:
+            return Lost(text)
+        if number == _NO_BINLOG:
+            return self._no_binlog()
+        remedy = _RIGHTS if number == _NEEDS_PRIVILEGE else remedy
+        return ServerRefused(f"{self._address}: {text}", node=self._node, remedy=remedy)

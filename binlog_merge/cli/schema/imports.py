@@ -1,0 +1,228 @@
+"""`binlog-merge schema import | set`: tables from dumps and servers, and an operator's corrections."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.schema import ask as schema_ask
+from binlog_merge.cli.schema.options import DEFAULT_STORE, AtTso, Config, Format, Node, SchemaFormat, Store
+from binlog_merge.cli.schema.place import free_place, place
+from binlog_merge.cli.schema.store import names_of, opened, store_path, topology_in
+from binlog_merge.errors import CHECK_PATH, ConfigError, IoError
+from binlog_merge.store_errors import as_merge_errors
+
+if TYPE_CHECKING:
+    from snapshot_store.history import TableVersion
+    from snapshot_store.model import Catalog, Schema, Table
+    from snapshot_store.tso import OrderKey
+
+_IMPORT = """Take tables into a store, as a base: from a dump, from a server, or from what `export` wrote.
+
+Without --node they are logical tables. Without --at-tso they hold from the beginning of the binlogs; with it, from that
+moment on. A server is read in one consistent pass: where the user has BACKUP_ADMIN no DDL can come between; elsewhere
+the pass is repeated until two agree. What the server lacks and the store had at that moment is recorded as dropped (a
+dump may be of a part, so it says nothing about others). The password: --password-file, or MYSQL_PWD.
+
+\b
+  binlog-merge schema import --store schema.duckdb --sql base.sql
+  binlog-merge schema import --store schema.duckdb --server mysql://root@10.0.0.7:3306 --node dn-1 --at-tso 75078…"""
+
+
+def import_(
+    sql: Annotated[
+        Path | None, typer.Option("--sql", help="mysqldump --no-data, or SHOW CREATE TABLE text.", metavar="DUMP")
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", help="mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", metavar="URL"),
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", help="What `schema export` wrote; the store must be new.", metavar="DIR")
+    ] = None,
+    store: Store = DEFAULT_STORE,
+    node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
+    at_tso: AtTso = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option("--schema", help="Only this schema of the server, or where tables of --sql are that name none."),
+    ] = None,
+    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
+    config: Config = None,
+    output: Format = SchemaFormat.text,
+) -> None:
+    """Take tables into a store."""
+    if [sql, server, parquet].count(None) != 2:
+        raise ConfigError("give one of --sql, --server and --parquet")
+    if parquet is not None:
+        with opened(store, read_only=False) as to:
+            number = to.import_parquet(parquet)
+        _print_imported([], number, str(parquet), store, "with everything it had", output)
+        return
+    with as_merge_errors(sql):
+        if sql is not None:
+            catalog, source, position = _dump(sql, schema or []), str(sql), 0
+        else:
+            catalog, source, position = _server(server or "", password_file, schema or [])
+    with opened(store, read_only=False) as to:
+        if config is not None:
+            to.set_topology(topology_in(to, config))
+        key, stop = place(to, at_tso, node)
+        said = frozenset() if stop is None else frozenset(stop.tables)
+        tables, schemas = _base(to, catalog, key, node, (source, position), server is not None, said)
+        number = to.append_versions(tables, schemas)
+    where = "the logical base" if node is None else f"the base of node {node}"
+    _print_imported(tables, number, source, store, f"as {where}", output)
+
+
+def _dump(path: Path, schemas: list[str]) -> "Catalog":
+    from snapshot_store.ddl import parse_dump
+
+    if len(schemas) > 1:
+        raise ConfigError("with --sql, --schema is the one database of tables that name none", remedy="give it once")
+    catalog = parse_dump(_text(path), schemas[0] if schemas else None)
+    if not catalog.tables and not catalog.schemas:
+        remedy = "give what `mysqldump --no-data` prints"
+        raise ConfigError("it makes no table and no database", file=str(path), remedy=remedy)
+    return catalog
+
+
+def _text(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IoError(f"cannot be read: {error}", file=str(path), remedy=CHECK_PATH) from None
+
+
+def _server(url: str, password_file: Path | None, schemas: list[str]) -> "tuple[Catalog, str, int]":
+    from snapshot_store.introspect import introspect
+    from snapshot_store.server import ServerAddress
+
+    password = None if password_file is None else _text(password_file).rstrip("\n")
+    try:
+        address = ServerAddress.parse(url, password)
+    except ValueError as error:
+        raise ConfigError(f"--server: {error}") from None
+    snapshot = introspect(address, schemas)
+    return snapshot.catalog, snapshot.file or str(address), snapshot.position
+
+
+def _base(
+    store: Any,
+    catalog: "Catalog",
+    key: "OrderKey",
+    node: str | None,
+    source: tuple[str, int],
+    complete: bool,
+    said: frozenset[tuple[str, str]],
+) -> Any:
+    """Return the versions that say what is in the catalog, of what is not said already; of the tables `said` always."""
+    from snapshot_store.history import versions_of
+    from snapshot_store.tso import ORIGIN
+
+    tables, schemas = set(catalog.tables), set(catalog.schemas)
+    if key != ORIGIN:
+        there = store.history_at(key)
+        known = {(v.schema, v.name): v.table for v in there.versions if v.node == node}
+        databases = {v.name: v.value for v in there.schema_versions if v.node == node}
+        # A complete snapshot says of its schemas' other tables that they are gone.
+        gone = {name for name in known if complete and name[0] in catalog.schemas and name not in tables}
+        tables = {name for name in tables if name in said or known.get(name) != catalog.tables[name]} | gone
+        schemas = {name for name in schemas if databases.get(name) != catalog.schemas[name]}
+    return versions_of(catalog, tables, schemas, key, node=node, file=source[0], position=source[1], origin="base")
+
+
+def _print_imported(
+    tables: "list[TableVersion]", new: int, source: str, store: Path, what: str, output: SchemaFormat
+) -> None:
+    path = str(store_path(store))
+    if output is SchemaFormat.json:
+        from binlog_merge.cli.schema.values import version_values
+
+        print_json({"error": None, "store": path, "new": new, "tables": [version_values(v) for v in tables]})
+    elif output is SchemaFormat.sql:
+        from binlog_merge.cli.schema.text import shown_sql
+
+        print(printable("\n".join(shown_sql(tables))))
+    else:
+        names = ", ".join(f"{v.schema}.{v.name}" + ("" if v.table else " (gone)") for v in tables[:10])
+        more = f" and {len(tables) - 10} more" if len(tables) > 10 else ""
+        print(printable(f"{source} imported into {path} {what}: {new} new versions"))
+        if names:
+            print(printable(f"  {names}{more}"))
+
+
+_SET = """Correct a table: from a moment on it is what FILE makes of it, whatever the binlogs said.
+
+FILE holds one statement on the table, CREATE TABLE (the whole definition anew), ALTER TABLE or DROP TABLE; or a dump
+that has the table among others. The version is recorded with origin "operator", and DDL that comes later goes on from
+it. Given the TSO or the order key at which a merge stopped, it stands for the statement that was not understood, or
+right before the rows that did not fit: merge again, and it goes on. What is published cannot be corrected any more.
+
+\b
+  binlog-merge schema set shop_000000.orders_0 --node dn-1 --sql orders_0.sql --at-tso 7507804165234491392"""
+
+
+def set_(
+    table: Annotated[str, typer.Argument(help="The table, schema.table.", metavar="TABLE")],
+    sql: Annotated[Path, typer.Option("--sql", help="The statement; - reads standard input.", metavar="FILE")],
+    at_tso: Annotated[str, typer.Option("--at-tso", help="From this commit TSO or order key on.")],
+    store: Store = DEFAULT_STORE,
+    node: Node = None,
+    output: Format = SchemaFormat.text,
+) -> None:
+    """Correct a table from a moment on."""
+    from dataclasses import replace
+
+    from snapshot_store.history import TableVersion
+    from snapshot_store.model import Schema
+
+    (name,) = names_of([table])
+    if any(name.wild):
+        raise ConfigError(f"{table} does not name one table", remedy="write schema.table")
+    text = _text(sql)
+    with opened(store, read_only=False) as to:
+        key, _ = place(to, at_tso, node)
+        key = free_place(to, key, node, name.schema, name.table)
+        history = to.history_of([(node, name.schema, name.table)])
+        before = history.at(name.schema, name.table, key, node)
+        known = history.schema_at(name.schema, key, node)
+        database = known.value if known is not None and known.value is not None else Schema(name.schema)
+        made, ddl = _made(text, str(sql), name.schema, name.table, database, before)
+        version = TableVersion(key, 0, name.schema, name.table, made, ddl, node, str(sql), 0, origin="operator")
+        to.append_versions([version])
+        stored = to.history_of([(node, name.schema, name.table)]).at(
+            name.schema, name.table, key._replace(node_seq=key.node_seq + 1), node
+        )
+        version = replace(version, version_id=stored.version_id if stored is not None else 0)
+    schema_ask.print_shown([version], output)
+
+
+def _made(
+    text: str, file: str, schema: str, table: str, database: "Schema", before: "TableVersion | None"
+) -> "tuple[Table | None, str]":
+    """Return what a statement, or a dump, makes of a table, and the statement to record."""
+    from snapshot_store.ddl import DdlSession, apply_ddl, parse_dump, split_statements
+    from snapshot_store.model import Catalog
+    from snapshot_store.render_sql import create_sql
+
+    statements = list(split_statements(text, DdlSession()))
+    if len(statements) != 1:
+        dumped = parse_dump(text, schema).get(schema, table)
+        if dumped is None:
+            raise ConfigError(f"it does not make {schema}.{table}", file=file)
+        return dumped, create_sql(dumped)
+    catalog = Catalog({schema: database})
+    if before is not None and before.table is not None and statements[0].split()[0].upper() != "CREATE":
+        catalog = catalog.with_table(before.table)
+    effect = apply_ddl(catalog, statements[0], schema)
+    if effect.tables[:1] != ((schema, table),):
+        said = ", ".join(".".join(name) for name in effect.tables) or "no table"
+        raise ConfigError(f"the statement is about {said}, not {schema}.{table}", file=file)
+    return effect.catalog.get(schema, table), text.strip().rstrip(";")
+
+
+VERBS: tuple[tuple[str, Callable[..., None], str], ...] = (("import", import_, _IMPORT), ("set", set_, _SET))

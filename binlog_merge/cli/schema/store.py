@@ -1,0 +1,112 @@
+"""The store that a `schema` verb works on, and what becomes of the store's errors: each has its own exit code."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.store_errors import as_merge_errors
+
+if TYPE_CHECKING:
+    from snapshot_store.names import Moment, NamePattern
+    from snapshot_store.store.db import Store
+    from snapshot_store.topology import Topology
+
+STORE_NAME = "schema.duckdb"
+
+
+def store_path(given: Path) -> Path:
+    """Return the store's file: the one given, or the one a merge made in the directory given."""
+    return given / STORE_NAME if given.is_dir() else given
+
+
+@contextmanager
+def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
+    """Open a store for one verb; errors of the store come out as errors of the command line."""
+    from snapshot_store.store.db import Store
+
+    path = store_path(given)
+    with as_merge_errors(path):
+        if not read_only and not path.parent.is_dir():
+            raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
+        with Store.open(path, read_only) as store:
+            yield store
+
+
+def names_of(texts: list[str]) -> "list[NamePattern]":
+    """Read the names of tables."""
+    from snapshot_store.names import NamePattern
+
+    try:
+        return [NamePattern.parse(text) for text in texts]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def moment_of(option: str, text: str) -> "Moment":
+    """Read a moment: a commit TSO, an order key, or a time."""
+    from snapshot_store.names import Moment
+
+    try:
+        return Moment.parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Moment":
+    """Return the moment that is asked for; the end of the history if none is."""
+    from snapshot_store.names import Moment
+
+    if at_tso is not None and at_time is not None:
+        raise ConfigError("--at-tso and --at-time say the same", remedy="give one of them")
+    if at_tso is None and at_time is None:
+        return Moment.latest()
+    moment = moment_of("--at-tso", at_tso) if at_tso is not None else moment_of("--at-time", at_time or "")
+    check_clock(store, moment)
+    return moment
+
+
+def lines_of(store: "Store", name: "NamePattern", topology: "Topology") -> "list[tuple[str | None, str, str]]":
+    """Return the lines of a logical table and of the physical ones that make it; raises UnknownTable without either."""
+    from snapshot_store.errors import UnknownTable
+
+    found: list[tuple[str | None, str, str]] = []
+    absent: UnknownTable | None = None
+    for physical in (False, True):
+        try:
+            found += store.find([name], None, physical, topology)
+        except UnknownTable as error:
+            absent = absent or error
+    if absent is not None and not found:
+        raise absent
+    return found
+
+
+def check_order(begin: "Moment", end: "Moment") -> None:
+    """Raise for a stretch of history that ends before it begins."""
+    if begin.first > end.after:
+        raise ConfigError(f"--from ({begin.text}) is later than --to ({end.text})", remedy="swap them")
+
+
+def check_clock(store: "Store", moment: "Moment") -> None:
+    """Raise for a wall-clock time where the store's TSOs carry none."""
+    from snapshot_store.store_errors import AmbiguousMoment
+    from snapshot_store.tso import ORIGIN, carries_time
+
+    last = store.last_key()
+    if moment.wall_clock and last != ORIGIN and not carries_time(last.commit_tso):
+        raise AmbiguousMoment(
+            f"{moment.text} is a time, and this cluster's commit TSOs carry none (the last change is at "
+            f"TSO {last.commit_tso})"
+        )
+
+
+def topology_in(store: "Store", config: Path | None) -> "Topology":
+    """Return the routes of a configuration, else those the store keeps."""
+    if config is None:
+        return store.topology()
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.config.topologies import topology_of
+
+    return topology_of(MergeConfig.load(config))

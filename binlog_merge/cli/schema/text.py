@@ -1,0 +1,284 @@
+"""Answers about schemas as text for people, and as SQL."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from binlog_merge.cli.schema.values import pad_text, refused, refused_in
+from snapshot_store.ask.check import Checked, Finding
+from snapshot_store.ask.questions import TableDiff, VersionChange, name_of
+from snapshot_store.ask.skew import Skew, SkewAt
+from snapshot_store.diff import (
+    ColumnAdded,
+    ColumnChanged,
+    ColumnDropped,
+    ColumnMoved,
+    IndexAdded,
+    IndexChanged,
+    IndexDropped,
+    TableChange,
+)
+from snapshot_store.history import TableVersion
+from snapshot_store.model import Column, Index, Table
+from snapshot_store.names import since
+from snapshot_store.render_sql import column_sql, create_sql, index_sql, type_sql
+
+_ANY = Table("", "", ())  # a table of the usual character set: others are spelt out
+
+
+def line_of(version: TableVersion) -> tuple[str | None, str, str]:
+    """Return the line of history that a version belongs to."""
+    return (version.node, version.schema, version.name)
+
+
+def heading(version: TableVersion) -> str:
+    """Return which version it is, since when, and who made it."""
+    return f"{name_of(line_of(version))}  version {version.version_id}, since {since(version.key)}, {made_by(version)}"
+
+
+def made_by(version: TableVersion) -> str:
+    """Return where a version comes from."""
+    place = version.file + (f":{version.position}" if version.position else "")
+    return f"{version.origin}{' ' if place else ''}{place}"
+
+
+def one_line(ddl: str) -> str:
+    """Return a statement on one line."""
+    return " ".join(ddl.split())
+
+
+def shown_text(versions: Iterable[TableVersion]) -> Iterator[str]:
+    """Yield tables as they were."""
+    for number, version in enumerate(versions):
+        if number:
+            yield ""
+        yield heading(version)
+        yield f"  order key {version.key.text()}"
+        if version.ddl and not version.ddl.lstrip().upper().startswith("CREATE TABLE"):
+            yield f"  {one_line(version.ddl)}"
+        if version.opaque:
+            likely = "it is likely to be like this" if version.table is not None else "nothing else is known"
+            yield f"  the DDL was not understood: table maps say what the table is; {likely}"
+        if version.table is not None:
+            yield create_sql(version.table)
+
+
+def shown_sql(versions: Iterable[TableVersion]) -> Iterator[str]:
+    """Yield the statements that make tables as they were."""
+    for version in versions:
+        if version.table is not None:
+            yield f"-- {one_line(heading(version))}"
+            yield f"{create_sql(version.table, qualified=True)};"
+
+
+def history_text(changes: Sequence[VersionChange]) -> Iterator[str]:
+    """Yield the versions of tables, oldest first, and what changed in each."""
+    if not changes:
+        yield "no versions in that stretch of history"
+    for line, group in groupby(changes, key=lambda change: line_of(change.version)):
+        versions = list(group)
+        yield f"{name_of(line)}  {counted(len(versions), 'version')}"
+        for change in versions:
+            version = change.version
+            yield f"  version {version.version_id}  {since(version.key)}  {made_by(version)}"
+            yield f"    order key {version.key.text()}"
+            if version.ddl:
+                yield f"    {one_line(version.ddl)}"
+            if change.kind in _KINDS:
+                yield f"    {_KINDS[change.kind]}"
+            for one in change.changes:
+                yield f"    {change_text(one)}"
+
+
+_KINDS = {"made": "+ table", "dropped": "- table", "same": "= the same shape", "opaque": "? table maps say what it is"}
+
+
+def history_sql(changes: Iterable[VersionChange]) -> Iterator[str]:
+    """Yield the DDL of the versions; of a version without, the statement that makes its table."""
+    for change in changes:
+        version = change.version
+        yield f"-- {one_line(heading(version))}"
+        if version.ddl:
+            yield f"{version.ddl.rstrip().rstrip(';')};"
+        elif version.table is not None:
+            yield f"{create_sql(version.table, qualified=True)};"
+
+
+def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:
+    """Yield what changed between two moments, and the ALTER that does it."""
+    for diff in diffs:
+        before, after = ("not there" if v is None else f"version {v.version_id}" for v in (diff.before, diff.after))
+        same = "" if diff.statements else ": the same"
+        yield f"{name_of(diff.line)}  {before} -> {after}{same}"
+        for change in diff.changes:
+            yield f"  {change_text(change)}"
+        for statement in diff.statements:
+            yield f"{statement};"
+
+
+def statements_sql(named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
+    """Yield statements under comments that say which table they are for."""
+    for name, statements in named:
+        for statement in statements:
+            yield f"-- {one_line(name)}"
+            yield f"{statement};"
+
+
+def change_text(change: TableChange) -> str:
+    """Return one change on one line: + added, - dropped, ~ changed, > moved."""
+    match change:
+        case ColumnAdded(column, after):
+            return f"+ column {_column(column)} {_after(after)}"
+        case ColumnDropped(column):
+            return f"- column {_column(column)}"
+        case ColumnChanged(before, after):
+            return f"~ column {_column(before)} -> {_column(after)}"
+        case ColumnMoved(name, after):
+            return f"> column {name} {_after(after)}"
+        case IndexAdded(index):
+            return f"+ {_index(index)}"
+        case IndexDropped(index):
+            return f"- {_index(index)}"
+        case IndexChanged(before, after):
+            return f"~ {_index(before)} -> {_index(after)}"
+        case _:
+            return f"~ {change.option.replace('_', ' ')} {_plain(change.before)} -> {_plain(change.after)}"
+
+
+def _column(column: Column) -> str:
+    return one_line(column_sql(column, _ANY))
+
+
+def _index(index: Index) -> str:
+    return one_line(index_sql(index, _ANY))
+
+
+def _after(column: str | None) -> str:
+    return "first" if column is None else f"after {column}"
+
+
+def _plain(value: Any) -> str:
+    return str(value) if value else "none"
+
+
+def skew_text(answer: SkewAt) -> Iterator[str]:
+    """Yield which physical tables differ from their logical table, and how their rows are reshaped."""
+    if not answer.compared:
+        yield f"no physical tables are known at {answer.moment.text}"
+        return
+    differ = f"{len(answer.skews)} of them differ{'s' if len(answer.skews) == 1 else ''}"
+    stops = sum(1 for skew in answer.skews if refused(skew))
+    more = f", a merge stops at rows of {stops}" if stops else ""
+    yield f"{counted(answer.compared, 'physical table')} at {answer.moment.text}, {differ} from the logical table{more}"
+    for logical, group in groupby(sorted(answer.skews, key=_skew_place), key=lambda skew: skew.logical_name):
+        skews = list(group)
+        versions = {s.logical.version_id for s in skews if s.logical is not None}
+        yield f"  {'.'.join(logical)}" + (f"  version {versions.pop()}" if versions else "")
+        for skew in skews:
+            physical = skew.physical
+            place = f"{physical.node}  {physical.schema}.{physical.name}  version {physical.version_id}"
+            yield f"    {place}: {reshape_text(skew)}"
+
+
+def _skew_place(skew: Skew) -> Any:
+    return (skew.logical_name, skew.physical.node, skew.physical.schema, skew.physical.name)
+
+
+def reshape_text(skew: Skew) -> str:
+    """Return what becomes of the rows of a physical table."""
+    if skew.columns is None:
+        return "there is no such logical table then"
+    parts = [f"trims {column.name} {type_sql(column.type)}" for column in skew.trimmed]
+    parts += [f"pads {c.name} {type_sql(c.type)} with {pad_text(c)}" for c in skew.padded]
+    parts += [f"converts {b.name} {type_sql(a.type)} -> {type_sql(b.type)}" for a, b in skew.converted]
+    parts += ["reorders columns"] if skew.reordered else []
+    if skew.physical.opaque or (skew.logical is not None and skew.logical.opaque):
+        return "its DDL was not understood: table maps say how rows are reshaped"
+    if not skew.reshaped:
+        parts = ["rows pass as they are; " + ", ".join(change_text(change) for change in skew.changes)]
+    return "; ".join([*parts, *(f"REFUSED, {reason}" for reason in refused(skew))])
+
+
+def check_text(checked: Checked) -> Iterator[str]:
+    """Yield where logical and physical tables did not fit."""
+    problems = [f for f in checked.findings if f.is_problem or refused_in(f)]
+    yield (
+        f"{counted(checked.logical_tables, 'logical table')}, {counted(checked.physical_tables, 'physical table')}, "
+        f"{counted(checked.versions, 'version')}: {counted(len(checked.findings), 'finding')}, "
+        f"{len(problems)} to look into"
+    )
+    for logical, group in groupby(checked.findings, key=lambda finding: finding.logical):
+        yield f"  {'.'.join(logical)}"
+        for together in _alike(list(group)):
+            yield f"    {finding_text(together[0])}" if len(together) == 1 else f"    {_findings_text(together)}"
+
+
+def _alike(findings: list[Finding]) -> Iterator[list[Finding]]:
+    """Yield findings of which one line can speak: tables ahead of one DDL in one way. Those to look into stay alone."""
+    groups: dict[Any, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        alone = finding.is_problem or finding.skew is None or bool(refused_in(finding))
+        how = number if alone or finding.skew is None else (finding.kind, finding.ends, reshape_text(finding.skew))
+        groups.setdefault(how, []).append(finding)
+    yield from groups.values()
+
+
+def _findings_text(findings: list[Finding]) -> str:
+    first = findings[0]
+    nodes = counted(len({finding.node for finding in findings}), "node")
+    begins = min(finding.begins for finding in findings)
+    ends = "" if first.ends is None else f" until {since(first.ends)}"
+    how = "" if first.skew is None else f": {reshape_text(first.skew)}"
+    return f"{first.kind}: {len(findings)} tables on {nodes}, from {since(begins)}{ends}{how}"
+
+
+def finding_text(finding: Finding) -> str:
+    """Return a finding on one line."""
+    if finding.physical is None:
+        return f"{finding.kind}: no node has a physical table of it"
+    place = f"{finding.node}  {'.'.join(finding.physical)}"
+    if finding.kind == "no-logical-table":
+        return f"{finding.kind}: {place}: the logical history has no table for it"
+    ends = "" if finding.ends is None else f" until {since(finding.ends)}"
+    how = "" if finding.skew is None else f": {reshape_text(finding.skew)}"
+    later = [f"; REFUSED at some time, {reason}" for reason in refused_in(finding) if reason not in how]
+    return f"{finding.kind}: {place}, from {since(finding.begins)}{ends}{how}{''.join(later)}"
+
+
+def rows_text(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield rows under their columns' names."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(len(name), *(len(row[i]) for row in cells), 0) for i, name in enumerate(columns)]
+    for row in [list(columns), ["-" * width for width in widths], *cells]:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield f"({counted(len(rows), 'row')})"
+
+
+def _cell(value: Any) -> str:
+    return "NULL" if value is None else one_line(str(value))
+
+
+def rows_sql(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    """Yield a statement whose result the rows are."""
+    names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+    if not rows:
+        yield f"-- no rows of ({names})"
+        return
+    yield "SELECT * FROM (VALUES"
+    lines = ["  (" + ", ".join(_literal(value) for value in row) + ")" for row in rows]
+    yield ",\n".join(lines)
+    yield f") AS answer ({names});"
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value).replace("'", "''")  # DuckDB's strings have no backslash escapes
+    return f"'{text}'"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,1 @@
+"""The configuration of a cluster: its file, its sections, its errors."""

@@ -1,0 +1,105 @@
+"""What pydantic found wrong, in the words of the configuration file: key, line, and the nearest known key."""
+
+import difflib
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from binlog_merge.config.yaml import KeyPath, YamlDocument
+from binlog_merge.errors import ConfigError
+
+
+def explain(model: type[BaseModel], error: ValidationError, document: YamlDocument, name: str) -> ConfigError:
+    """Return one ConfigError that lists every problem, the first one's line as its place."""
+    found: list[tuple[int, str]] = []
+    details = error.errors(include_url=False, include_context=True)
+    unknown = {d["loc"] for d in details if d["type"] == "extra_forbidden"}
+    meant = {(*loc[:-1], nearest) for loc in unknown if (nearest := _nearest(model, loc))}
+    places = [d["loc"] for d in details]
+    for detail in details:
+        loc = detail["loc"]
+        if detail["type"] == "too_short" and any(p[: len(loc)] == loc and p != loc for p in places):
+            continue  # too short only because its items are wrong, which is reported
+        if detail["type"] == "missing" and loc in meant:
+            continue  # it is there, misspelt, and reported as such
+        found.append((document.line_of(loc) or 0, _sentence(model, detail["type"], loc, detail["msg"])))
+    found.sort()
+    line = found[0][0]
+    if len(found) == 1:
+        message = found[0][1]
+    else:
+        message = f"{len(found)} problems" + "".join(
+            f"\n    {'line ' + str(at) + ': ' if at else ''}{text}" for at, text in found
+        )
+    return ConfigError(
+        message, file=f"{name}:{line}" if line else name, remedy="correct the configuration; nothing was run"
+    )
+
+
+# Where pydantic speaks of Python's types.
+_PLAINER = {
+    "tuple_type": "should be a list",
+    "too_short": "should not be empty",
+    "dict_type": "should be a mapping of keys to values",
+    "model_type": "should be a mapping of keys to values",
+    "model_attributes_type": "should be a mapping of keys to values",
+}
+
+
+def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str:
+    parent, key = path_text(loc[:-1]), loc[-1] if loc else ""
+    inside = f" in {parent}" if parent else ""
+    if kind == "extra_forbidden":
+        nearest = _nearest(model, loc)
+        known = ", ".join(sorted(_keys(model, loc[:-1])))
+        hint = f"did you mean '{nearest}'?" if nearest else f"known keys: {known}"
+        return f"unknown key '{key}'{inside}; {hint}"
+    if kind == "missing":
+        return f"key '{key}' is missing{inside}"
+    text = _PLAINER.get(kind, text.removeprefix("Value error, "))
+    return f"{path_text(loc)}: {text}" if loc else text
+
+
+def path_text(loc: KeyPath) -> str:
+    """Return a path as people write it: nodes[0].source-id."""
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _nearest(model: type[BaseModel], loc: KeyPath) -> str | None:
+    known = _keys(model, loc[:-1])
+    key = str(loc[-1])
+    spelled = key.replace("_", "-").lower()
+    if spelled in known:
+        return spelled
+    close = difflib.get_close_matches(spelled, known, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def _keys(model: type[BaseModel], path: KeyPath) -> list[str]:
+    section: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int) or section is None:
+            continue  # a list index: its items' model was entered with the list's key
+        section = next(
+            (_model_in(field.annotation) for field in section.model_fields.values() if field.alias == part), None
+        )
+    return [] if section is None else [str(field.alias) for field in section.model_fields.values()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    return next(iter(_models(annotation)), None)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and not isinstance(annotation, types.GenericAlias):
+        if issubclass(annotation, BaseModel):
+            yield annotation
+        return
+    for argument in typing.get_args(annotation):
+        yield from _models(argument)

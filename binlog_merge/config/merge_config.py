@@ -1,0 +1,253 @@
+"""The configuration of a merge: one YAML file, in DM's words, checked before anything runs.
+
+All values are frozen. Paths are resolved against the file's folder on load, so the value means the same from any
+directory. What decides the output's bytes is kept apart (`settings`), since continuing an output with other settings
+must be refused.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from binlog_merge.config.errors import explain
+from binlog_merge.config.sections import (
+    Base,
+    Capture,
+    CommitTso,
+    Ddl,
+    Markers,
+    Node,
+    Output,
+    Reshape,
+    RouteRule,
+    Schemas,
+    Section,
+    ShardMode,
+    SparkValue,
+)
+from binlog_merge.config.values import PlainName, resolve_glob, resolve_path
+from binlog_merge.config.yaml import YamlDocument, load_yaml
+from binlog_merge.errors import ConfigError
+
+CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
+
+
+class MergeConfig(Section):
+    """One cluster to merge. `MergeConfig.load(path)` is the way to make one."""
+
+    version: Literal[1]
+    name: PlainName
+    nodes: tuple[Node, ...] = Field(min_length=1)
+    routes: tuple[RouteRule, ...] = ()
+    shard_mode: ShardMode = "marker"
+    shard_doubts: Literal["warn", "error"] = "error"
+    log_doubts: Literal["warn", "error"] = "error"
+    online_ddl: bool = True
+    topology: Literal["auto", "markers", "routes"] = "auto"
+    case_sensitive: bool = False
+    ignore_schemas: tuple[PlainName, ...] = ()
+    commit_tso: CommitTso = Field(default_factory=CommitTso)
+    markers: Markers = Field(default_factory=Markers)
+    base: Base = Field(default_factory=Base)
+    reshape: Reshape = Field(default_factory=Reshape)
+    schemas: Schemas = Field(default_factory=Schemas)
+    ddl: Ddl = Field(default_factory=Ddl)
+    filter: str | None = None
+    check_rows: Literal["auto", "always"] = "auto"
+    capture: Capture = Field(default_factory=Capture)
+    output: Output = Field(default_factory=Output)
+    spark: dict[str, SparkValue] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_nodes(self) -> Self:
+        ids = [node.source_id for node in self.nodes]
+        if twice := sorted({i for i in ids if ids.count(i) > 1}):
+            raise ValueError(f"nodes: source-id {', '.join(twice)} is given twice")
+        numbers = [node.node_number for node in self.nodes if node.node_number is not None]
+        if again := sorted({n for n in numbers if numbers.count(n) > 1}):
+            raise ValueError(f"nodes: node-number {', '.join(map(str, again))} is given twice")
+        if strangers := sorted(set(self.base.physical) - set(ids)):
+            raise ValueError(f"base.physical: no node has the source-id {', '.join(strangers)}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_shards(self) -> Self:
+        modes: dict[tuple[str, str | None], ShardMode] = {}
+        for route in self.routes:
+            target = (route.target_schema, route.target_table)
+            mode = route.shard_mode or self.shard_mode
+            if route.target_table is not None and modes.setdefault(target, mode) != mode:
+                raise ValueError(
+                    f"routes: {'.'.join(map(str, target))} is {modes[target]} by one route and {mode} by another: "
+                    "all shards of a table have one shard-mode"
+                )
+        if self.coordinates and self.topology == "markers":
+            raise ValueError(
+                "topology: markers, but with a shard-mode other than marker only routes say where tables lie"
+            )
+        return self
+
+    @property
+    def coordinates(self) -> bool:
+        """Tell whether DDL of some tables is coordinated without markers."""
+        return any(mode != "marker" for mode in (self.shard_mode, *(r.shard_mode or "marker" for r in self.routes)))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "MergeConfig":
+        """Read and check a configuration file. Raises ConfigError that names file, line and the nearest known key."""
+        absolute = Path(path).absolute()
+        return cls.from_document(load_yaml(absolute), absolute.parent, str(path))
+
+    @classmethod
+    def from_document(cls, document: YamlDocument, folder: Path, name: str) -> "MergeConfig":
+        """Check parsed YAML; relative paths are seen from `folder`, `name` stands for the file in errors."""
+        try:
+            config = cls.model_validate(document.values, by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise explain(cls, error, document, name) from None
+        return config._resolved(folder.absolute())
+
+    def _resolved(self, folder: Path) -> "MergeConfig":
+        def path(value: str | None) -> str | None:
+            return None if value is None else resolve_path(value, folder)
+
+        capture = self.capture.model_copy(update={"dir": resolve_path(self.capture.dir, folder)})
+
+        def files(node: Node) -> tuple[str, ...]:
+            if not node.files:
+                return (f"{glob.escape(capture.dir)}/{glob.escape(node.source_id)}/*",)
+            return tuple(resolve_glob(pattern, folder) for pattern in node.files)
+
+        nodes = tuple(node.model_copy(update={"files": files(node)}) for node in self.nodes)
+        base = self.base.model_copy(
+            update={
+                "logical": path(self.base.logical),
+                "physical": {node: resolve_path(p, folder) for node, p in self.base.physical.items()},
+                "store": path(self.base.store),
+            }
+        )
+        output = self.output.model_copy(update={"dir": path(self.output.dir)})
+        changed = {"nodes": nodes, "base": base, "capture": capture, "output": output, "filter": path(self.filter)}
+        return self.model_copy(update=changed)
+
+    def node(self, source_id: str) -> Node:
+        """Return a node by its source-id; raises KeyError."""
+        for node in self.nodes:
+            if node.source_id == source_id:
+                return node
+        raise KeyError(source_id)
+
+    def node_numbers(self, known: Mapping[str, int] | None = None) -> dict[str, int]:
+        """Return the number of every node, which breaks ties in the order key.
+
+        Numbers are given 1, 2, 3… in sorted source-id order around those set explicitly. `known` are the numbers an
+        output was begun with: they stay, and a node that joins later gets the next one after them.
+        """
+        numbers = dict(known or {})
+        for node in sorted(self.nodes, key=lambda n: n.source_id):
+            if node.node_number is None:
+                continue
+            if numbers.get(node.source_id, node.node_number) != node.node_number:
+                raise ConfigError(
+                    f"node-number {node.node_number} differs from {numbers[node.source_id]}, "
+                    "with which this output was begun",
+                    node=node.source_id,
+                    remedy="remove node-number from the configuration, or choose another --out",
+                )
+            numbers[node.source_id] = node.node_number
+        if len(set(numbers.values())) < len(numbers):
+            raise ConfigError(f"two nodes would have the same number: {numbers}", remedy="choose another node-number")
+        taken, number = set(numbers.values()), max((known or {}).values(), default=0)
+        for source_id in sorted(node.source_id for node in self.nodes if node.source_id not in numbers):
+            number += 1
+            while number in taken:
+                number += 1
+            numbers[source_id] = number
+        return numbers
+
+    def cluster_uuid(self) -> str:
+        """Return the UUID of the output's GTIDs: the configured one, or one derived from name and source-ids."""
+        if self.output.cluster_uuid is not None:
+            return self.output.cluster_uuid
+        text = json.dumps([self.name, sorted(node.source_id for node in self.nodes)])
+        return str(uuid.uuid5(CLUSTER_NAMESPACE, text))
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything configured that decides the output's bytes, as flat plain values by key.
+
+        Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
+        UUID, carrier); nor `check-rows`, which only looks. `reshape.on-unconvertible` is a cure for a merge that
+        stopped. `commit-tso.max-disorder` moves only the watermark, and raising it is the cure for a late transaction;
+        `schemas.not-understood` and `log-doubts` say only whether to stop, and changing them is a cure too. Base
+        schemas count by content, so the files may move.
+        """
+        values: dict[str, Any] = {
+            "name": self.name,
+            "routes": sorted(json.dumps(r.settings(), sort_keys=True) for r in self.routes),
+            "ignore-schemas": sorted(set(self.ignore_schemas)),
+            "commit-tso.commit-table": self.commit_tso.commit_table,
+            "commit-tso.local-tso": self.commit_tso.local_tso,
+            "base.logical": _digest(self.base.logical),
+        }
+        values |= {f"markers.{key}": value for key, value in self.markers.settings().items()}
+        values |= {f"base.physical.{node}": _digest(path) for node, path in sorted(self.base.physical.items())}
+        if self.reshape.offset:
+            values["reshape.time-zone"] = self.reshape.time_zone
+        if self.topology != "auto":
+            values["topology"] = self.topology
+        if self.shard_mode != "marker":
+            values["shard-mode"] = self.shard_mode
+        if self.coordinates and not self.online_ddl:
+            values["online-ddl"] = False
+        if self.case_sensitive:
+            values["case-sensitive"] = True
+        if self.ddl.private != "query":
+            values["ddl.private"] = self.ddl.private
+        if self.filter is not None:
+            values["filter"] = _digest(self.filter)
+        if self.output.cts != "begin":
+            values["output.cts"] = self.output.cts
+        if self.output.heartbeat:
+            values["output.heartbeat"] = self.output.heartbeat
+        output = self.output.model_dump(by_alias=True)
+        values |= {f"output.{key}": output[key] for key in ("basename", "max-size", "server-id", "gtid")}
+        return values
+
+    def fingerprint(self) -> str:
+        """Return the sha256 of `settings()`, kept in the manifest."""
+        return fingerprint_of(self.settings())
+
+
+def fingerprint_of(settings: Mapping[str, Any]) -> str:
+    """Return the sha256 of settings in their one canonical text form."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return one line per setting that differs, in words: "output.max-size was 512, is now 1024"."""
+    return [
+        f"{key} was {before.get(key)!r}, is now {now.get(key)!r}"
+        for key in sorted({*before, *now})
+        if before.get(key) != now.get(key)
+    ]
+
+
+def config_schema() -> dict[str, Any]:
+    """Return the JSON schema of the configuration file, for editors."""
+    return MergeConfig.model_json_schema(by_alias=True)
+
+
+def _digest(path: str | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"cannot read the base schema: {error.strerror}", file=path) from error

@@ -1,0 +1,47 @@
+"""Which tables are coordinated in which way, and what their routes write into extra columns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from binlog_merge.config.extract import Extract
+from snapshot_store.topology import Route, Topology
+
+ShardMode = Literal["marker", "pessimistic", "optimistic"]
+
+GHOSTS = frozenset({"_*_gho", "_*_ghc", "_*_del", "_*_new", "_*_old"})
+"""Tables that gh-ost (the first three) and pt-online-schema-change make on their way (DM: `online-ddl`)."""
+
+
+def made_by_a_tool(table: str) -> bool:
+    """Tell whether a table's name is one that such a tool gives the table that is to take another's place."""
+    return table.startswith("_") and table.endswith(("_gho", "_new"))
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The modes and extra columns of routes: `routes` have a mode of their own, others `default`."""
+
+    topology: Topology = field(default_factory=Topology)
+    default: ShardMode = "marker"
+    routes: Mapping[Route, ShardMode] = field(default_factory=dict)
+    extracts: Mapping[Route, Extract] = field(default_factory=dict)
+
+    def of(self, node: str, schema: str, table: str) -> ShardMode:
+        """Return how a physical table is coordinated. Raises AmbiguousRoute."""
+        route = self.topology.route(node, schema, table)
+        return self.default if route is None else self.routes.get(route, self.default)
+
+    def coordinates(self, node: str, schema: str) -> bool:
+        """Tell whether a physical schema has tables that are coordinated without markers."""
+        if self.topology.is_ignored(schema):
+            return False
+        found = [self.routes.get(r, self.default) for r in self.topology.routes if r.matches_schema(node, schema)]
+        return any(mode != "marker" for mode in found or [self.default])
+
+    def extract(self, node: str, schema: str, table: str) -> Extract | None:
+        """Return what the table's route writes into extra columns. Raises AmbiguousRoute."""
+        if not self.extracts:
+            return None
+        route = self.topology.route(node, schema, table)
+        return None if route is None else self.extracts.get(route)

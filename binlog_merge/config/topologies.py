@@ -1,0 +1,39 @@
+"""The topology that a configuration's routes describe."""
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.modes import GHOSTS
+from binlog_merge.config.sections import RouteRule
+from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
+
+
+def topology_of(config: MergeConfig) -> Topology:
+    """Return the routes of a configuration, and the schemas that never come out."""
+    routes = tuple(route_of(rule, config) for rule in config.routes)
+    commit_schema = config.commit_tso.commit_table.partition(".")[0]
+    ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
+    if config.markers.schema_name.startswith("__"):
+        ignored.add(f"{config.markers.schema_name}_*")  # under their physical names
+    hidden = _ghosts(config) if config.online_ddl else frozenset()
+    return Topology(routes, frozenset(ignored), hidden, not config.case_sensitive)
+
+
+def route_of(rule: RouteRule, config: MergeConfig) -> Route:
+    """Return a route of a configuration."""
+    return Route(
+        rule.schema_pattern,
+        rule.table_pattern or "",
+        rule.target_schema,
+        rule.target_table or "",
+        fold=not config.case_sensitive,
+    )
+
+
+def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
+    """Return which tables are on their way to take the place of a shard that is coordinated without markers."""
+    patterns = {
+        (route.schema_pattern, route.table_pattern or "*")
+        for route in config.routes
+        if (route.shard_mode or config.shard_mode) != "marker"
+    }
+    patterns |= {("*", "*")} if config.shard_mode != "marker" else set()
+    return frozenset((schema, ghost.replace("*", table, 1)) for schema, table in patterns for ghost in GHOSTS)

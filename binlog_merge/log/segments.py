@@ -1,0 +1,292 @@
+"""A merged binlog in large pieces: row events indexed by a kernel, thousands at a time; statements one by one.
+
+    Segment       row events of many transactions, in one buffer; between two statements, or two windows of a file
+    StatementAt   a statement, in its place
+
+It is what `reader.MergedBinlog.items` gives, for those that work in bulk. A transaction that is larger than a window
+comes in several segments: all but its last say that it goes on.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from io import RawIOBase
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC, EventFlag
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.events import FormatDescription, Gtid, Query, RowsQuery, TableMap, parse_event
+from binlog_merge.binlog.header import EventHeader, RawEvent, frame
+from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.source import io_error
+from binlog_merge.log.reader import DAMAGED, Begin, MergedBinlog, Statement, order_key
+from snapshot_store.tso import OrderKey
+
+WINDOW: Final = 16 << 20
+_MOST_TRANSACTIONS, _MOST_EVENTS, _MOST_MAPS = 1 << 16, 1 << 17, 1 << 12
+_BEYOND_ALL = 1 << 62
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Row events of some transactions; the columns of `transactions` and `events` are `kernels.log_walk`'s.
+
+    `tables` are the table maps that events name by number. `carried` is the first transaction, where it began in an
+    earlier segment. `ended`: nothing of the last transaction is still to come.
+    """
+
+    buffer: npt.NDArray[np.uint8]
+    transactions: Numbers
+    events: Numbers
+    tables: tuple[TableMap, ...]
+    file: str
+    base: int
+    checksum: bool
+    carried: Begin | None
+    carried_key: OrderKey | None
+    ended: bool
+
+    @property
+    def last_rank(self) -> int:
+        """Return the number of the last transaction."""
+        return int(self.transactions[-1, k.T_RANK])
+
+    @property
+    def ranks(self) -> list[int]:
+        """Return the numbers of all transactions, one by one."""
+        return [int(rank) for rank in self.transactions[:, k.T_RANK].tolist()]
+
+    def begin(self, number: int) -> Begin:
+        """Return how a transaction begins."""
+        at = int(self.transactions[number, k.T_GTID])
+        if at < 0 and self.carried is not None:
+            return self.carried
+        return _begin(self._event(at), int(self.transactions[number, k.T_RANK]), self.file)
+
+    def key(self, number: int) -> OrderKey | None:
+        """Return a transaction's order key, where the output says it behind BEGIN."""
+        at = int(self.transactions[number, k.T_COMMENT])
+        if at < 0:
+            return self.carried_key if number == 0 and self.carried is not None else None
+        value = parse_event(self._event(at))
+        return order_key(value) if isinstance(value, RowsQuery) else None
+
+    def position(self, event: int) -> int:
+        """Return where a row event lies in its file."""
+        return self.base + int(self.events[event, k.E_AT])
+
+    def _event(self, at: int) -> RawEvent:
+        return frame(memoryview(self.buffer.data), at, file=self.file, offset=self.base + at, checksum=self.checksum)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementAt:
+    """A statement in its transaction; `ended`: the transaction ends with it."""
+
+    begin: Begin
+    statement: Statement
+    key: OrderKey | None
+    ended: bool
+
+
+def segments(
+    binlog: MergedBinlog, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
+) -> Iterator[Segment | StatementAt]:
+    """Yield transactions `first_rank` to `last_rank` in pieces. Raises what `MergedBinlog.items` raises for damage."""
+    for file in binlog.state.files:
+        if file.last_rank < first_rank:
+            continue
+        if last_rank is not None and file.first_rank > last_rank:
+            return
+        try:
+            yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window).pieces()
+        except OSError as error:
+            raise io_error(error, str(binlog.directory / file.name)) from error
+        except BinlogFormatError as error:  # the format description's own: the kernel takes no word of it
+            place = error.offset if error.offset >= 0 else None
+            path = str(binlog.directory / file.name)
+            raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
+
+
+@dataclass
+class _FileWalk:
+    """The walk through one file, window by window."""
+
+    binlog: MergedBinlog
+    file: OutputFile
+    first_rank: int
+    last_rank: int
+    window: int
+    reg: Numbers = field(init=False)
+    buffer: npt.NDArray[np.uint8] = field(init=False)
+    base: int = 0
+    tables: dict[int, TableMap] = field(default_factory=dict)
+    carried: Begin | None = None
+    carried_key: OrderKey | None = None
+
+    def __post_init__(self) -> None:
+        self.path = self.binlog.directory / self.file.name
+        self.reg = np.zeros(k.REGISTERS, np.int64)
+        self.reg[k.AT], self.reg[k.RANK] = len(BINLOG_MAGIC), self.file.first_rank - 1
+        self.reg[k.LAST_RANK] = self.last_rank
+        self.transactions = np.zeros((_MOST_TRANSACTIONS, 6), np.int64)
+        self.events = np.zeros((_MOST_EVENTS, 6), np.int64)
+        self.maps = np.zeros((_MOST_MAPS, 4), np.int64)
+        self.slots = np.full(k.SLOTS, -1, np.int32)
+        self._parsed: dict[bytes, TableMap] = {}
+
+    def pieces(self) -> Iterator[Segment | StatementAt]:
+        with Path(self.path).open("rb", buffering=0) as source:
+            self.buffer = np.empty(0, np.uint8)
+            self._read(source)
+            while True:
+                why = k.walk(
+                    self.buffer, len(self.buffer), self.reg, self.transactions, self.events, self.maps, self.slots
+                )
+                if why == k.DAMAGED:
+                    self._damaged()
+                yield from self._flush()
+                if why == k.BEYOND:
+                    return
+                if why == k.PYTHON:
+                    yield from self._judge()
+                    self._again()
+                elif why == k.FULL:
+                    self._again()
+                elif not self._read(source):
+                    break
+        if self.reg[k.RANK] != self.file.last_rank or self.reg[k.OPEN] or self.reg[k.AT] != len(self.buffer):
+            self._damaged()
+
+    def _read(self, source: RawIOBase) -> bool:
+        """Make what is left over the beginning of a new window; tell whether anything new is in it."""
+        at = int(self.reg[k.AT]) if len(self.buffer) else 0
+        left = self.buffer[at:]
+        position = self.base + len(self.buffer)
+        size = self.window
+        if len(left) >= 13:
+            size = max(size, EventHeader.parse(memoryview(left[:19].tobytes().ljust(19, b"\0"))).event_size - len(left))
+        size = min(size, self.file.size - position)
+        if size <= 0:
+            return False
+        fresh = np.empty(len(left) + size, np.uint8)
+        fresh[: len(left)] = left
+        view, done = memoryview(fresh.data), len(left)
+        while done < len(fresh):
+            count = source.readinto(view[done:])
+            if not count:
+                raise ManifestError(f"{self.file.name} is shorter than published", file=str(self.path), remedy=DAMAGED)
+            done += count
+        first = len(self.buffer) == 0
+        self.base, self.buffer = self.base + at, fresh
+        self.reg[k.AT] = len(BINLOG_MAGIC) if first else 0
+        if first and bytes(fresh[:4]) != BINLOG_MAGIC:
+            self._damaged()
+        self._again()
+        return True
+
+    def _flush(self) -> Iterator[Segment]:
+        """Yield what was indexed since the last time, transactions that are wanted."""
+        count, events = int(self.reg[k.TRANSACTIONS]), int(self.reg[k.EVENTS])
+        tables = self._tables()
+        found = self.transactions[:count].copy()
+        opened = bool(self.reg[k.OPEN])
+        segment = Segment(
+            self.buffer, found, self.events[:events].copy(), tables, str(self.path), self.base,
+            bool(self.reg[k.CHECKSUM]), self.carried, self.carried_key, not opened,
+        )  # fmt: skip
+        if opened and count:
+            self.carried_key, self.carried = segment.key(count - 1), segment.begin(count - 1)
+        elif not opened:
+            self.carried = self.carried_key = None
+        # A transaction of which nothing but its beginning is here comes with what follows.
+        if opened and count and found[-1, k.T_EVENTS] == 0:
+            count -= 1
+        wanted = int(np.searchsorted(found[:count, k.T_RANK], self.first_rank))
+        if wanted >= count:
+            return
+        ended = bool(found[count - 1, k.T_END] >= 0)
+        first_event = int(found[wanted, k.T_FIRST_EVENT])
+        kept = segment.events[first_event:].copy()
+        kept[:, k.E_TRANSACTION] -= wanted
+        yield Segment(
+            segment.buffer, found[wanted:count], kept, tables, segment.file, self.base, segment.checksum,
+            segment.carried, segment.carried_key, ended,
+        )  # fmt: skip
+
+    def _tables(self) -> tuple[TableMap, ...]:
+        found = []
+        for number in range(int(self.reg[k.MAPS])):
+            body, end = int(self.maps[number, k.M_BODY]), int(self.maps[number, k.M_END])
+            if body >= 0:
+                data = self.buffer[body:end].tobytes()
+                if data not in self._parsed:
+                    if len(self._parsed) > _MOST_MAPS:
+                        self._parsed.clear()
+                    self._parsed[data] = TableMap.parse(data)
+                self.tables[number] = self._parsed[data]
+            found.append(self.tables[number])
+        return tuple(found)
+
+    def _again(self) -> None:
+        """Begin new arrays; what belongs to the open transaction stays known."""
+        opened, rank = bool(self.reg[k.OPEN]), int(self.reg[k.RANK])
+        count = int(self.reg[k.MAPS])
+        current = [n for n in range(count) if self.maps[n, k.M_RANK] == rank] if opened else []
+        kept = [(int(self.maps[n, k.M_ID]), self.tables[n]) for n in current]
+        self.slots[:] = -1
+        self.tables = {}
+        for number, (table_id, table) in enumerate(kept):
+            self.maps[number] = (table_id, -1, -1, rank)
+            self.tables[number] = table
+            self.slots[table_id & (k.SLOTS - 1)] = number
+        self.reg[k.MAPS], self.reg[k.EVENTS], self.reg[k.TRANSACTIONS] = len(kept), 0, 0
+        if opened:
+            self.transactions[0] = (-1, -1, 0, 0, -1, rank)
+            self.reg[k.TRANSACTIONS] = 1
+
+    def _judge(self) -> Iterator[StatementAt]:
+        """Take an event that the kernel has no word for, and go on behind it."""
+        at = int(self.reg[k.AT])
+        event = frame(
+            memoryview(self.buffer.data),
+            at,
+            file=str(self.path),
+            offset=self.base + at,
+            checksum=bool(self.reg[k.CHECKSUM]),
+        )
+        value = parse_event(event)
+        self.reg[k.AT] = at + event.header.event_size
+        if isinstance(value, FormatDescription):
+            self.reg[k.CHECKSUM] = value.checksum
+            return
+        if not isinstance(value, Query) or self.carried is None:
+            if isinstance(value, Query):
+                self._damaged()
+            raise UnsupportedInput(
+                f"event type {event.type_code} in a merged binlog", file=str(self.path), position=event.offset
+            )
+        use = bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
+        ended = self.reg[k.OPEN] != k.IN_ROWS
+        if self.carried.rank >= self.first_rank:
+            yield StatementAt(self.carried, Statement(value, use, event.header.timestamp), self.carried_key, ended)
+        if ended:
+            self.reg[k.OPEN] = 0
+
+    def _damaged(self) -> None:
+        """Raise what the plain reader says of this file."""
+        for _ in self.binlog.file_items(self.file, self.first_rank):
+            pass
+        raise ManifestError(f"{self.file.name} is not as it was published", file=str(self.path), remedy=DAMAGED)
+
+
+def _begin(event: RawEvent, rank: int, file: str) -> Begin:
+    value: Any = parse_event(event)
+    assert isinstance(value, Gtid)
+    return Begin(rank, value.text, value.immediate_commit_timestamp or 0, file, event.offset)

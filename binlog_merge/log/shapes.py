@@ -1,0 +1,88 @@
+"""The shapes of tables through a merged binlog, for what is decoded: as they are where the walk stands, and what comes.
+
+    now    t1: id, name   t2: id, more   …     one version of each table that is there
+    next   t2 at 5: id    t1 at 9: id …        so many versions that lie ahead, in order
+
+When the walk has passed a version, it takes the place of the one before, which is dropped. So memory holds the tables
+as they are and a little of what lies ahead, however many DDL there are. Source: the schema storage of pingcap/tiflow,
+which keeps what its checkpoint may still need and collects the rest.
+"""
+
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.history import TableVersion, folded_away
+from snapshot_store.model import Catalog
+from snapshot_store.store.db import Store
+from snapshot_store.tso import ORIGIN, OrderKey
+
+AHEAD: Final = 500
+
+
+class Shapes:
+    """Answers what a table looked like at a key, for keys that mostly grow; reads the store of a merged binlog."""
+
+    def __init__(self, store: Path, ahead: int = AHEAD) -> None:
+        self._store = store
+        self._ahead = ahead
+        self._now: dict[tuple[str, str], TableVersion] = {}
+        self._next: deque[TableVersion] = deque()
+        self._all_read = False
+        self._passed: OrderKey | None = None
+        self._folded = ORIGIN
+
+    def __len__(self) -> int:
+        """Return how many versions are held."""
+        return len(self._now) + len(self._next)
+
+    def at(self, schema: str, name: str, key: OrderKey) -> TableVersion | None:
+        """Return the latest version with a key less than `key`, None if the table was not there, or never heard of.
+
+        Raises BeforeBase where what was known at `key` has been folded away.
+        """
+        if self._passed is None or key <= self._passed:
+            self._begin(key)
+        self._advance(key)
+        found = self._now.get((schema, name))
+        if found is None and key <= self._folded:
+            with as_merge_errors(self._store):
+                raise folded_away(f"{schema}.{name}", key, self._folded, None)
+        return found
+
+    def catalog(self, key: OrderKey) -> Catalog:
+        """Return everything that a transaction with this key sees. Raises BeforeBase as `at` does."""
+        with as_merge_errors(self._store), Store.open(self._store, True) as store:
+            if key <= (floor := store.floor()):
+                raise folded_away("all tables", key, floor, None)
+            return store.logical_at(key).catalog(key)
+
+    def _begin(self, key: OrderKey) -> None:
+        with as_merge_errors(self._store), Store.open(self._store, True) as store:
+            self._folded = store.floor()
+            self._now = {(v.schema, v.name): v for v in store.logical_at(key).versions}
+            self._next.clear()
+            self._passed, self._all_read = key.previous(), False
+            self._read(store, self._passed)
+
+    def _advance(self, key: OrderKey) -> None:
+        while self._next or not self._all_read:
+            if not self._next:
+                with as_merge_errors(self._store), Store.open(self._store, True) as store:
+                    self._read(store, self._passed or ORIGIN)
+                continue
+            version = self._next[0]
+            if version.key >= key:
+                return
+            self._next.popleft()
+            self._passed = version.key
+            if version.table is None and not version.opaque:
+                self._now.pop((version.schema, version.name), None)
+            else:
+                self._now[version.schema, version.name] = version
+
+    def _read(self, store: Store, after: OrderKey) -> None:
+        found = store.logical_changes(after, self._ahead)
+        self._all_read = len(found) < self._ahead
+        self._next.extend(found)

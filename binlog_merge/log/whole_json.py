@@ -1,0 +1,169 @@
+"""JSON differences of a segment as the documents that they make, so that rows are whole before they are cut in bulk.
+
+A difference goes with the document before it: that of the row's before image, or, where the image does not hold it
+(binlog_row_image MINIMAL, NOBLOB), what the segment's earlier rows, or the target, have under the row's key. A target
+that keeps documents as text keeps what a difference needs: names, order and digits; that a text stood for a date, or a
+number for a DECIMAL, decides nothing about the text of the result.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, ColumnType, EventType
+from binlog_merge.binlog.json_diff import apply_to_cell
+from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage, RowsEvent, iter_rows, join_rows
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.whole_rows import no_document, whole_row
+from binlog_merge.errors import ConversionFailed
+from binlog_merge.log.segments import Segment
+
+Key = tuple[bytes, ...]
+Documents = Mapping[int, Cell]
+"""The JSON cells of a row by the places of their columns."""
+_NO_DOCUMENT: Final = bytes(4)
+"""Stands for what nobody asks for."""
+
+
+class DocumentSource(Protocol):
+    """The rows that a target has."""
+
+    def key_of(self, table: TableMap) -> Sequence[int] | None:
+        """Return the places of the columns of a table's key, None where there is none or the table is not known."""
+
+    def documents(self, table: TableMap, key: Sequence[int], wanted: Sequence[Key]) -> dict[Key, dict[int, Cell]]:
+        """Return the documents of rows by their keys' cells; rows and columns that are not there are left out."""
+
+    def keeps(self, table: TableMap, column: int) -> bool:
+        """Tell whether the target has a column."""
+
+
+def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> Segment:
+    """Return a segment whose JSON differences are applied. Raises ConversionFailed for one of an unknown document."""
+    partial = np.flatnonzero(segment.events[:, k.E_KIND] == EventType.PARTIAL_UPDATE_ROWS_EVENT)
+    if not len(partial):
+        return segment
+    poor = {_name(segment, number) for number in partial.tolist() if _lacks_before(segment, number)}
+    tracked: dict[tuple[str, str], _Tracked] = {}
+    if source is not None:
+        for number, event in enumerate(segment.events):
+            name = _name(segment, number)
+            if name in poor and int(event[k.E_KIND]) in ROWS_TYPES:
+                tracked.setdefault(name, _Tracked(source)).add(number)
+    rows: dict[int, list[Row]] = {}
+    for table in tracked.values():
+        rows |= table.whole(segment)
+    return _with_rows(segment, [(n, rows.get(n) or _plainly(segment, n)) for n in partial.tolist()])
+
+
+@dataclass
+class _Tracked:
+    """The rows of a table through a segment: what documents they have after each event."""
+
+    source: DocumentSource
+    events: list[int] = field(default_factory=list)
+    known: dict[Key, dict[int, Cell]] = field(default_factory=dict)
+
+    def add(self, number: int) -> None:
+        """Take an event of the table."""
+        self.events.append(number)
+
+    def whole(self, segment: Segment) -> dict[int, list[Row]]:
+        """Return the rows of each event with differences, with the documents that they make."""
+        table = _table(segment, self.events[0])
+        key = self.source.key_of(table)
+        if key is None:
+            return {}
+        of_updates = [number for number in self.events if int(segment.events[number, k.E_KIND]) not in WRITE_TYPES]
+        wanted = {_key(before, key) for n in of_updates for before, _ in _rows(segment, n) if before is not None}
+        self.known = self.source.documents(table, key, sorted(wanted))
+        found = {}
+        for number in self.events:
+            table, kind = _table(segment, number), int(segment.events[number, k.E_KIND])
+            rows = [self._after(table, key, row) for row in _rows(segment, number)]
+            if kind == EventType.PARTIAL_UPDATE_ROWS_EVENT:
+                found[number] = rows
+        return found
+
+    def _after(self, table: TableMap, key: Sequence[int], row: Row) -> Row:
+        """Take a row; return it with its documents whole."""
+        before, after = row
+        documents: dict[int, Cell] = {} if before is None else self.known.pop(_key(before, key), {})
+        if after is None:
+            return row
+        if before is not None:
+            documents |= {i: before[i] for i in _json_columns(table) if before[i] is not ABSENT}
+            after = tuple(self._patched(table, i, cell, documents) for i, cell in enumerate(after))
+        documents |= {i: after[i] for i in _json_columns(table) if after[i] is not ABSENT}
+        self.known[_key(after, key, before)] = documents
+        return before, after
+
+    def _patched(self, table: TableMap, column: int, cell: Cell, documents: Documents) -> Cell:
+        if not isinstance(cell, PartialJson):
+            return cell
+        old = documents.get(column)
+        if isinstance(old, bytes | memoryview):
+            return apply_to_cell(old, cell.cell, table.metas[column])
+        if not self.source.keeps(table, column):
+            return _NO_DOCUMENT
+        raise no_document(table, column)
+
+
+def _key(image: RowImage, key: Sequence[int], before: RowImage | None = None) -> Key:
+    """Return the cells of a row's key; what an image after a change lacks is as before."""
+    cells = [before[i] if image[i] is ABSENT and before is not None else image[i] for i in key]
+    if not all(isinstance(cell, bytes | memoryview) for cell in cells):
+        raise ConversionFailed("JSON differences of a row whose image does not hold its key")
+    return tuple(bytes(cell) for cell in cells if isinstance(cell, bytes | memoryview))
+
+
+def _json_columns(table: TableMap) -> list[int]:
+    return [i for i, kind in enumerate(table.types) if kind == ColumnType.JSON]
+
+
+def _name(segment: Segment, number: int) -> tuple[str, str]:
+    table = _table(segment, number)
+    return table.schema, table.table
+
+
+def _table(segment: Segment, number: int) -> TableMap:
+    return segment.tables[int(segment.events[number, k.E_MAP])]
+
+
+def _event(segment: Segment, number: int) -> RowsEvent:
+    body, end, kind = (int(segment.events[number, c]) for c in (k.E_BODY, k.E_END, k.E_KIND))
+    return RowsEvent.parse(kind, segment.buffer[body:end].tobytes())
+
+
+def _rows(segment: Segment, number: int) -> Iterator[Row]:
+    return iter_rows(_event(segment, number), _table(segment, number))
+
+
+def _lacks_before(segment: Segment, number: int) -> bool:
+    """Tell whether an event has differences of documents that its before images do not hold."""
+    return any(
+        isinstance(cell, PartialJson) and not isinstance(old, bytes | memoryview)
+        for before, after in _rows(segment, number)
+        for old, cell in zip(before or (), after or (), strict=True)
+    )
+
+
+def _plainly(segment: Segment, number: int) -> list[Row]:
+    return [whole_row(row, _table(segment, number)) for row in _rows(segment, number)]
+
+
+def _with_rows(segment: Segment, rows: Sequence[tuple[int, list[Row]]]) -> Segment:
+    """Return the segment with these rows for the events of these numbers, as plain updates."""
+    events, pieces, end = segment.events.copy(), [segment.buffer], len(segment.buffer)
+    for number, of_event in rows:
+        event = replace(_event(segment, number), type_code=int(EventType.UPDATE_ROWS_EVENT))
+        data = join_rows(event, of_event, _table(segment, number)).pack()
+        pieces.append(np.frombuffer(data, np.uint8))
+        events[number, k.E_BODY], events[number, k.E_END] = end, end + len(data)
+        events[number, k.E_KIND] = int(EventType.UPDATE_ROWS_EVENT)
+        end += len(data)
+    whole: Any = np.concatenate(pieces)
+    return replace(segment, buffer=whole, events=events)

@@ -1,1 +1,0 @@
-"""What binlog events mean: order, schemas, reshaping. Pure: no files, no Spark."""

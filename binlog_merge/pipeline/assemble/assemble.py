@@ -1,0 +1,210 @@
+"""Assemble: settle, per node, what a piece of its log could not know by itself.
+
+Three things cross the edges between pieces: prepared branches whose end comes later, commit rows that came earlier, and
+the greatest commit TSO so far, which gives transactions without a TSO their place. All are few, so the driver walks the
+pieces of a node in order with a `Carry`, and hands each piece the `Patch` that makes its block final.
+
+    piece 1        P1 P2 C1(tso 7)            carry: greatest 7, open {P2}
+    piece 2   L    C2(tso 9)   L              patch: L is (7, seq 1), P2 commits at 9, L is (9, seq 1)
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from binlog_merge.errors import CommitTsoConflict, UnsupportedInput
+from binlog_merge.pipeline.assemble.local_keys import Patch
+from binlog_merge.pipeline.base.branches import Carry, EdgeBranch, Hash, KeptBranch, LateCommit, OpenBranch, Prepared
+
+
+class Piece(Protocol):
+    """What assemble needs of a scanned piece (`pipeline.scan.task.ScanResult`)."""
+
+    @property
+    def file_index(self) -> int: ...
+    @property
+    def local(self) -> int: ...
+    @property
+    def max_tso(self) -> int: ...
+    @property
+    def max_transaction(self) -> int: ...
+    @property
+    def locals_after_max(self) -> int: ...
+    @property
+    def sets(self) -> tuple[tuple[tuple[str, str], ...], ...]: ...
+    @property
+    def late(self) -> tuple[LateCommit, ...]: ...
+    @property
+    def open(self) -> tuple[OpenBranch, ...]: ...
+    @property
+    def commit_rows(self) -> tuple[tuple[int, int, int], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A piece made final: its patch, the branches that its late commits completed, and what goes on to the next
+    piece.
+    """
+
+    patch: Patch
+    edges: tuple[EdgeBranch, ...]
+    carry: Carry
+    new_edges: tuple[tuple[int, int, int], ...]  # (tso, transaction, commit offset) of the edges
+    without_tso: tuple[tuple[Hash, int], ...]  # (gtrid, commit offset) of XA COMMITs kept as locals
+    lost: tuple[tuple[int, int, int], ...] = ()  # (tso, transaction, commit offset) of XA COMMITs without a prepare
+
+
+@dataclass
+class _Pass:
+    """The mutable state of one pass over one piece."""
+
+    piece: Piece
+    max_tso: int  # what came in
+    rows: dict[Hash, int]
+    open: dict[Hash, Prepared]
+    raised: list[tuple[int, int, int]] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    kept: list[KeptBranch] = field(default_factory=list)
+    edges: list[EdgeBranch] = field(default_factory=list)
+    new_edges: list[tuple[int, int, int]] = field(default_factory=list)
+    greatest: list[int] = field(default_factory=list)  # of the TSOs in new_edges, up to each
+    without_tso: list[tuple[Hash, int]] = field(default_factory=list)
+    lost: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
+    """Join a piece's late commits with what earlier pieces left, and sum up what it leaves itself.
+
+    `elsewhere` are locals, by index, that do not stand behind the greatest commit (`assemble.sync_points`). Raises
+    UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input, where its TSO is not known either: its
+    rows would be lost, and nobody knows where.
+    """
+    work = _Pass(piece, carry.max_tso, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
+    for g1, g2, tso in piece.commit_rows:
+        known = work.rows.setdefault((g1, g2), tso)
+        if known != tso:
+            raise CommitTsoConflict(f"one XA transaction has two commit TSOs on this node: {known} and {tso}")
+    for late in piece.late:
+        _settle(work, late)
+    patch = Patch(
+        carry.max_tso, carry.max_transaction, carry.seq, tuple(work.raised), tuple(work.dropped), tuple(work.kept)
+    )
+    max_tso, max_transaction, seq = _leaving(piece, patch)
+    for branch in piece.open:
+        if branch.xid in work.open:
+            raise UnsupportedInput(
+                "an XA transaction is prepared twice",
+                position=branch.start,
+                remedy="the node's files overlap or were edited; copy them from the node again",
+            )
+        work.open[branch.xid] = Prepared(
+            branch.gtrid,
+            branch.transaction,
+            piece.file_index,
+            branch.start,
+            branch.end,
+            piece.sets[branch.set],
+            branch.flags,
+            max(branch.max_tso, carry.max_tso, _greatest_before(work, branch.start)),
+        )
+    wanted = {p.gtrid for p in work.open.values()}
+    unused = {(g1, g2) for g1, g2, _ in piece.commit_rows} | set(carry.commit_rows)
+    spent = {late.gtrid for late in piece.late}
+    rows = {g: tso for g, tso in work.rows.items() if g in wanted or (g in unused and g not in spent)}
+    return Assembled(
+        patch,
+        tuple(work.edges),
+        Carry(max_tso, max_transaction, seq, rows, work.open),
+        tuple(work.new_edges),
+        tuple(work.without_tso),
+        tuple(work.lost),
+    )
+
+
+def _greatest_before(work: _Pass, offset: int) -> int:
+    """Return the greatest TSO of late commits that stand before an offset of the piece."""
+    count = bisect_left(work.new_edges, offset, key=lambda edge: edge[2])
+    return work.greatest[count - 1] if count else 0
+
+
+def lost_branch(commit_at: int) -> UnsupportedInput:
+    """Return the error of an XA COMMIT, at this offset, whose prepare is nowhere in the input."""
+    return UnsupportedInput(
+        "an XA COMMIT has no XA PREPARE in the input: the rows of this transaction are not there",
+        position=commit_at,
+        remedy="give the earlier binlog files of this node, or a base taken when no XA transaction was prepared",
+    )
+
+
+def _settle(work: _Pass, late: LateCommit) -> None:
+    piece = work.piece
+    prepared = work.open.pop(late.xid, None)
+    if late.branch is not None:
+        start, end, set_number, flags = late.branch
+        tables = piece.sets[set_number]
+        behind = max(work.max_tso, late.greatest[0], _greatest_before(work, start))
+        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, behind)
+    if late.rollback:
+        return  # a rollback of a branch that was prepared before our input began changes nothing
+    tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
+    if prepared is None:
+        if tso is None:
+            raise lost_branch(late.commit_at)
+        work.lost.append((tso, late.transaction, late.commit_at))
+        if late.local >= 0:
+            work.dropped.append(late.local)
+            work.raised.append((late.locals_before, tso, late.transaction))
+        return
+    if tso is None:
+        work.kept.append(
+            KeptBranch(
+                late.local,
+                prepared.file_index,
+                prepared.start,
+                prepared.end,
+                prepared.tables,
+                prepared.flags,
+                late.gtrid,
+                late.commit_at,
+                prepared.max_tso,
+            )
+        )
+        work.without_tso.append((late.gtrid, late.commit_at))
+        return
+    if late.local >= 0:
+        work.dropped.append(late.local)
+        work.raised.append((late.locals_before, tso, late.transaction))
+    work.new_edges.append((tso, late.transaction, late.commit_at))
+    work.greatest.append(max(tso, work.greatest[-1]) if work.greatest else tso)
+    work.edges.append(
+        EdgeBranch(
+            tso,
+            late.transaction,
+            prepared.file_index,
+            prepared.start,
+            prepared.end,
+            late.commit_us,
+            prepared.tables,
+            prepared.flags,
+        )
+    )
+
+
+def _leaving(piece: Piece, patch: Patch) -> tuple[int, int, int]:
+    """Return the greatest (tso, transaction) behind the piece and how many locals follow it."""
+    dropped = np.array(sorted(patch.dropped), np.int64)
+    live_after = lambda index: piece.local - index - int(np.count_nonzero(dropped >= index))  # noqa: E731
+    best = max(
+        (patch.max_tso, patch.max_transaction),
+        (piece.max_tso, piece.max_transaction),
+        *((tso, transaction) for _, tso, transaction in patch.raised),
+    )
+    if best == (patch.max_tso, patch.max_transaction):
+        return (*best, patch.seq + live_after(0))
+    places = [index for index, tso, transaction in patch.raised if (tso, transaction) == best]
+    if best == (piece.max_tso, piece.max_transaction):
+        places.append(piece.local - piece.locals_after_max)
+    return (*best, live_after(min(places)))

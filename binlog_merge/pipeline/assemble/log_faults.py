@@ -1,0 +1,183 @@
+"""What one node's GTIDs and sequence numbers say is in its log twice, or missing from it.
+
+Each piece brings what its groups say of themselves (`Logged`); the edges between pieces and files are looked at here:
+
+    file 7     1 … 40 | 41 … 90        sequence numbers run on from piece to piece
+    file 8     executed before: u:1-90  what the server had executed when it began the file stands in the files before
+
+A GTID that was executed before is never logged again. The other way round one may be in a file and not yet among those
+executed before the next: servers begin a file while XA or non-transactional groups are still committing (seen on 9.7).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
+from binlog_merge.files.gtids import Group, groups
+from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_sequence, text_of
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.scan.executed import executed_before
+from binlog_merge.pipeline.scan.values import ScanResult
+
+RESET = (
+    "if the node's GTIDs were reset (RESET BINARY LOGS AND GTIDS), begin a new output with the files behind that; else "
+    "copy the file from the node again. `log-doubts: warn` merges the transaction as often as it is logged"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where a node's log stops being what its server wrote: the group at `position` must not come out. One that is
+    not `certain` is only told.
+    """
+
+    piece: int  # index among the node's pieces
+    position: int
+    error: MergeError
+    certain: bool = True
+
+
+@dataclass
+class _Walk:
+    """What the pieces up to some place have shown."""
+
+    node: NodeInput
+    pieces: Sequence[ScanResult]
+    executed: GtidSet  # before the current file's piece
+    known: GtidSet  # all that may stand before the next file
+    blind: bool = False  # not all is known
+    last: Gtid | None = None
+
+
+def log_faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> Iterator[Fault]:
+    """Yield the faults of a node's log, in the order of the log, up to the first damage.
+
+    What earlier runs have read they have judged.
+    """
+    for fault in _faults(node, pieces, polardbx):
+        if _is_new(node, pieces[fault.piece].file_index, fault.position):
+            yield fault
+
+
+def _is_new(node: NodeInput, file_index: int, position: int) -> bool:
+    return node.seen is None or (file_index, position) >= node.seen
+
+
+def _faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> Iterator[Fault]:
+    executed = executed_before(node.files[node.first])
+    seen = node.gtids.seen
+    known = (executed or GtidSet()).union(node.gtids.base).union(seen or GtidSet())
+    walk = _Walk(node, pieces, executed or GtidSet(), known, blind=executed is None or seen is None)
+    number: int | None = None
+    for index, piece in enumerate(pieces):
+        logged, file = piece.logged, node.files[piece.file_index]
+        if index and piece.file_index != pieces[index - 1].file_index:
+            number = None
+            yield from _lost(walk, index, certain=not polardbx)
+            before = executed_before(file)
+            walk.blind = walk.blind or before is None
+            walk.executed = walk.executed.union(before or GtidSet())
+            walk.known = walk.known.union(before or GtidSet())
+        for position, found, wanted in logged.breaks:
+            yield Fault(index, position, out_of_sequence(found, wanted))
+        if logged.first_number >= 0:
+            if not _runs_on(number, logged.first_number) and not (polardbx and changes_source(walk.last, logged.first)):
+                yield Fault(index, piece.first, out_of_sequence(logged.first_number, -1 if number is None else number))
+            number = logged.next_number
+        walk.last = logged.last or walk.last
+        own = logged.all
+        if logged.twice or walk.executed.intersection(own):
+            yield _again(walk, index)
+        walk.blind = walk.blind or logged.scattered
+        walk.executed, walk.known = walk.executed.union(own), walk.known.union(own)
+        if piece.error is not None:
+            return
+
+
+def _runs_on(expected: int | None, number: int) -> bool:
+    return number in (0, 1) if expected is None else number == expected
+
+
+def find(node: NodeInput, piece: ScanResult, wanted: GtidSet) -> Group | None:
+    """Return the first group of a piece with one of the wanted GTIDs."""
+    for group in groups(node.files[piece.file_index], piece.first, piece.reached):
+        if group.gno and (group.sid, group.tag, group.gno) in wanted:
+            return group
+    return None
+
+
+def _again(walk: _Walk, index: int) -> Fault:
+    """Return where a piece has a GTID that was executed before, or that it has itself before."""
+    piece, here = walk.pieces[index], set[Gtid]()
+    for group in groups(walk.node.files[piece.file_index], piece.first, piece.reached):
+        gtid = (group.sid, group.tag, group.gno)
+        if group.gno and (gtid in here or gtid in walk.executed):
+            break
+        here.add(gtid)
+    else:
+        raise AssertionError("a piece's GTIDs are not those of its groups")
+    where = f"it stands in {walk.node.files[piece.file_index].name} before"
+    if gtid not in here:
+        where = _place_of(walk, index, gtid)
+    return Fault(index, group.offset, TransactionTwice(f"GTID {text_of(gtid)} comes again: {where}", remedy=RESET))
+
+
+def _place_of(walk: _Walk, index: int, gtid: Gtid) -> str:
+    """Say where a GTID stands first: in a piece before this one, or in files that are not read any more."""
+    for piece in walk.pieces[:index]:
+        if gtid in piece.logged.all:
+            group = find(walk.node, piece, GtidSet.of([(*gtid, gtid[2] + 1)]))
+            if group is not None:
+                return f"it stands at {walk.node.files[piece.file_index].name}:{group.offset}, too"
+    return "the server had executed it before this file"
+
+
+def _lost(walk: _Walk, index: int, certain: bool) -> Iterator[Fault]:
+    """Yield what a file says was executed before it, though no file before has it.
+
+    On an empty server `gtid_purged` may be set, which MySQL 5.6 notes like what it executed itself. On PolarDB-X it is
+    not certain: a replica that follows begins files while it applies what stands in those before.
+    """
+    file, earlier = walk.node.files[walk.pieces[index].file_index], walk.pieces[index - 1]
+    before = executed_before(file)
+    if walk.blind or before is None or not walk.known:
+        return
+    lost = before.minus(walk.known)
+    own = [p for p in walk.pieces[:index] if p.file_index == earlier.file_index]
+    if walk.node.seen is None and earlier.file_index == 0:
+        lost = lost.minus(_still_committing(own))
+    if not lost:
+        return
+    where = walk.node.files[earlier.file_index]
+    error = TransactionMissing(
+        f"{file.name} says that {lost} was executed before it, but neither {where.name} nor a file before it has that",
+        file=where.path,
+    )
+    at = (index, 4)
+    if not any(p.logged.first_number > 0 for p in own):
+        # No sequence numbers: the file may lack the transaction anywhere, at the latest before what has a greater GTID.
+        at = _behind(walk, index, lost) or at
+    yield Fault(*at, error, certain)
+
+
+def _still_committing(own: Sequence[ScanResult]) -> GtidSet:
+    """Return what may have been committing, in the file before the first one, while that was begun: all that is less
+    than what the file has of the same source.
+    """
+    least: dict[tuple[bytes, str], int] = {}
+    for sid, tag, start, _ in (item for piece in own for item in piece.logged.all.items()):
+        least[sid, tag] = min(start, least.get((sid, tag), start))
+    return GtidSet.of((sid, tag, 1, start) for (sid, tag), start in least.items() if start > 1)
+
+
+def _behind(walk: _Walk, index: int, lost: GtidSet) -> tuple[int, int] | None:
+    least = {source: spans[0][0] for source, spans in lost.intervals.items()}
+    file_index = walk.pieces[index - 1].file_index
+    for number, piece in enumerate(walk.pieces[:index]):
+        if piece.file_index == file_index and piece.first >= 0:
+            for group in groups(walk.node.files[file_index], piece.first, piece.reached):
+                greater = group.gno > least.get((group.sid, group.tag), group.gno)
+                if greater and _is_new(walk.node, file_index, group.offset):
+                    return number, group.offset
+    return None

@@ -1,0 +1,191 @@
+"""Assemble: each node's pieces joined, in the order of its log, up to the first damage."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from binlog_merge.errors import MergeError, TruncatedEvent
+from binlog_merge.files.directory import NodeFile
+from binlog_merge.pipeline.assemble.assemble import assemble_piece
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.assemble.sync_points import moved_locals
+from binlog_merge.pipeline.assemble.values import Block, EdgeRow
+from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.scan.block import PieceBlock
+from binlog_merge.pipeline.scan.crashed import nothing_is_missing
+from binlog_merge.pipeline.scan.values import ScanResult
+from snapshot_store.tso import OrderKey
+
+
+def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int]) -> frozenset[tuple[str, int]]:
+    """Return (node, file) of files whose pieces do not join, or do not reach the file's end.
+
+    In the one a piece began where no group of the piece before it ended. In the other no piece found the groups of its
+    own: so it is with a log without GTID events (MySQL 5.6), whose groups can only be found from the one before.
+    """
+    wrong = set()
+    expected: dict[tuple[str, int], int] = {}
+    damaged, torn = set[tuple[str, int]](), set[tuple[str, int]]()
+    for piece in results:
+        file = (piece.node, piece.file_index)
+        if piece.first < 0 or file in damaged:
+            continue
+        if piece.first != expected.get(file, 4):
+            wrong.add(file)
+        expected[file] = piece.reached
+        if piece.error is not None:
+            damaged.add(file)
+        if piece.truncated is not None:
+            torn.add(file)  # a tail still being written, unless a later piece finds groups behind it
+    short = {file for file, end in expected.items() if file not in damaged | torn and end < sizes[file]}
+    return frozenset(wrong | short)
+
+
+def assemble_node(
+    node: NodeInput, results: Sequence[ScanResult], blocks: Sequence[PieceBlock], end_of_input: bool
+) -> ScannedNode:
+    """Join a node's pieces, in the order of its log, up to the first damage."""
+    scanned = _assembled(node, results, blocks, end_of_input, {})
+    moved = moved_locals(scanned)
+    return _assembled(node, results, blocks, end_of_input, moved) if moved else scanned
+
+
+def _assembled(
+    node: NodeInput,
+    results: Sequence[ScanResult],
+    blocks: Sequence[PieceBlock],
+    end_of_input: bool,
+    moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
+) -> ScannedNode:
+    """Join a node's pieces; `moved` are the locals of each, by index, that stand at a key of their own."""
+    scanned = ScannedNode(node, carry=node.carry)
+    for piece, block in zip(results, blocks, strict=True):
+        file = node.files[piece.file_index]
+        try:
+            elsewhere = moved.get(len(scanned.pieces), ())
+            whole = _with_used_rows(piece, block, scanned.carry)
+            assembled = assemble_piece(whole, scanned.carry, [index for index, _ in elsewhere])
+        except MergeError as error:
+            scanned.error = error.located(node=node.source_id, file=file.path)
+            break
+        scanned.pieces.append(piece)
+        scanned.carries.append(scanned.carry)
+        scanned.blocks.append(Block(node.number, node.source_id, piece.file_index, block, assembled.patch, piece.sets))
+        scanned.edges += [
+            EdgeRow(
+                node.number,
+                node.source_id,
+                e.file_index,
+                e.tso,
+                e.transaction,
+                e.start,
+                e.end,
+                e.commit_us,
+                e.tables,
+                e.flags,
+            )
+            for e in assembled.edges
+        ]
+        scanned.edges += _edges_of(node, piece, block, elsewhere)
+        scanned.without_tso += assembled.without_tso
+        ended = (*assembled.new_edges, *assembled.lost)
+        _note_new(scanned, piece, [(t, x) for t, x, at in ended if _is_new(node, piece.file_index, at)])
+        scanned.lost += [(OrderKey(t, x, 0, 0), piece.file_index, at) for t, x, at in assembled.lost]
+        scanned.carry = assembled.carry
+        if piece.error is not None:
+            scanned.error = MergeError.from_dict(piece.error)
+        elif _last_piece(results, piece):
+            scanned.error = _file_end(node, scanned.pieces, file, end_of_input, scanned.warnings)
+        if scanned.error is not None:
+            break
+    return scanned
+
+
+def _edges_of(
+    node: NodeInput, piece: ScanResult, block: PieceBlock, moved: Sequence[tuple[int, OrderKey]]
+) -> Iterator[EdgeRow]:
+    columns = block.local() if moved else {}
+    for index, key in moved:
+        start, end, commit_us, tables, flags = (
+            int(columns[name][index]) for name in ("start", "end", "commit_us", "set", "flags")
+        )
+        yield EdgeRow(
+            node.number,
+            node.source_id,
+            piece.file_index,
+            key.commit_tso,
+            key.transaction_id,
+            start,
+            end,
+            commit_us,
+            piece.sets[tables],
+            flags,
+            key.seq,
+        )
+
+
+def _with_used_rows(piece: ScanResult, block: PieceBlock, carry: Carry) -> ScanResult:
+    """Add the commit rows, used in the piece, of transactions that have branches open from before it.
+
+    A node may hold several branches of one transaction, and an edge may lie between their commits.
+    """
+    if not carry.open or not piece.used_rows:
+        return piece
+    columns = block.used_rows()
+    wanted = {p.gtrid for p in carry.open.values()}
+    near = np.flatnonzero(np.isin(columns["gtrid_1"], [g for g, _ in wanted]))
+    rows = [(int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]), int(columns["tso"][i])) for i in near.tolist()]
+    return replace(piece, commit_rows=(*piece.commit_rows, *(row for row in rows if row[:2] in wanted)))
+
+
+def _last_piece(results: Sequence[ScanResult], piece: ScanResult) -> bool:
+    return all(r.file_index != piece.file_index or r.piece <= piece.piece for r in results)
+
+
+def _walked_to_end(pieces: Sequence[ScanResult]) -> ScanResult:
+    """Return the piece that walked to the end of the last file: the last one in which a group begins."""
+    file = [p for p in pieces if p.file_index == pieces[-1].file_index]
+    return next((p for p in reversed(file) if p.first >= 0), file[0])
+
+
+def _is_new(node: NodeInput, file_index: int, offset: int) -> bool:
+    return node.seen is None or (file_index, offset) >= node.seen
+
+
+def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, int]]) -> None:
+    new = [k for k in (piece.least_new, scanned.least_new, *edges) if k is not None]
+    scanned.least_new = min(new) if new else None
+
+
+def _file_end(
+    node: NodeInput, pieces: Sequence[ScanResult], file: NodeFile, end_of_input: bool, warnings: list[str]
+) -> MergeError | None:
+    """Return why the log cannot be followed beyond the end of this file, which the last piece met, or None. A tail that
+    is still being written only warns.
+    """
+    piece = _walked_to_end(pieces)
+    last = piece.file_index == len(node.files) - 1
+    place = {"node": node.source_id, "file": file.path}
+    if piece.truncated is not None:
+        if last and file.in_use and not end_of_input:
+            warnings.append(f"{file.path}: the last event is not whole yet (at {piece.truncated}); it is held back")
+            return None
+        return TruncatedEvent("the file ends inside an event", position=piece.truncated, **place)
+    if piece.unfinished is not None:
+        if last and not end_of_input:
+            warnings.append(
+                f"{file.path}: the last transaction is not whole yet (at {piece.unfinished}); it is held back"
+            )
+            return None
+        return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
+    if last or piece.clean_end or file.in_use or nothing_is_missing(node.files, pieces, piece.file_index):
+        return None
+    return TruncatedEvent(
+        "the file has no ROTATE or STOP event at its end",
+        position=piece.reached,
+        remedy="copy the file from the node again. If it is the same there, the node crashed, and without GTIDs "
+        "(gtid_mode=ON) nothing tells whether the file is whole: begin a new output with the files behind it",
+        **place,
+    )

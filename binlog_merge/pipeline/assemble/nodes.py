@@ -1,0 +1,103 @@
+"""A node after the scan: its pieces joined, how far its log was read, and how far it can be trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from binlog_merge.errors import LateTransaction, MergeError
+from binlog_merge.pipeline.assemble.assemble import lost_branch
+from binlog_merge.pipeline.assemble.values import Block, EdgeRow
+from binlog_merge.pipeline.assemble.watermark import node_watermark
+from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.clock import time_tso
+from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.scan.values import ScanResult
+from snapshot_store.tso import OrderKey
+
+
+@dataclass
+class ScannedNode:
+    """One node, assembled. `error` says where its log stops being usable; `carries` are what comes in before each
+    piece.
+    """
+
+    input: NodeInput
+    pieces: list[ScanResult] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    carries: list[Carry] = field(default_factory=list)
+    edges: list[EdgeRow] = field(default_factory=list)
+    lost: list[tuple[OrderKey, int, int]] = field(default_factory=list)  # XA COMMITs without a prepare: file, offset
+    carry: Carry = field(default_factory=Carry)
+    without_tso: list[tuple[tuple[int, int], int]] = field(default_factory=list)
+    error: MergeError | None = None
+    warnings: list[str] = field(default_factory=list)
+    least_new: tuple[int, int] | None = None
+    gtids: NodeGtids = field(default_factory=NodeGtids)  # what this run and those before it have seen
+
+    @property
+    def source_id(self) -> str:
+        return self.input.source_id
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Return (file index, offset) behind the last group that was read, in this run or before."""
+        seen = self.input.seen or (self.input.first, 4)
+        return next((max(seen, (p.file_index, p.end)) for p in reversed(self.pieces) if p.groups), seen)
+
+    @property
+    def by_time(self) -> bool:
+        """Tell whether the node's clock gives the order."""
+        return any(p.clock is not None for p in self.pieces)
+
+    @property
+    def begins(self) -> tuple[int, int] | None:
+        """Return the least (tso, transaction) that no run had seen, None where nothing has come."""
+        times = [p.clock.least for p in self.pieces if p.clock is not None]
+        return (time_tso(min(times)), 0) if times else self.least_new
+
+    def watermark(self, max_disorder: int) -> OrderKey | None:
+        """Return the least order key that may still arrive, or None before the first commit TSO."""
+        return node_watermark(self.carry, self.input.number, max_disorder, not self.by_time)
+
+
+def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | None:
+    """Return the error of the first transaction, from `floor` on, with a branch that is committed but not prepared."""
+    found = [(key, node, file, at) for node in nodes for key, file, at in node.lost if key >= floor]
+    if not found:
+        return None
+    key, node, file, at = min(found, key=lambda lost: lost[0])
+    return lost_branch(at).located(node=node.source_id, file=node.input.files[file].path, order_key=key)
+
+
+def check_late(node: ScannedNode, floor: OrderKey) -> None:
+    """Raise LateTransaction if a transaction that no run had seen commits below what is published."""
+    if node.least_new is not None and node.input.seen is not None:
+        key = OrderKey(*node.least_new, 0, 0)
+        if key < floor:
+            raise LateTransaction(
+                f"a transaction commits at TSO {key.commit_tso}, below the published watermark",
+                node=node.source_id,
+                order_key=key,
+            )
+
+
+def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
+    """Say which branches are in doubt although other branches of their transaction have committed."""
+    warnings = []
+    for node in nodes:
+        for branch in node.carry.open.values():
+            committed = [n.source_id for n in nodes if _has_committed(n, branch.transaction)]
+            if committed:
+                name = node.input.files[branch.file_index].name if branch.file_index >= 0 else "an earlier file"
+                warnings.append(
+                    f"transaction {branch.transaction} has committed on {', '.join(committed)}, but its branch on "
+                    f"{node.source_id} ({name}:{branch.start}) is in doubt: that branch's rows are not in the output"
+                )
+    return warnings
+
+
+def _has_committed(node: ScannedNode, transaction: int) -> bool:
+    blocks = (b.timed()["transaction"] for b in node.blocks)
+    return any(e.transaction == transaction for e in node.edges) or any(bool(np.any(t == transaction)) for t in blocks)

@@ -1,0 +1,54 @@
+"""What assembling a node's log hands on: its blocks, and the branches that were completed on the driver."""
+
+from dataclasses import dataclass
+
+from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch, local_keys
+from binlog_merge.pipeline.scan.block import Column, PieceBlock
+from snapshot_store.tso import OrderKey
+
+TableSet = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One scanned piece as the stages after it see it; `node` is the node's number, `patch` what other pieces change.
+
+    `sets` are the table sets that the columns `set` name by number.
+    """
+
+    node: int
+    source_id: str
+    file_index: int
+    scanned: PieceBlock
+    patch: Patch
+    sets: tuple[TableSet, ...]
+
+    def timed(self) -> dict[str, Column]:
+        """Map the branches whose commit TSO is known, by TSO and transaction."""
+        return self.scanned.timed()
+
+    def local(self) -> tuple[dict[str, Column], LocalKeys]:
+        """Map the transactions without a commit TSO and the DDL, in file order, and compute their keys."""
+        columns = self.scanned.local()
+        return columns, local_keys(columns["max_tso"], columns["max_transaction"], self.patch)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """A branch completed on the driver; `tables` decides whether it comes out."""
+
+    node: int
+    source_id: str
+    file_index: int
+    tso: int
+    transaction: int
+    start: int
+    end: int
+    commit_us: int
+    tables: TableSet
+    flags: int
+    seq: int = 0  # > 0: a transaction without a TSO of its own
+
+    @property
+    def key(self) -> OrderKey:
+        return OrderKey(self.tso, self.transaction, self.seq, self.node if self.seq else 0)

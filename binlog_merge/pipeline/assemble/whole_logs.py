@@ -1,0 +1,59 @@
+"""Whether the nodes' logs are whole: no transaction twice, none missing, by their GTIDs and sequence numbers.
+
+A node that fails is read up to the group before the fault, and no further: that piece is scanned again with a nearer
+stop. By `log-doubts: warn` it is read on, and everything found is a warning.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from binlog_merge.pipeline.assemble.log_faults import Fault, log_faults
+from binlog_merge.pipeline.assemble.shared_gtids import shared_faults
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.scan.carriers import POLARDBX
+from binlog_merge.pipeline.scan.task import scan
+from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
+
+Piece = tuple[ScanTask, ScanResult]
+
+
+def check_logs(
+    job: Job, inputs: Inputs, tasks: Sequence[ScanTask], results: Sequence[ScanResult]
+) -> dict[str, list[Piece]]:
+    """Return each node's pieces, up to where its log is what its server wrote."""
+    pieces: dict[str, list[Piece]] = {node.source_id: [] for node in inputs.nodes}
+    for pair in zip(tasks, results, strict=True):
+        pieces[pair[0].node].append(pair)
+    polardbx = inputs.carrier == POLARDBX
+    for node in inputs.nodes:
+        found = pieces[node.source_id]
+        for fault in log_faults(node, _results(found), polardbx):
+            if fault.certain and job.config.log_doubts == "error":
+                pieces[node.source_id] = _cut(job, node, found, fault)
+                break
+            job.warnings.append(_said(node, found, fault))
+    shared = shared_faults(inputs.nodes, {name: _results(pairs) for name, pairs in pieces.items()})
+    for node in inputs.nodes:
+        repeats = shared.get(node.source_id)
+        if repeats is not None and job.config.log_doubts == "error":
+            pieces[node.source_id] = _cut(job, node, pieces[node.source_id], repeats)
+        elif repeats is not None:
+            job.warnings.append(_said(node, pieces[node.source_id], repeats))
+    return pieces
+
+
+def _results(pieces: Sequence[Piece]) -> list[ScanResult]:
+    return [result for _, result in pieces]
+
+
+def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> list[Piece]:
+    """Return a node's pieces up to the fault, which is the last one's error."""
+    task = replace(pieces[fault.piece][0], stop=fault.position)
+    again: list[ScanResult] = job.runner.run("scan", scan, [task])
+    error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
+    return [*pieces[: fault.piece], (task, replace(again[0], error=error.to_dict()))]
+
+
+def _said(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:
+    return f"log-doubts: {node.source_id}, {pieces[fault.piece][0].file.path}:{fault.position}: {fault.error.message}"

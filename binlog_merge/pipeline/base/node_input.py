@@ -1,0 +1,26 @@
+"""One node's part of a run: its files, and where the run before it ended."""
+
+from dataclasses import dataclass
+
+from binlog_merge.files.directory import NodeFile
+from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.logged import NodeGtids
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInput:
+    """One node's part of a run. `first` is the index of the file to begin with; `seen` the place up to which an earlier
+    run read.
+    """
+
+    source_id: str
+    number: int
+    files: tuple[NodeFile, ...]
+    first: int
+    carry: Carry
+    seen: tuple[int, int] | None
+    gtids: NodeGtids
+
+    def file_index(self, name: str) -> int | None:
+        """Return the index of a file by name, or None."""
+        return next((i for i, f in enumerate(self.files) if f.name == name), None)

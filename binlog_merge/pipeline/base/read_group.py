@@ -1,0 +1,12 @@
+"""Reads one group of a node's file again, by its place."""
+
+from binlog_merge.files.known import open_known
+from binlog_merge.pipeline.base.node_input import NodeInput
+
+
+def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
+    """Return the bytes of one group."""
+    data = bytearray(end - start)
+    with open_known(node.files[file_index].known) as source:
+        source.read_into(memoryview(data), start)
+    return bytes(data)

@@ -1,0 +1,84 @@
+"""The state of one run: what was asked for, and what its inputs are."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.directory import IgnoredFile
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.pipeline.base.filter_settings import filter_settings
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.render_values import FileHead
+from binlog_merge.pipeline.base.runner import Runner
+from snapshot_store.tso import ORIGIN, OrderKey
+
+Progress = Callable[[str, int, int], None]
+
+WORK_FOLDER = ".work"
+
+
+@dataclass
+class Job:
+    """One run: what was asked for, and what has been found out so far."""
+
+    runner: Runner
+    config: MergeConfig
+    directory: Path
+    start_tso: int | None
+    stop_tso: int | None
+    end_of_input: bool
+    partitions: int | None
+    progress: Progress
+    warnings: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.filter = filter_settings(self.config.filter)
+        if self.config.output.cts != "begin":
+            self.warnings.append(
+                f"output.cts: {self.config.output.cts} is for readers of PolarDB-X's global binlog; MySQL 9.7 as a "
+                "replica crashes on the event behind XID (mysqlbinlog takes it): cts: begin is for replicas"
+            )
+
+    @property
+    def work(self) -> Path:
+        return self.directory / WORK_FOLDER
+
+    def clear_work(self) -> None:
+        """Remove the work folder, with what this run or one that was killed left there."""
+        if self.work.is_dir():
+            for path in self.work.iterdir():
+                path.unlink()
+            self.work.rmdir()
+
+    @contextmanager
+    def stage(self, name: str, total: int = 1) -> Iterator[None]:
+        """Time a stage and report its beginning and end."""
+        begun = time.perf_counter()
+        self.progress(name, 0, total)
+        yield
+        self.progress(name, total, total)
+        self.seconds[name] = round(time.perf_counter() - begun, 3)
+        failpoint(f"after-{name}")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The nodes' files and what the output was begun with."""
+
+    manifest: Manifest
+    header: Header
+    head: FileHead
+    nodes: list[NodeInput]
+    carrier: str
+    left_out: tuple[IgnoredFile, ...] = ()
+    read_again: tuple[str, ...] = ()
+
+
+def key_after(key: OrderKey | None) -> OrderKey:
+    """Return the least key above `key`; the origin where there is none."""
+    return ORIGIN if key is None else key._replace(node_seq=key.node_seq + 1)

@@ -1,0 +1,78 @@
+"""Discover: the output as earlier runs left it, the nodes' files, and the header of an output that begins."""
+
+import uuid
+from collections.abc import Sequence
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.files.continuation import check_continuation
+from binlog_merge.files.directory import Discovery, discover
+from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.files.publish import recover
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.render_values import FileHead
+from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.base.version import version_number
+from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
+from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
+from binlog_merge.places import NODES
+
+
+def begin(job: Job) -> Inputs:
+    """Load the manifest, put the directory in order, find the files; write the header of a new output."""
+    manifest = Manifest.load(job.directory)
+    header = manifest.state.header
+    if header is not None:
+        check_continuation(header, job.config, bool(manifest.state.files))
+    read_again = recover(job.directory, manifest, job.config.output.basename)
+    job.clear_work()
+    job.work.mkdir()
+    discovery = discover(job.config)
+    numbers = job.config.node_numbers(header.node_numbers if header is not None else None)
+    if job.config.coordinates and max(numbers.values()) >= NODES:
+        raise ConfigError(
+            f"a node has the number {max(numbers.values())}; without markers numbers are below {NODES}",
+            remedy="choose smaller node-numbers; or merge fewer nodes into one output",
+        )
+    nodes = node_inputs(discovery, numbers, manifest.state)
+    carrier = _carrier(job, nodes, header)
+    if carrier == POLARDBX and job.config.coordinates:
+        raise ConfigError(
+            "the nodes are PolarDB-X's, whose markers tell of every DDL; a shard-mode other than marker is for others",
+            remedy="leave shard-mode out; if these are plain MySQL shards, set commit-tso.carrier",
+        )
+    if header is None or dict(header.node_numbers) != numbers or header.carrier != carrier:
+        version = header.server_version if header is not None else _newest_version(discovery)
+        header = Header(
+            cluster_uuid=header.cluster_uuid if header is not None else job.config.cluster_uuid(),
+            name=job.config.name,
+            node_numbers=numbers,
+            server_version=version,
+            fingerprint=job.config.fingerprint(),
+            settings=job.config.settings(),
+            carrier=carrier,
+        )
+        manifest.append(header)
+    head = FileHead(
+        job.config.output.server_id,
+        header.server_version,
+        version_number(header.server_version),
+        uuid.UUID(header.cluster_uuid).bytes,
+        job.config.output.gtid == "anonymous",
+        job.config.output.cts,
+    )
+    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored, read_again)
+
+
+def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str | None:
+    configured = job.config.commit_tso.carrier
+    if configured != "auto":
+        return configured
+    if header is not None and header.carrier is not None:
+        return header.carrier
+    # Shards that no commit TSO was found on have none, as a rule.
+    return detect_carrier(job.config, nodes)[0] or (BY_TIME if job.config.coordinates else None)
+
+
+def _newest_version(discovery: Discovery) -> str:
+    """Return the newest server version among the nodes' first files: a later upgrade does not change an output."""
+    return max((files[0].server_version for files in discovery.nodes.values()), key=lambda v: (version_number(v), v))

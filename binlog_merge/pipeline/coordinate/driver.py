@@ -1,0 +1,194 @@
+"""The coordinate stage: from the nodes' DDL and markers to both schema histories and the DDL that comes out.
+
+What the driver must read is read by `Sources`; all else is of values.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
+from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.pipeline.coordinate.marker.announced import Announced, Applications, physical_tables
+from binlog_merge.pipeline.coordinate.marker.driver import ClusterView, Messages, take_messages
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers, local_markers, markers_below
+from binlog_merge.pipeline.coordinate.marker.unannounced import Change
+from binlog_merge.pipeline.coordinate.not_carried import Listing
+from binlog_merge.pipeline.coordinate.schemas import Added, done_by, logical_history, node_history
+from binlog_merge.pipeline.coordinate.shards.driver import (
+    KnownShards,
+    coordinated_shards,
+    read_decisions,
+    take_shards,
+    unknown_rows,
+)
+from binlog_merge.pipeline.coordinate.shards.values import Decided
+from binlog_merge.pipeline.coordinate.statements import subject_of
+from binlog_merge.pipeline.coordinate.stores import SchemaStore
+from binlog_merge.pipeline.coordinate.touched import Line, Names, same_but_for_case, touched_lines
+from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.places import place_of
+from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.history import TableVersion
+from snapshot_store.store.merge import Part
+from snapshot_store.surrogates import is_text
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known before a run's DDL is coordinated, from `floor` on.
+
+    `nodes` are all, `joined` those new in this run. By node: `ddls` is what it ran, `done` up to where the run before
+    had its DDL in the history. `markers` are the nodes'.
+    """
+
+    config: MergeConfig
+    server_version: int
+    floor: OrderKey
+    nodes: tuple[str, ...]
+    joined: tuple[str, ...]
+    ddls: Mapping[str, Sequence[PhysicalDdl]]
+    done: Mapping[str, OrderKey]
+    markers: Sequence[NodeMarkers]
+    cluster: ClusterView
+    shards: KnownShards
+    announced: Announced
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What is read while a run coordinates: the store, and the nodes' logs as far as they are scanned."""
+
+    store: SchemaStore
+    scanned: Sequence[ScannedNode]
+
+    def part(self, known: Known, messages: Messages) -> Part:
+        """Return what the store knows of the tables that this run touches."""
+        topology = known.cluster.routes
+        placed = messages.lines(self.scanned)
+        return self.store.read(
+            lambda names: (
+                placed
+                | touched_lines(names, self.scanned, known.ddls, messages.logical.ddl, topology)
+                | known.shards.lines(names, known.joined)
+                | known.announced.lines()
+                | _of_dropped(names, known.ddls, topology)
+            ),
+            known.floor,
+            known.joined,
+        )
+
+    def decisions(self) -> tuple[Decided, ...]:
+        """Return what operators decided about shards."""
+        return read_decisions(self.store.directory)
+
+    def unknown_rows(self, shards: KnownShards, versions: Iterable[TableVersion]) -> Bound:
+        """Return the bound at the first rows of a shard of which there is no version."""
+        return unknown_rows(shards, self.scanned, {(v.node, v.schema, v.name) for v in versions})
+
+    def stray_markers(self, known: Known, limit: OrderKey) -> Bound:
+        """Return the bound at the first marker that was not written by a distributed transaction."""
+        tables = known.config.markers.tables()
+        found = [Bound.of(local_markers(node, tables, known.floor, limit)) for node in self.scanned]
+        return min(found, default=NO_BOUND)
+
+    def physical_tables(self, floor: OrderKey, added: Sequence[TableVersion]) -> set[tuple[str, tuple[str, str]]]:
+        """Return the tables of nodes that there are, with what this run adds."""
+        return physical_tables(self.store.physical_tables(floor), added)
+
+
+def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
+    """Turn the nodes' DDL and markers below `limit` into both histories and the DDL that comes out."""
+    opaque = known.config.schemas.not_understood == "opaque"
+    topology, floor = known.cluster.routes, known.floor
+    found, unread = markers_below(known.markers, limit)
+    messages = take_messages(known.cluster, found, known.ddls, known.config.ddl.private, known.server_version)
+    part = sources.part(known, messages)
+    steps = {
+        node: node_history(part, node, ddls, messages.shapes, topology, opaque) for node, ddls in known.ddls.items()
+    }
+    done = {node: done_by(steps[node], ddls, known.done.get(node, ORIGIN)) for node, ddls in known.ddls.items()}
+    ran = [(node, step) for node, taken in steps.items() for step in taken]
+    shards = take_shards(known.shards, part.history, part.given_tables, known.nodes, known.joined, ran)
+    added = Added(shards.tables, shards.schemas, bound=min(messages.bound, unread)).plus(step for _, step in ran)
+
+    applied = [(node, one) for node, step in ran for one in step.applied] if known.announced.active else []
+    seen = known.announced.seen or any(node.shows_any for node in known.markers)
+    if not seen:
+        added = _unheard(known, sources, part, applied, added, limit)
+
+    unknown = sources.unknown_rows(known.shards, (*part.history.versions, *part.given_tables, *added.tables))
+    decisions = sources.decisions() if known.shards.active else ()
+    together = coordinated_shards(
+        known.shards, shards.log, decisions, min(shards.bound, unknown), min(limit, added.bound.key)
+    )
+    added = added.plus(ignored=shards.cut, notes=together.warnings, bound=together.bound)
+    bound = min(limit, added.bound.key)
+    added = added.plus(bound=sources.stray_markers(known, bound))
+
+    ddls = [*messages.logical.ddl, *together.ddl]
+    wanted, logical = logical_history(part, ddls, added, messages, known.server_version, opaque)
+    added = added.plus(logical)
+    history = added.history(part)
+    pending: Sequence[Change] = ()
+    if applied or known.announced.kept:
+        end = min(limit, added.bound.key)
+        warnings, pending = known.announced.untold(
+            applied, history, end, lambda: sources.physical_tables(floor, added.tables)
+        )
+        added = added.plus(notes=warnings)
+    added = added.plus(notes=same_but_for_case((*part.history.versions, *part.given_tables, *added.tables)))
+    ignored = Listing()
+    ignored.add(added.ignored)
+    return Coordination(
+        history=history,
+        topology=messages.topology(),
+        ddl=tuple(d for d in wanted if floor <= place_of(d.key).key < added.bound.key),
+        ddl_done={**known.done, **done},
+        swallowed=messages.logical.swallowed,
+        ignored=ignored,
+        bound=added.bound,
+        new_tables=added.tables,
+        new_schemas=added.schemas,
+        notes=added.notes,
+        places=messages.places,
+        holds=together.holds(),
+        modes=known.shards.modes if known.shards.modes.extracts else None,
+        locks=together.locks(bound).locks,
+        messages=messages,
+        shards=together,
+        seen=seen,
+        pending=tuple(pending),
+    )
+
+
+def _unheard(known: Known, sources: Sources, part: Part, applied: Applications, added: Added, limit: OrderKey) -> Added:
+    """Stop before the first change of rows in a cluster that has never shown a marker."""
+    if not known.announced.active or not (applied or known.announced.kept):
+        return added
+    unheard = known.announced.unheard(
+        applied,
+        added.history(part),
+        min(limit, added.bound.key),
+        lambda: sources.physical_tables(known.floor, added.tables),
+    )
+    if unheard is None:
+        return added
+    first, held = unheard
+    return added.plus(notes=[] if first.error is not None else [held], bound=first)
+
+
+def _of_dropped(names: Names, ddls: Mapping[str, Sequence[PhysicalDdl]], topology: Topology) -> set[Line]:
+    """Return the lines of the logical tables of databases that nodes drop."""
+    found: set[Line] = set()
+    for node, statements in ddls.items():
+        for ddl in statements:
+            dropped = subject_of(ddl.parsed, ddl.schema).dropped
+            with suppress(AmbiguousRoute):  # whoever routes the tables says so
+                logical = None if dropped is None else topology.logical_schema(node, dropped)
+                found.update(names.names_in(None, logical) if logical is not None and is_text(logical) else ())
+    return found

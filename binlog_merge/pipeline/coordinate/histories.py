@@ -1,0 +1,357 @@
+"""Both schema histories of a run: what base schemas, the nodes' DDL and the logical DDL make of each table, version by
+version.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from binlog_merge.binlog.query_session import ddl_session
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.errors import DdlNotUnderstoodError, MergeError, UnsupportedInput
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate.not_carried import (
+    LEFT_OUT_DATABASES,
+    NO_TABLE,
+    UNKNOWN_TABLE,
+    VIEW,
+    NotCarried,
+    kind_of,
+)
+from binlog_merge.pipeline.coordinate.remedies import Line, opaque_versions
+from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
+from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
+from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
+from snapshot_store.ddl.effects import Effects, Verb, effects_of
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError, UnknownSchema, UnknownTable
+from snapshot_store.history import OPAQUE, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.store_errors import BeforeBase
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_AFTER_BASE = OrderKey(0, 0, 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalDdl:
+    """A DDL as a node ran it: where it stands, its default schema, what it says, and its session's variables."""
+
+    key: OrderKey
+    file: str
+    position: int
+    schema: str | None
+    parsed: ParsedDdl
+    variables: SessionVariables = field(default_factory=SessionVariables)
+
+    @property
+    def sql(self) -> str:
+        """Return its text."""
+        return self.parsed.sql
+
+    @property
+    def session(self) -> DdlSession:
+        """Return the session it is read in."""
+        return self.parsed.session
+
+    def effects(self) -> Effects:
+        """Return what it does to tables. Raises DdlNotUnderstood."""
+        return effects_of(self.parsed.statement, self.schema or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A DDL and what it did: the node's tables before it, as far as it names them, and its effect."""
+
+    ddl: PhysicalDdl
+    before: Catalog
+    effect: DdlEffect
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """New versions, what was passed over, and, where it stopped, the key before which all is well and why.
+
+    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
+    Of a node's DDL: those `applied`, those `passed` over for tables that are not known, and those after which only
+    table maps know the tables.
+    """
+
+    versions: tuple[TableVersion, ...]
+    schemas: tuple[SchemaVersion, ...]
+    ignored: tuple[NotCarried, ...] = ()
+    stopped: OrderKey | None = None
+    error: MergeError | None = None
+    notes: tuple[str, ...] = ()
+    tables: tuple[tuple[str, str], ...] = ()
+    applied: tuple[Applied, ...] = ()
+    passed: tuple[PhysicalDdl, ...] = ()
+    opaque: tuple[PhysicalDdl, ...] = ()
+
+
+def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[TableVersion], list[SchemaVersion]]:
+    """Return the versions that a base schema gives, at the origin."""
+    tables = [
+        TableVersion(ORIGIN, 0, t.schema, t.name, t, node=node, file=file, origin="base")
+        for t in catalog.tables.values()
+    ]
+    schemas = [SchemaVersion(ORIGIN, s.name, s, node=node, file=file, origin="base") for s in catalog.schemas.values()]
+    return tables, schemas
+
+
+def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
+    """Apply logical DDL in order to the logical line; stops at the first for which nothing helps."""
+    versions: list[TableVersion] = []
+    schemas: list[SchemaVersion] = []
+    notes: list[str] = []
+    for ddl in ddls:
+        line.reach(ddl.key)
+        session = ddl_session(ddl.session, ddl.session.server_version or server_version)
+        parsed = ddl.parsed
+        if parsed is None or (parsed.sql, parsed.session) != (ddl.sql, session):
+            parsed = ParsedDdl.of(ddl.sql, session)
+        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
+        if (problem := _with_a_file(ddl, parsed)) is not None:
+            return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))
+        if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
+            line.catalog = line.catalog.with_schema(
+                Schema(ddl.schema, session.charset_server, session.collation_server)
+            )
+        try:
+            effect = apply_parsed(line.catalog, parsed, ddl.schema or None)
+        except SnapshotStoreError as error:
+            subject = subject_of(parsed, ddl.schema or None)
+            helped = _helped(line, made, subject, versions, notes)
+            if not helped:
+                unknown = DdlNotUnderstoodError(
+                    f"logical DDL {ddl.sql[:300]!r}: {error}",
+                    order_key=ddl.key,
+                    remedy=remedy_of(ddl.key, None, subject),
+                )
+                return Extended(tuple(versions), tuple(schemas), (), ddl.key, unknown, tuple(notes), subject.tables)
+            continue
+        if ddl.session.timestamp is None:
+            notes += _of_their_own_moment(ddl, line.catalog, effect)
+        new_tables, new_schemas = _versions(effect, line, made, _touched(effect))
+        versions += new_tables
+        schemas += new_schemas
+    return Extended(tuple(versions), tuple(schemas), notes=tuple(notes))
+
+
+def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) -> Iterator[str]:
+    """Yield what is to be said of new columns whose values in existing rows depend on when the statement runs, which no
+    marker tells.
+    """
+    for name in sorted(effect.changed):
+        was, now = before.get(*name), effect.catalog.get(*name)
+        if was is None or now is None:
+            continue
+        for column in now.columns:
+            if was.index_of(column.name) is None and column.generated is None and depends_on_moment(column):
+                yield (
+                    f"{'.'.join(name)}: rows that are there get a value in {column.name} by {ddl.sql[:200]!r} that "
+                    f"depends on when and where it runs; on the nodes they have others (order key {ddl.key.text()})"
+                )
+
+
+def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
+    """Return the error of a statement by which rows go or come with a file, which no binlog has."""
+    if "TABLESPACE" not in ddl.sql.upper():
+        return None
+    try:
+        found = effects_of(parsed.statement, ddl.schema or "").having(Verb.FILE)
+    except SnapshotStoreError:
+        return None  # says so itself
+    if not found:
+        return None
+    return UnsupportedInput(
+        f"logical DDL {ddl.sql[:300]!r}: rows of {'.'.join(found[0])} go or come with a file, and the binlog has none",
+        order_key=ddl.key,
+        remedy="merge up to it (--stop-tso), bring the target's rows to what the nodes have, and begin anew behind it",
+    )
+
+
+def extend_physical(
+    history: SchemaHistory, line: Line, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
+) -> Extended:
+    """Apply a node's DDL in order to its line; stops at the first on a table of ours for which nothing helps.
+
+    A table that no base has takes the logical base's shape through the routes. DDL on a table of which nothing is known
+    is passed over and listed: its table maps must then speak for themselves.
+    """
+    versions: list[TableVersion] = []
+    schemas: list[SchemaVersion] = []
+    ignored: list[NotCarried] = []
+    notes: list[str] = []
+    applied: list[Applied] = []
+    passed: list[PhysicalDdl] = []
+    opaque: list[PhysicalDdl] = []
+    for ddl in ddls:
+        line.reach(ddl.key)
+        made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
+        try:
+            if not _concerns_us(ddl, topology):
+                ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
+                continue
+            line.catalog = _known_tables(history, line.catalog, node, ddl, topology)
+            effect = _of_strangers(ddl, line.catalog, topology) or apply_parsed(line.catalog, ddl.parsed, ddl.schema)
+        except (UnknownTable, UnknownSchema) as error:
+            ignored.append(_not_carried(node, ddl, f"{UNKNOWN_TABLE}: {error}"))
+            passed.append(ddl)
+            continue
+        except SnapshotStoreError as error:
+            subject = subject_of(ddl.parsed, ddl.schema)
+            if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
+                ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
+            elif _helped(line, made, subject, versions, notes):
+                said = line.applied(ddl.key, subject)
+                applied += [
+                    Applied(replace(ddl, parsed=ParsedDdl.of(sql, ddl.session)), before, effect)
+                    for sql, before, effect in said
+                ]
+                opaque += [] if said else [ddl]
+            else:
+                problem = DdlNotUnderstoodError(
+                    f"DDL {ddl.sql[:300]!r}: {_reason(error)}",
+                    node=node,
+                    file=ddl.file,
+                    position=ddl.position,
+                    order_key=ddl.key,
+                    remedy=remedy_of(ddl.key, node, subject),
+                )
+                return Extended(
+                    tuple(versions), tuple(schemas), tuple(ignored), ddl.key, problem, tuple(notes), subject.tables,
+                    tuple(applied), tuple(passed), tuple(opaque),
+                )  # fmt: skip
+            continue
+        why = _why_not_carried(effect, line.catalog)
+        ignored += [] if why is None else [_not_carried(node, ddl, why)]
+        applied.append(Applied(ddl, line.catalog, effect))
+        new_tables, new_schemas = _versions(effect, line, made)
+        versions += new_tables
+        schemas += new_schemas
+    return Extended(
+        tuple(versions), tuple(schemas), tuple(ignored), notes=tuple(notes), applied=tuple(applied),
+        passed=tuple(passed), opaque=tuple(opaque),
+    )  # fmt: skip
+
+
+def _not_carried(node: str, ddl: PhysicalDdl, why: str) -> NotCarried:
+    return NotCarried(node, ddl.file, ddl.position, ddl.sql, kind_of(ddl.parsed), why)
+
+
+def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
+    """Return why a statement that was applied does not come out, whatever coordinates; None where it may."""
+    if any(name in before.views or name in effect.catalog.views for name in effect.effects.changed):
+        return VIEW
+    if effect.kind != "IGNORED":
+        return None
+    return VIEW if effect.effects.all else NO_TABLE
+
+
+def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
+    """Do without understanding a statement, if people said what to do; tell whether they did."""
+    names = line.without_understanding(made.key, subject)
+    if names is None:
+        return False
+    new = opaque_versions(names, line.catalog, made)
+    versions += new
+    if new:
+        where = f"{made.file}:{made.position}" if made.file else f"order key {made.key.text()}"
+        tables = ", ".join(f"{v.schema}.{v.name}" for v in new)
+        notes.append(f"a DDL is not understood ({where}): from there on table maps say what {tables} is")
+    return True
+
+
+def remedy_of(key: OrderKey, node: str | None, subject: Subject) -> str:
+    """Return what to do about a statement that is not understood."""
+    names = [".".join(name) for name in subject.tables] or ["TABLE"]
+    where = f" --node {node}" if node else ""
+    said = f"--store OUT{where} --at-tso {key.text()}"
+    policy = "; or set `schemas.not-understood: opaque`, then table maps say the shape" if subject.tables else ""
+    return (
+        f"say what it does, `binlog-merge schema set {names[0]} --sql FILE {said}` (FILE: the table's CREATE TABLE "
+        f"from then on); or take it from the server, `binlog-merge schema import --server URL {said}`{policy}; "
+        "then merge again"
+    )
+
+
+def _reason(error: SnapshotStoreError) -> str:
+    return f"not understood: {error.reason}" if isinstance(error, DdlNotUnderstood) else str(error)
+
+
+def logical_base(history: SchemaHistory, name: tuple[str, str]) -> Table | None:
+    """Return what a logical table was at the beginning of the binlogs, or None if that is not known (any more)."""
+    try:
+        base = history.at(*name, _AFTER_BASE)
+    except BeforeBase:
+        return None
+    return base.table if base is not None and base.key == ORIGIN else None
+
+
+def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, topology: Topology) -> Catalog:
+    """Return the catalog with the schemas and tables that a statement names, as far as the logical base knows them."""
+    effects = ddl.effects()
+    copied = effects.others(Verb.COPY_SHAPE, Verb.COPY_ROWS)
+    made = effects.having(Verb.MAKE)
+    for schema, name in effects.tables:
+        if not schema or not name:
+            continue
+        if schema not in catalog.schemas:
+            catalog = catalog.with_schema(Schema(schema, ddl.session.charset_server, ddl.session.collation_server))
+        # Those that a foreign key or a view names are not looked at.
+        asked = (schema, name) in copied or ((schema, name) in effects.changed and (schema, name) not in made)
+        if not asked or catalog.get(schema, name) is not None:
+            continue
+        logical = topology.logical_name(node, schema, name)
+        base = logical_base(history, logical) if logical else None
+        if base is not None:
+            catalog = catalog.with_table(base.renamed(schema, name))
+    return catalog
+
+
+def _concerns_us(ddl: PhysicalDdl, topology: Topology) -> bool:
+    """Tell whether a statement may change a table that comes out: not if all it names are in ignored schemas."""
+    effects = ddl.effects()
+    names = [name for name in effects.tables if name[1]]
+    return not names or any(not topology.is_ignored(schema) for schema, _ in names)
+
+
+def _of_strangers(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> DdlEffect | None:
+    """Return the effect of an EXCHANGE PARTITION of a table that never comes out, and so is not known: no shape."""
+    effects = ddl.effects()
+    parted = effects.having(Verb.EXCHANGE)
+    if not parted or not all(topology.is_ignored(schema) for schema, _ in parted):
+        return None
+    return DdlEffect(catalog, (), "ALTER TABLE", effects.own, (), effects)
+
+
+def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
+    """Return the table that gets a new table id although its shape may be what it was, as on a MySQL server."""
+    if effect.kind in ("ALTER TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX") and effect.tables:
+        return tuple(t for t in effect.tables[:1] if effect.catalog.get(*t) is not None)
+    return ()
+
+
+def _versions(
+    effect: DdlEffect, line: Line, made: TableVersion, touched: tuple[tuple[str, str], ...] = ()
+) -> tuple[list[TableVersion], list[SchemaVersion]]:
+    """Return the versions that a statement makes, and take it into the line; `made` says by what and where."""
+    given = line.given_at(made.key)
+    opaque = line.take(effect)
+    tables = [
+        replace(
+            made,
+            schema=schema,
+            name=name,
+            table=effect.catalog.get(schema, name),
+            origin=OPAQUE if (schema, name) in opaque else made.origin,
+        )
+        for schema, name in sorted({*effect.changed, *touched} - given)
+    ]
+    schemas = [
+        SchemaVersion(
+            made.key, name, effect.catalog.schemas.get(name), made.ddl, made.node, made.file, made.position, made.origin
+        )
+        for name in effect.changed_schemas
+    ]
+    return tables, schemas

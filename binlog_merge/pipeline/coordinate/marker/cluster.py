@@ -1,0 +1,152 @@
+"""What the messages of a PolarDB-X cluster do, in their order: where tables lie, which jobs are told, which snapshots
+there are.
+
+    CREATE / RENAME / repartition / move    the table's record, or the database's groups
+    DROP                                    the table or database is gone
+    CdcStart, MetaSnapshot                  everything there is; shapes too, for tables of which none is known
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from binlog_merge.errors import ClusterTopology
+from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker, MarkerCopy, Message, SyncPoint
+from binlog_merge.polardbx.ext import Extension
+from binlog_merge.polardbx.meta import (
+    DatabaseMeta,
+    MetaError,
+    MetaInfo,
+    parse_meta_info,
+    parse_snapshot,
+    parse_storage_list,
+)
+from binlog_merge.polardbx.names import is_cdc_schema
+from binlog_merge.polardbx.places import PlacesBuilder
+from binlog_merge.polardbx.topology import PlacementError
+from snapshot_store.tso import OrderKey
+
+JobKey = tuple[int, int, int]
+_COMMENTS = re.compile(r"\s*(/\*.*?\*/|/!.*?\*/|--[^\n]*(\n|$)|#[^\n]*(\n|$))", re.DOTALL)
+_CONDITIONAL = re.compile(r"(CREATE|DROP)\s[^(]*?\bIF\s+(NOT\s+)?EXISTS\b", re.IGNORECASE | re.DOTALL)
+
+KEPT_JOBS = 1000  # how many are remembered from run to run: a repetition follows soon
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a message comes to: a DDL `marker` that is to come out, with what its META_INFO and EXT hold, or nothing.
+
+    `applies` is False for a statement that found its work done.
+    """
+
+    marker: Marker | None = None
+    meta: MetaInfo = field(default_factory=MetaInfo)
+    ext: Extension = field(default_factory=Extension)
+    applies: bool = True
+    sync_point: bool = False
+
+
+@dataclass
+class Cluster:
+    """Follows the messages of one PolarDB-X cluster.
+
+    `jobs` are those told already, with the key at which; `places` is None where routes decide alone; `nodes` gives
+    storage instances their nodes.
+    """
+
+    places: PlacesBuilder | None
+    jobs: dict[JobKey, OrderKey] = field(default_factory=dict)
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    snapshots: list[tuple[OrderKey, tuple[DatabaseMeta, ...]]] = field(default_factory=list)
+    said: dict[OrderKey, tuple[Said, MarkerCopy]] = field(default_factory=dict)
+
+    def take(self, key: OrderKey, message: Message) -> Said:
+        """Take a message in, and return what comes of it. Raises ClusterTopology, with nothing taken in."""
+        try:
+            if isinstance(message, SyncPoint):
+                return Said(sync_point=True)
+            if isinstance(message, Instruction):
+                self._instruction(key, message)
+                return Said()
+            return self._ddl(key, message)
+        except MetaError as error:
+            raise ClusterTopology(f"the marker of {message.sql[:200]!r} cannot be read: {error}") from None
+        except PlacementError as error:
+            raise ClusterTopology(f"the marker of {message.sql[:200]!r}: {error}") from None
+
+    def _instruction(self, key: OrderKey, instruction: Instruction) -> None:
+        if instruction.type == "StorageInstChange":
+            strange = [name for name in parse_storage_list(instruction.content) if name not in self.nodes]
+            if strange:
+                raise PlacementError(
+                    f"storage instance {', '.join(strange)} joins the cluster, but is no node of it here"
+                )
+        if instruction.type not in ("CdcStart", "MetaSnapshot") or self.places is None:
+            return
+        if not instruction.content.strip():
+            return
+        databases = parse_snapshot(instruction.content)
+        self.places.advance(key, self.places.state.with_snapshot(databases))
+        self.snapshots.append((key, tuple(d for d in databases if not is_cdc_schema(d.name))))
+
+    def _ddl(self, key: OrderKey, marker: Marker) -> Said:
+        try:
+            ext = Extension.parse(marker.ext)
+        except ValueError as error:
+            raise MetaError(f"EXT: {error}") from None
+        meta = parse_meta_info(marker.meta_info)
+        if marker.job_id is None and is_conditional(marker.sql):
+            # The cluster ran no job: the table was there already, or was not.
+            return Said(marker if ext.task_id is not None else None, meta, ext, applies=False)
+        job = None
+        if marker.job_id is not None and ext.task_id is not None:
+            job = (marker.job_id, ext.task_id, ext.task_sub_seq or 0)
+            if job in self.jobs:
+                return Said()
+        if self.places is not None and not is_cdc_schema(marker.schema):
+            _follow(self.places, key, marker, meta)
+        if job is not None:
+            self.jobs[job] = key
+        return Said(marker, meta, ext)
+
+    def jobs_before(self, key: OrderKey) -> list[JobKey]:
+        """Return the jobs told below a key that are to be remembered, oldest first."""
+        return [job for job, when in self.jobs.items() if when < key][-KEPT_JOBS:]
+
+
+def _follow(places: PlacesBuilder, key: OrderKey, marker: Marker, meta: MetaInfo) -> None:
+    state, kind = places.state, marker.kind.upper()
+    schema, table = marker.schema.lower(), (marker.table or "").lower()
+    if kind.startswith("DROP_DATABASE"):
+        state = state.without_database(schema)
+    elif kind.startswith("DROP_TABLE"):
+        state = state.without_table(schema, table)
+    else:
+        if meta.database is not None:
+            state = state.with_database(meta.database)
+        if meta.table is not None:
+            state = state.with_table(schema, meta.table, table if "RENAME" in kind else None)
+    if state is not places.state:
+        places.advance(key, state)
+
+
+def is_conditional(sql: str) -> bool:
+    """Tell whether a statement is CREATE … IF NOT EXISTS or DROP … IF EXISTS."""
+    at = 0
+    while (comment := _COMMENTS.match(sql, at)) is not None:
+        at = comment.end()
+    return _CONDITIONAL.match(sql[at:].lstrip()) is not None
+
+
+def collation_of(meta: MetaInfo) -> str | None:
+    """Return the table's collation, where META_INFO tells it."""
+    return None if meta.table is None else meta.table.collation
+
+
+def charset_of_database(meta: MetaInfo, databases: Mapping[str, DatabaseMeta], schema: str) -> str | None:
+    """Return the database's character set, from META_INFO or from what is known of it."""
+    if meta.database is not None and meta.database.charset:
+        return meta.database.charset
+    known = databases.get(schema.lower())
+    return None if known is None else known.charset

@@ -1,0 +1,326 @@
+"""A run's cluster: who is in it when, where tables lie, and what of that the next run must know.
+
+For clusters of which no more is known than their configuration, every node is in them all the time, and routes alone
+say what belongs together.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.topologies import topology_of
+from binlog_merge.errors import MergeError
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster
+from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker
+from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
+from binlog_merge.pipeline.coordinate.marker.place import Coordinated, Sighting, coordinate
+from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
+from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
+from binlog_merge.pipeline.coordinate.statements import renamed_tables
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
+from binlog_merge.polardbx.ddl.markers import PrivateForm
+from binlog_merge.polardbx.meta import MetaError, parse_storage_list
+from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
+from binlog_merge.polardbx.topology import ClusterState
+from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.model import Catalog
+from snapshot_store.topology import Route, Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_NOTE = "cluster"
+
+Line = tuple[str | None, str, str]
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """What a run knows of its cluster before it coordinates: who is in it when, and what earlier runs left (`kept`).
+
+    `inputs` are the nodes as (number, source-id), `nodes` gives storage instances theirs. `by_markers` tells whether
+    markers say where tables lie. `ended` are nodes that left, with the ends of their logs: see `_ended_early`.
+    """
+
+    polardbx: bool
+    by_markers: bool
+    routes: Topology
+    inputs: tuple[tuple[int, str], ...]
+    nodes: Mapping[str, str]
+    members: Members
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    ended: Mapping[str, OrderKey] = field(default_factory=dict)
+
+    def bound(self, node: str, watermark: OrderKey | None) -> OrderKey | None:
+        """Return the key below which nothing more comes from a node, None where it holds back nothing."""
+        if not self.polardbx:
+            return watermark or ORIGIN
+        return None if node in self.ended else bounds(self.members, node, watermark)
+
+    def required(self, key: OrderKey) -> list[tuple[int, str]]:
+        """Return the nodes that must show a marker at a key."""
+        here = self.members.at(key) - {name for name, end in self.ended.items() if end <= key}
+        return [(number, source_id) for number, source_id in self.inputs if source_id in here]
+
+    def begin(self) -> Cluster:
+        """Return the cluster as it is when the run begins, to take in messages."""
+        places = PlacesBuilder(self.nodes, self.routes) if self.by_markers else None
+        if places is not None and self.kept.get("topology"):
+            places.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
+        jobs = dict.fromkeys(((a, b, c) for a, b, c in self.kept.get("jobs", ())), ORIGIN)
+        return Cluster(places, jobs, self.nodes)
+
+
+def cluster_view(
+    config: MergeConfig,
+    polardbx: bool,
+    inputs: Sequence[tuple[int, str]],
+    kept: Mapping[str, Any],
+    markers: Sequence[NodeMarkers],
+    ends: Mapping[str, OrderKey | None],
+) -> ClusterView:
+    """Return what a run knows of its cluster. `ends` are the nodes' watermarks, `kept` is what an earlier run left: see
+    `kept_after`.
+    """
+    nodes = {n.storage_inst_id or n.source_id: n.source_id for n in config.nodes}
+    found = [s for node in markers for s in node.sightings] if polardbx else []
+    known = kept.get("members")
+    members = _members([name for _, name in inputs], nodes, None if known is None else frozenset(known), found)
+    by_markers = _by_markers(config, polardbx, kept, found)
+    view = ClusterView(polardbx, by_markers, topology_of(config), tuple(inputs), nodes, members, kept)
+    if not by_markers or config.routes:
+        return view
+    return replace(view, ended=dict(_ended_early(view, ends, found)))
+
+
+def _by_markers(config: MergeConfig, polardbx: bool, kept: Mapping[str, Any], found: Sequence[Sighting]) -> bool:
+    if config.topology != "auto" or not polardbx:
+        return config.topology == "markers"
+    if kept and (kept["by_markers"] or config.routes):
+        return bool(kept["by_markers"])
+    # Without routes, what earlier runs did not see yet may be told now.
+    messages = (s.copy.marker for s in found)
+    return any(m.type in ("CdcStart", "MetaSnapshot") if isinstance(m, Instruction) else _places(m) for m in messages)
+
+
+def _members(
+    names: Sequence[str], nodes: Mapping[str, str], known: frozenset[str] | None, found: Sequence[Sighting]
+) -> Members:
+    changes, shown = dict[OrderKey, frozenset[str]](), dict[str, OrderKey]()
+    for sighting in sorted(found, key=lambda s: s.key):
+        shown.setdefault(sighting.source_id, sighting.key)
+        message = sighting.copy.marker
+        if isinstance(message, Instruction) and message.type == "StorageInstChange":
+            try:
+                listed = parse_storage_list(message.content)
+            except MetaError:
+                continue  # the coordination says so
+            changes[sighting.key] = frozenset(nodes.get(name, name) for name in listed)
+    return members_of(names, sorted(changes.items()), known, shown)
+
+
+def _ended_early(
+    view: ClusterView, ends: Mapping[str, OrderKey | None], found: Sequence[Sighting]
+) -> Iterator[tuple[str, OrderKey]]:
+    """Yield the nodes that leave the cluster behind the end of their logs and lost their tables before it, and where
+    that is: whatever they may still write, nothing of it can come out.
+
+    An older cluster takes its own tables from a node before it tells that the node goes.
+    """
+    for node, end in ends.items():
+        left = view.members.left(node)
+        if left is not None and end is not None and end <= left:
+            last = _placed_until(view, node, found)
+            if last is not None and last < end:
+                yield node, end
+
+
+def _placed_until(view: ClusterView, node: str, found: Sequence[Sighting]) -> OrderKey | None:
+    """Return the key up to which tables of a node come out, as all messages tell it; None where that is for good, or
+    not known.
+    """
+    cluster = view.begin()
+    messages = {sighting.key: sighting.copy.marker for sighting in found}
+    try:
+        for key in sorted(messages):
+            cluster.take(key, messages[key])
+    except MergeError:
+        return None
+    spans = () if cluster.places is None else cluster.places.places().spans
+    until = [known[-1].until for (where, _, _), known in spans if where == node]
+    return None if None in until else max((key for key in until if key is not None), default=ORIGIN)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What a cluster's messages below the limit come to: its logical DDL, the shapes in its snapshots, where tables
+    lie (`places`; None where routes decide), and the bound at which they cannot be understood.
+
+    `cluster` has taken in all of them; it is None where the nodes are not PolarDB-X's. `renames` are those of physical
+    tables that the nodes did themselves.
+    """
+
+    view: ClusterView
+    logical: Coordinated
+    shapes: tuple[Shapes, ...] = ()
+    bound: Bound = NO_BOUND
+    renames: tuple[Rename, ...] = ()
+    places: Places | None = None
+    cluster: Cluster | None = None
+    convert: PolarDbXConvert | None = None
+
+    def asks(self, ddl: LogicalDdl) -> bool:
+        """Tell whether a DDL's form depends on the indexes that its table has then: see `ddl_markers.convert_ddl`."""
+        return self.cluster is not None and SHARD_KEY_PREFIX in ddl.sql.lower() and "drop" in ddl.sql.lower()
+
+    def answer(self, ddl: LogicalDdl, catalog: Catalog) -> list[LogicalDdl]:
+        """Return such a DDL as it comes out, nothing if nothing of it does."""
+        assert self.cluster is not None and self.convert is not None
+        said, copy = self.cluster.said[ddl.key]
+        table = catalog.get(ddl.schema, ((said.marker.table if said.marker is not None else None) or "").lower())
+        indexes = frozenset(i.name.lower() for i in table.indexes) if table is not None else None
+        found = self.convert(ddl.key, said, copy, indexes)
+        return [] if found is None else [found]
+
+    def topology(self) -> Topology:
+        """Return the routes that questions go by: at the end of the run every physical table has its own."""
+        routes = self.view.routes
+        if self.places is None:
+            return routes
+        own = tuple(
+            Route(schema, table, *spans[-1].logical, node)
+            for (node, schema, table), spans in self.places.spans
+            if spans[-1].until is None
+        )
+        return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold)
+
+    def lines(self, scanned: Sequence[ScannedNode]) -> set[Line]:
+        """Return the lines of history that placed tables and snapshots need, beside those that are named."""
+        lines: set[Line] = {(None, t.schema, t.name) for s in self.shapes for t in s.logical}
+        lines |= {(node, t.schema, t.name) for s in self.shapes for node, t in s.physical}
+        if self.places is None:
+            return lines
+        for node in scanned:
+            tables = {name for block in node.blocks for names in block.sets for name in names}
+            tables |= {name for edge in node.edges for name in edge.tables}
+            for table in tables:
+                lines |= {(None, *span.logical) for span in self.places.of(node.source_id, *table) or ()}
+        return lines
+
+
+def take_messages(
+    view: ClusterView,
+    found: Sequence[Sighting],
+    ddls: Mapping[str, Sequence[PhysicalDdl]],
+    private: PrivateForm,
+    server_version: int,
+) -> Messages:
+    """Return what the markers found below the limit come to; `ddls` are what the nodes ran themselves."""
+    if not view.polardbx:
+        logical = coordinate(found, view.inputs, convert=strange(private, server_version))
+        return Messages(view, logical, bound=Bound.at(logical.stopped, logical.error))
+    cluster = view.begin()
+    convert = converter(cluster, private, server_version)
+    logical = coordinate(found, view.required, cluster, convert)
+    shapes, unread = _shapes(cluster, server_version)
+    renames = (*_kept_renames(view), *_renames(ddls)) if view.by_markers else tuple(_kept_renames(view))
+    places = None if cluster.places is None else follow_renames(cluster.places.places(), renames)
+    bound = min(Bound.at(logical.stopped, logical.error), unread)
+    return Messages(view, logical, tuple(shapes), bound, renames, places, cluster, convert)
+
+
+def _shapes(cluster: Cluster, server_version: int) -> tuple[list[Shapes], Bound]:
+    """Return the shapes in the snapshots taken in, and the bound at which that ended."""
+    found: list[Shapes] = []
+    for key, databases in cluster.snapshots:
+        try:
+            found.append(shapes_of(key, databases, cluster.nodes, server_version))
+        except MergeError as error:
+            return found, Bound.of(error)
+    return found, NO_BOUND
+
+
+def _kept_renames(view: ClusterView) -> Iterator[Rename]:
+    for text, node, pairs in view.kept.get("renames", ()):
+        yield Rename(OrderKey.parse(text), node, tuple(((a, b), (c, d)) for (a, b), (c, d) in pairs))
+
+
+def _renames(ddls: Mapping[str, Sequence[PhysicalDdl]]) -> Iterator[Rename]:
+    """Yield the physical tables that nodes renamed themselves."""
+    for node, statements in ddls.items():
+        for ddl in statements:
+            pairs = renamed_tables(ddl.parsed, ddl.schema)
+            if pairs:
+                yield Rename(ddl.key, node, tuple((_lower(a), _lower(b)) for a, b in pairs))
+
+
+def kept_after(messages: Messages, next_floor: OrderKey) -> Mapping[str, Any]:
+    """Return what the next run must know of messages below its floor; nothing where no message tells anything."""
+    view, cluster = messages.view, messages.cluster
+    if cluster is None:
+        return {}
+    value: dict[str, Any] = {
+        "by_markers": view.by_markers,
+        "jobs": [list(job) for job in cluster.jobs_before(next_floor)],
+        "members": sorted(view.members.before(next_floor)),
+    }
+    if cluster.places is not None:
+        state = cluster.places.state_before(next_floor)
+        value["topology"] = state.to_dict()
+        value["renames"] = _still_followed(messages, state, next_floor)
+    return value
+
+
+def _still_followed(messages: Messages, state: ClusterState, next_floor: OrderKey) -> list[Any]:
+    """Return the renames below a key of which the markers below it, which make `state`, have not told yet."""
+    told = PlacesBuilder(messages.view.nodes, messages.view.routes)
+    told.advance(ORIGIN, state)
+    placed = {physical for physical, _ in told.places().spans}
+    kept = []
+    for rename in messages.renames:
+        if rename.key < next_floor and any((rename.node, *old) in placed for old, _ in rename.pairs):
+            kept.append([rename.key.text(), rename.node, rename.pairs])
+            placed |= {(rename.node, *new) for _, new in rename.pairs}
+    return json.loads(json.dumps(kept))
+
+
+def _lower(name: tuple[str, str]) -> tuple[str, str]:
+    return name[0].lower(), name[1].lower()
+
+
+def _places(message: Any) -> bool:
+    return isinstance(message, Marker) and bool(message.meta_info.strip())
+
+
+def read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
+    """Return what was left for a run that goes on at `floor`.
+
+    A run that was killed between the store and the manifest has left a later one too.
+    """
+    from snapshot_store.store.db import Store
+
+    path = directory / STORE_NAME
+    if floor == ORIGIN or not path.exists():
+        return {}
+    with as_merge_errors(path), Store.open(path) as store:
+        entries = json.loads(store.note(_NOTE) or "[]")
+    known: Mapping[str, Any] = next((value for since, value in reversed(entries) if since <= floor.text()), {})
+    return known
+
+
+def keep_cluster(messages: Messages, directory: Path, floor: OrderKey, next_floor: OrderKey) -> None:
+    """Leave what the run that goes on at `next_floor` must know."""
+    from snapshot_store.store.db import Store
+
+    value = kept_after(messages, next_floor)
+    if value == messages.view.kept:
+        return
+    with as_merge_errors(directory / STORE_NAME), Store.open(directory / STORE_NAME) as store:
+        entries = [e for e in json.loads(store.note(_NOTE) or "[]") if e[0] <= floor.text()]
+        store.set_note(_NOTE, json.dumps([*entries[-1:], [next_floor.text(), value]]))

@@ -1,0 +1,179 @@
+"""Markers: the transactions by which a cluster tells its binlog readers about DDL, and about itself.
+
+After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on
+every node, by one distributed transaction. That transaction's place in the global order is the place of the logical DDL
+(PolarDB-X: 打标取标). PolarDB-X has more such tables: instructions, heartbeats, sync points; there each node has copies
+under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first one counts. Columns are told by
+position where the table map carries no names (PolarDB-X `CdcTableUtil`).
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.decode import decode_cell
+from binlog_merge.binlog.header import RawEvent
+from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.rows import RowsEvent, split_rows
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import MarkerDisagreement
+from binlog_merge.polardbx.names import MarkerTable, MarkerTables
+from snapshot_store.mysql.text.charsets import charset_of
+
+COLUMNS = (
+    "ID", "JOB_ID", "SQL_KIND", "SCHEMA_NAME", "TABLE_NAME", "GMT_CREATED", "DDL_SQL", "META_INFO", "VISIBILITY", "EXT",
+)  # fmt: skip
+
+PRIVATE, PUBLIC, PROTECTED = 0, 1, 2
+
+INSTRUCTION_TYPES = frozenset({"CdcStart", "StorageInstChange", "MetaSnapshot", "CdcEnvConfigChange", "FlushLogs"})
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """One node's copy of a marker. `session` is not part of what the copies must agree on."""
+
+    job_id: int | None
+    kind: str
+    schema: str
+    table: str | None
+    sql: str
+    visibility: int
+    ext: str
+    meta_info: str = ""
+
+    @property
+    def extension(self) -> dict[str, Any]:
+        """Return EXT as a dict; what is no JSON object counts as empty."""
+        try:
+            value = json.loads(self.ext) if self.ext else {}
+        except ValueError:
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One node's copy of an instruction: what the cluster tells about itself."""
+
+    type: str
+    content: str
+
+    @property
+    def sql(self) -> str:
+        """Return what stands for the statement in messages."""
+        return f"instruction {self.type}"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPoint:
+    """One node's copy of a sync point: a moment at which the whole cluster can be compared with its copy."""
+
+    id: str
+
+    @property
+    def sql(self) -> str:
+        """Return the statement that stands for it."""
+        return "CALL trigger_sync_point_trx()"
+
+
+Message = Marker | Instruction | SyncPoint
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerCopy:
+    """What one node's marker branch holds, and the session that wrote it."""
+
+    marker: Message
+    session: SessionVariables
+
+
+def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy | None:
+    """Return the message that a branch inserts, or None if it inserts none.
+
+    Several physical copies of a marker table on one node repeat one row; rows that differ are an error.
+    """
+    session, maps, found = SessionVariables(), dict[int, TableMap](), list[Message]()
+    for event in events:
+        if event.type_code == EventType.QUERY_EVENT:
+            query = Query.parse(event.body)
+            if query.text.startswith(("XA START", "BEGIN")):
+                session = _writer(query)
+        elif event.type_code == EventType.TABLE_MAP_EVENT:
+            table_map = TableMap.parse(event.body)
+            maps[table_map.table_id] = table_map
+        elif event.type_code in (EventType.WRITE_ROWS_EVENT, EventType.WRITE_ROWS_EVENT_V1):
+            rows = RowsEvent.parse(event.type_code, event.body)
+            target = maps.get(rows.table_id)
+            read = None if target is None else _READERS.get(tables.kind(target.schema, target.table))
+            if target is not None and read is not None:
+                found += [read(target, after) for _, after in split_rows(rows, target) if after is not None]
+    if not found:
+        return None
+    if any(marker != found[0] for marker in found[1:]):
+        raise MarkerDisagreement("one transaction inserts several markers that differ")
+    return MarkerCopy(found[0], session)
+
+
+def _writer(query: Query) -> SessionVariables:
+    """Return the session that wrote a marker: what it does not share with the DDL's is when it ran, and its thread."""
+    return replace(SessionVariables.of(query), microseconds=None, thread_id=0, exec_time=0, invoker_user=None)
+
+
+def _marker(table_map: TableMap, row: tuple[Any, ...]) -> Marker:
+    names = _names(table_map) or list(COLUMNS)
+    values = {name: _value(table_map, i, row[i]) for i, name in enumerate(names) if i < len(row)}
+    job = values.get("JOB_ID")
+    return Marker(
+        int(job) if job is not None else None,
+        str(values.get("SQL_KIND") or ""),
+        str(values.get("SCHEMA_NAME") or ""),
+        None if values.get("TABLE_NAME") is None else str(values["TABLE_NAME"]),
+        str(values.get("DDL_SQL") or ""),
+        PUBLIC if values.get("VISIBILITY") is None else int(values["VISIBILITY"]),
+        str(values.get("EXT") or ""),
+        str(values.get("META_INFO") or ""),
+    )
+
+
+def _instruction(table_map: TableMap, row: tuple[Any, ...]) -> Instruction:
+    values = [_value(table_map, i, cell) for i, cell in enumerate(row)]
+    names = _names(table_map)
+    if names is not None and {"INSTRUCTION_TYPE", "INSTRUCTION_CONTENT"} <= set(names):
+        found = dict(zip(names, values, strict=False))
+        return Instruction(str(found["INSTRUCTION_TYPE"] or ""), str(found["INSTRUCTION_CONTENT"] or ""))
+    # Older clusters have a CLUSTER_ID too: the type is told by its value, the content stands behind it.
+    at = next((i for i, value in enumerate(values) if value in INSTRUCTION_TYPES), 1)
+    kind, content = (*values, None, None)[at : at + 2] if at < len(values) else (None, None)
+    return Instruction(str(kind or ""), str(content or ""))
+
+
+def _sync_point(table_map: TableMap, row: tuple[Any, ...]) -> SyncPoint:
+    value = _value(table_map, 0, row[0]) if row else None
+    return SyncPoint("" if value is None else str(value))
+
+
+_READERS: Mapping[MarkerTable | None, Callable[[TableMap, tuple[Any, ...]], Message]] = {
+    MarkerTable.DDL_RECORD: _marker,
+    MarkerTable.INSTRUCTION: _instruction,
+    MarkerTable.SYNC_POINT: _sync_point,
+}
+
+
+def _names(table_map: TableMap) -> list[str] | None:
+    names = table_map.optional.column_names if table_map.optional else None
+    return [str(name).upper() for name in names] if names else None
+
+
+def _value(table_map: TableMap, column: int, cell: Any) -> Any:
+    if not isinstance(cell, bytes | memoryview):
+        return None  # NULL, or absent from a MINIMAL image
+    collation = table_map.collations()[column]
+    charset = (charset_of(collation) if collation is not None else None) or "utf8mb4"
+    if charset == "binary":
+        charset = "utf8mb4"
+    value = decode_cell(table_map.types[column], table_map.metas[column], bytes(cell), False, charset)
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

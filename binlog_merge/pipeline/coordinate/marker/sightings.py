@@ -1,0 +1,102 @@
+"""The markers that nodes show, read from their logs."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels import scan_layout
+from binlog_merge.errors import ChecksumMismatch, MarkerIncomplete, MergeError
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
+from binlog_merge.pipeline.base.read_group import read_group
+from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.coordinate.marker.markers import MarkerCopy, read_marker
+from binlog_merge.pipeline.coordinate.marker.place import Sighting
+from binlog_merge.pipeline.coordinate.read_again import keys_of
+from binlog_merge.polardbx.names import MarkerTables
+from snapshot_store.tso import OrderKey
+
+
+def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iterator[Sighting]:
+    """Yield the markers that the node shows from `floor` on. Raises MergeError, with the key, at the first that cannot
+    be read.
+    """
+    places = [
+        (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
+        for piece in node.pieces
+        for tso, transaction, start, end in piece.markers
+    ]
+    places += [
+        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end)
+        for e in node.edges
+        if e.flags & scan_layout.MARKER
+    ]
+    for key, file_index, start, end in sorted(places):
+        if key >= floor:
+            try:
+                copy = _marker_copy(node, file_index, start, end, tables)
+            except MergeError as error:
+                raise error.located(order_key=key) from None
+            if copy is not None:
+                yield Sighting(key, node.input.number, node.source_id, node.input.files[file_index].path, start, copy)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarkers:
+    """The markers that a node shows, in order, before the first that cannot be read: that one is the bound."""
+
+    sightings: tuple[Sighting, ...] = ()
+    bound: Bound = NO_BOUND
+
+    @property
+    def shows_any(self) -> bool:
+        """Tell whether the node shows a marker, even if it cannot be read."""
+        return bool(self.sightings) or self.bound.error is not None
+
+
+def read_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> NodeMarkers:
+    """Return the markers that a node shows from `floor` on."""
+    found, bound = list[Sighting](), NO_BOUND
+    try:
+        for sighting in _sightings(node, tables, floor):
+            found.append(sighting)
+    except MergeError as error:
+        bound = Bound.of(error)
+    return NodeMarkers(tuple(found), bound)
+
+
+def markers_below(nodes: Iterable[NodeMarkers], limit: OrderKey) -> tuple[list[Sighting], Bound]:
+    """Return the markers of all nodes below `limit`, before the first that cannot be read: that one is the bound."""
+    nodes = tuple(nodes)
+    first = min((node.bound for node in nodes if node.bound.key < limit), default=NO_BOUND)
+    end = min(limit, first.key)
+    return [s for node in nodes for s in node.sightings if s.key < end], first
+
+
+def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
+    """Return the error of the first marker that was not written by a distributed transaction, or None."""
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        for key, start, end, _ in keys_of(block, piece.local_markers) if piece.local_markers else ():
+            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, tables) is not None:
+                return MarkerIncomplete(
+                    "a marker was written by a transaction without a commit TSO, so it has no place on the other nodes",
+                    node=node.source_id,
+                    file=node.input.files[piece.file_index].path,
+                    position=start,
+                    order_key=key,
+                )
+    return None
+
+
+def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables) -> MarkerCopy | None:
+    file = node.input.files[file_index]
+    try:
+        return read_marker(
+            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), tables
+        )
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(
+            f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start
+        ) from None
+    except MergeError as error:
+        raise error.located(node=node.source_id, file=file.path, position=start) from None

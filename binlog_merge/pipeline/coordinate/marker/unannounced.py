@@ -1,0 +1,192 @@
+"""Physical DDL that no marker takes up: without one the logical table stays as it is, whatever nodes run.
+
+    shape   a table gets another shape: rows are cut, padded or converted until a marker says the same
+    make    a table comes into being that no logical table is there for
+    drop    a table goes, and the logical table keeps its rows
+    rows    rows go or change places without a row event: TRUNCATE, RENAME TABLE, EXCHANGE PARTITION
+
+A change is *taken up* by a logical version behind it, a marker's or one that people said. What changes neither rows nor
+their shape (indexes, defaults, comments) is none: schema questions show those.
+"""
+
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import astuple, dataclass
+from typing import Any, Literal
+
+from binlog_merge.pipeline.coordinate.histories import Applied
+from binlog_merge.pipeline.coordinate.shards.clauses import steps_of
+from binlog_merge.pipeline.coordinate.shards.net_change import net_change
+from snapshot_store.ask.skew import Skew, compare
+from snapshot_store.ddl.effects import Verb
+from snapshot_store.diff import column_map
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.history import SchemaHistory, TableVersion
+from snapshot_store.model import Table
+from snapshot_store.tso import OrderKey
+
+Name = tuple[str, str]
+Kind = Literal["shape", "make", "drop", "rows"]
+Logical = Callable[[str, str, str], Name | None]
+"""The logical table, coordinated by markers, that a node's table is part of; None if it is of none that comes out."""
+
+_FALLEN_BEHIND = {
+    "make": "the logical table is never made",
+    "drop": "the logical table keeps its rows",
+    "rows": "the logical table keeps the rows that it has",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one statement of a node did to one of its tables, and the logical table that would have to follow.
+
+    `like` tells changes of several physical tables that are alike; `sql`, `file` and `position` say where it stands.
+    """
+
+    key: OrderKey
+    node: str
+    table: Name
+    logical: Name
+    kind: Kind
+    like: str
+    sql: str
+    file: str
+    position: int
+
+    @property
+    def where(self) -> str:
+        """Return the place, in words."""
+        return f"{self.node}, {self.file}:{self.position}"
+
+    def to_json(self) -> list[Any]:
+        """Return plain values, for `from_json`."""
+        return [self.key.text(), *astuple(self)[1:]]
+
+    @staticmethod
+    def from_json(values: Sequence[Any]) -> "Change":
+        """Return what `to_json` was made of."""
+        key, node, table, logical, *others = values
+        return Change(OrderKey.parse(key), node, (table[0], table[1]), (logical[0], logical[1]), *others)
+
+
+def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
+    """Yield what a statement does to tables whose logical table does not follow by itself; `history` has both lines."""
+    ddl = one.ddl
+    effects = ddl.effects()
+    moved = {new: old for new, old in effects.origins.items() if new in one.effect.catalog.tables}
+    went = {old: new for new, old in moved.items()}
+    emptied = (*effects.having(Verb.EMPTY, Verb.FILE, Verb.EXCHANGE), *effects.others(Verb.EXCHANGE))
+    altered = one.effect.tables[:1] if one.effect.kind == "ALTER TABLE" else ()
+    for name in dict.fromkeys((*one.effect.changed, *altered, *moved, *emptied)):
+        target = logical(node, *name)
+        # A shard may get another name under its route.
+        stays = [other for other in (moved.get(name), went.get(name)) if other is not None]
+        if target is None or (stays and all(logical(node, *other) == target for other in stays)):
+            continue
+        changed = name in emptied or name in moved
+        found = _kind_of(one, name, history.at(*target, ddl.key), changed)
+        if found is not None:
+            yield Change(ddl.key, node, name, target, *found, ddl.sql, ddl.file, ddl.position)
+    for database in one.effect.changed_schemas if one.effect.kind == "DROP DATABASE" else ():
+        # Tables of which only the logical base knows go with it too.
+        for schema, table in history.names():
+            version = history.at(schema, table, ddl.key)
+            there = version is not None and (version.table is not None or version.opaque)
+            name = (database, table)
+            if there and name not in one.before.tables and logical(node, *name) == (schema, table):
+                yield Change(ddl.key, node, name, (schema, table), "drop", "", ddl.sql, ddl.file, ddl.position)
+
+
+def _kind_of(one: Applied, name: Name, version: TableVersion | None, others: bool) -> tuple[Kind, str] | None:
+    """Return what is done to a table beside the logical one as it is there; None if the latter need not follow.
+
+    `others`: it has other rows behind the statement, without a row event.
+    """
+    was, now = one.before.get(*name), one.effect.catalog.get(*name)
+    if version is None or (version.table is None and not version.opaque):
+        return ("make", "") if now is not None and now != was else None
+    if now is None:
+        return "drop", ""
+    if others:
+        return "rows", ""
+    if version.table is None or _fits(now, version.table):
+        return ("rows", "") if was is not None and _replaced(one, was) else None
+    return ("shape", shape_of(now)) if was is None or not _fits(was, now) else None
+
+
+def _fits(physical: Table, logical: Table) -> bool:
+    """Tell whether rows of one table are rows of the other, but for the order of their columns."""
+    columns = column_map(physical, logical)
+    return not columns.trimmed and all(e.same_type and e.physical_index is not None for e in columns.entries)
+
+
+def shape_of(table: Table) -> str:
+    """Return what tables with the same columns have in common, as a short text."""
+    columns = ", ".join(f"{column.name.lower()} {column.type}" for column in table.columns)
+    return hashlib.sha256(columns.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _replaced(one: Applied, before: Table) -> bool:
+    """Tell whether a statement drops a column and makes one of its name: what it held is gone."""
+    with suppress(SnapshotStoreError):
+        return bool(net_change(before, steps_of(one.ddl.sql, before, one.ddl.session)).replaced)
+    return False
+
+
+def taken_up(change: Change, history: SchemaHistory, limit: OrderKey) -> bool:
+    """Tell whether the logical table has followed below `limit`, or need not any more."""
+    now = _at(history, change.table, limit, change.node)
+    target = _at(history, change.logical, limit, None)
+    if target is not None and target.opaque:
+        return True
+    behind = [v for v in history.versions_for(*change.logical) if change.key <= v.key < limit]
+    if change.kind == "drop":
+        return bool(behind) or target is None or target.table is None
+    if change.kind == "rows":
+        return bool(behind)
+    if now is None or (now.table is None and not now.opaque):
+        return True  # dropped again
+    if change.kind == "make":
+        return bool(behind)
+    then = history.at(*change.table, _behind(change.key), change.node)
+    shapes = [v.table for v in (now, then) if v is not None and v.table is not None]
+    tables = [v.table for v in (*behind, target) if v is not None and v.table is not None]
+    return any(_fits(shape, table) for shape in shapes for table in tables)
+
+
+def _at(history: SchemaHistory, name: Name, limit: OrderKey, node: str | None) -> TableVersion | None:
+    return history.at(*name, limit, node)
+
+
+def _behind(key: OrderKey) -> OrderKey:
+    return key._replace(node_seq=key.node_seq + 1)
+
+
+def alike(change: Change, changes: Collection[Change], shards: Collection[tuple[str, Name]]) -> bool:
+    """Tell whether all physical tables of the logical one, `shards`, have changed alike."""
+    about = (change.logical, change.kind, change.like)
+    return set(shards) <= {(c.node, c.table) for c in changes if (c.logical, c.kind, c.like) == about}
+
+
+def consequence(change: Change, history: SchemaHistory, limit: OrderKey) -> str:
+    """Return what becomes of rows, column by column, while nothing takes a change up."""
+    if change.kind != "shape":
+        return _FALLEN_BEHIND[change.kind]
+    physical = history.at(*change.table, limit, change.node)
+    logical = history.at(*change.logical, limit)
+    skew = None if physical is None else compare(physical, change.logical, logical)
+    return "rows come out in the old shape" if skew is None else told(skew)
+
+
+def told(skew: Skew) -> str:
+    """Return how rows are reshaped, in words that name the columns."""
+    parts = []
+    for words, columns in (
+        ("is left out of every row", [c.name for c in skew.trimmed]),
+        ("is filled with its default in every row", [c.name for c in skew.padded]),
+        ("comes out in its old type", [physical.name for physical, _ in skew.converted]),
+    ):
+        parts += [f"column {name} {words}" for name in columns]
+    return ", ".join(parts or ["columns come out in their old order" if skew.reordered else "rows are as they were"])

@@ -1,0 +1,113 @@
+"""What the driver reads again of a node's log: groups by their place, its DDL, and the first rows of a table."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.query import Query
+from binlog_merge.binlog.query_session import session_of, text_of
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.errors import ChecksumMismatch
+from binlog_merge.files.directory import NodeFile
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.assemble.values import Block
+from binlog_merge.pipeline.base.read_group import read_group
+from binlog_merge.pipeline.base.transaction_events import transaction_events
+from binlog_merge.pipeline.base.version import version_number
+from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
+from binlog_merge.polardbx.names import is_internal
+from snapshot_store.ddl import ParsedDdl
+from snapshot_store.tso import OrderKey
+
+
+def keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, int, int]]:
+    """Return (key, start, end, flags) of a block's locals by index, less those that assembling dropped."""
+    columns, keys = block.local()
+    return [
+        (
+            OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node),
+            int(columns["start"][i]),
+            int(columns["end"][i]),
+            int(columns["flags"][i]),
+        )
+        for i in wanted
+        if keys.alive[i]
+    ]
+
+
+def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[PhysicalDdl]:
+    """Yield, in order, the node's DDL from `floor` on, and what stands behind `done`, up to where an earlier run knew
+    it.
+    """
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        if not piece.ddl:
+            continue
+        file = node.input.files[piece.file_index]
+        for key, start, end, _ in keys_of(block, piece.ddl):
+            if key < floor and key <= done:
+                continue
+            try:
+                query, timestamp = _ddl_query(read_group(node.input, piece.file_index, start, end), file)
+            except BinlogFormatError as error:
+                raise ChecksumMismatch(
+                    f"a DDL cannot be read: {error.reason}",
+                    node=node.source_id,
+                    file=file.path,
+                    position=start,
+                    order_key=key,
+                ) from None
+            if query is not None:
+                version = version_number(file.server_version)
+                variables = SessionVariables.of(query, timestamp, version)
+                yield PhysicalDdl(
+                    key, file.path, start, query.schema_text or None,
+                    ParsedDdl.of(text_of(query), session_of(query, version)), variables,
+                )  # fmt: skip
+
+
+def ddl_of(node: ScannedNode, floor: OrderKey, done: OrderKey) -> list[PhysicalDdl]:
+    """Return the node's DDL that `physical_ddl` yields, but for what servers do for themselves."""
+    return [ddl for ddl in physical_ddl(node, floor, done) if not is_internal(ddl.sql)]
+
+
+def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
+    """Return the DDL of a group, and when it began."""
+    for event in transaction_events(data, file.checksum_alg == 1):
+        if event.type_code == EventType.QUERY_EVENT:
+            query = Query.parse(event.body)
+            if query.text not in ("BEGIN", "COMMIT"):
+                if not query.schema_is_utf8:
+                    raise BinlogFormatError(f"the database name {query.schema!r} is not utf8")
+                return query, event.header.timestamp
+    return None, 0
+
+
+def first_rows(
+    node: ScannedNode, tables: Collection[tuple[str, str]], floor: OrderKey
+) -> tuple[OrderKey, str, int, tuple[str, str]] | None:
+    """Return key, file, position and table of the first transaction from `floor` on that changes one of `tables`."""
+    found = [
+        (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, name)
+        for e in node.edges
+        for name in e.tables
+        if name in tables
+    ]
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        sets = {i: name for i, names in enumerate(block.sets) for name in names if name in tables}
+        if not sets:
+            continue
+        columns, _ = block.local()
+        touching = np.flatnonzero(np.isin(columns["set"], list(sets))).tolist()
+        found += [
+            (key, piece.file_index, start, sets[int(columns["set"][i])])
+            for i in touching
+            for key, start, _, _ in keys_of(block, [i])
+        ]
+        columns = block.timed()
+        for i in np.flatnonzero(np.isin(columns["set"], list(sets))).tolist():
+            key = OrderKey(int(columns["tso"][i]), int(columns["transaction"][i]), 0, 0)
+            found.append((key, piece.file_index, int(columns["start"][i]), sets[int(columns["set"][i])]))
+    key, index, position, name = min((f for f in found if f[0] >= floor), default=(floor, -1, 0, ("", "")))
+    return (key, node.input.files[index].path, position, name) if index >= 0 else None

@@ -1,0 +1,144 @@
+"""Schemas of a run: what its DDL and markers add to what earlier runs stored, line of history by line."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl, extend_logical, extend_physical
+from binlog_merge.pipeline.coordinate.marker.driver import Messages
+from binlog_merge.pipeline.coordinate.marker.polardbx import Shapes
+from binlog_merge.pipeline.coordinate.not_carried import NotCarried
+from binlog_merge.pipeline.coordinate.remedies import Line, Remedies
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.store.merge import Part
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True)
+class Added:
+    """What a run adds to the histories so far, up to where the first thing stops it: the bound."""
+
+    tables: tuple[TableVersion, ...] = ()
+    schemas: tuple[SchemaVersion, ...] = ()
+    notes: tuple[str, ...] = ()
+    ignored: tuple[NotCarried, ...] = ()
+    bound: Bound = NO_BOUND
+
+    def plus(
+        self,
+        steps: Iterable[Extended] = (),
+        *,
+        notes: Iterable[str] = (),
+        ignored: Iterable[NotCarried] = (),
+        bound: Bound = NO_BOUND,
+    ) -> "Added":
+        """Return this with what more there is; of bounds with one key, that of before, then those of the steps."""
+        steps = tuple(steps)
+        return Added(
+            (*self.tables, *(version for step in steps for version in step.versions)),
+            (*self.schemas, *(version for step in steps for version in step.schemas)),
+            (*self.notes, *(note for step in steps for note in step.notes), *notes),
+            (*self.ignored, *(one for step in steps for one in step.ignored), *ignored),
+            min(self.bound, *(Bound.at(step.stopped, step.error, step.tables) for step in steps), bound),
+        )
+
+    def history(self, part: Part) -> SchemaHistory:
+        """Return what the store holds, and what is added so far."""
+        return part.history.continued(
+            [*part.given_tables, *self.tables], [*part.given_schemas, *self.schemas], part.numbers
+        )
+
+
+def line_of(part: Part, node: str | None, opaque: bool) -> Line:
+    """Return a line of history where the run goes on; `opaque` is the policy for what is not understood."""
+    catalog = part.history.catalog(GREATEST_KEY, node)
+    unknown = [
+        (schema, name)
+        for schema, name in part.history.names(node)
+        if (version := part.history.at(schema, name, GREATEST_KEY, node)) is not None and version.opaque
+    ]
+    return Line(catalog, unknown, Remedies.of(node, part.given_tables, part.given_schemas, opaque))
+
+
+def node_history(
+    part: Part, node: str, ddls: Sequence[PhysicalDdl], shapes: Sequence[Shapes], topology: Topology, opaque: bool
+) -> list[Extended]:
+    """Return what a node's DDL and the snapshots add to its line, in order."""
+    line, left = line_of(part, node, opaque), list(ddls)
+    steps: list[Extended] = []
+    for shape in (*shapes, None):
+        here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
+        left = left[len(here) :]
+        steps.append(extend_physical(part.history, line, node, here, topology))
+        if steps[-1].stopped is not None:
+            break
+        versions = shape.physical_versions(node, line.catalog) if shape is not None else []
+        steps.append(Extended(tuple(versions), ()))
+        for version in versions:
+            if version.table is not None:
+                line.catalog = line.catalog.with_table(version.table)
+    return steps
+
+
+def done_by(steps: Sequence[Extended], ddls: Sequence[PhysicalDdl], before: OrderKey) -> OrderKey:
+    """Return up to where a node's DDL is in its history; `before` is that of the run before."""
+    stopped = next((step.stopped for step in steps if step.stopped is not None), None)
+    return stopped.previous() if stopped is not None else max([before, *(ddl.key for ddl in ddls[-1:])])
+
+
+def logical_history(
+    part: Part,
+    ddls: Sequence[LogicalDdl],
+    added: Added,
+    messages: Messages,
+    server_version: int,
+    opaque: bool,
+) -> tuple[list[LogicalDdl], list[Extended]]:
+    """Return the logical DDL as they come out, up to what stops them, and what they and the snapshots add.
+
+    `added` is what the nodes' own lines and the shards have added before.
+    """
+    line, bound = line_of(part, None, opaque), added.bound
+    for database in added.schemas:
+        if database.node is None and database.value is not None:
+            line.catalog = line.catalog.with_schema(database.value)
+    for version in added.tables:
+        if version.node is None and version.table is not None:
+            line.catalog = line.catalog.with_table(version.table)
+    left: Sequence[LogicalDdl | Shapes] = [*ddls, *messages.shapes]
+    left = sorted(left, key=lambda step: step.key)
+    done, steps = list[LogicalDdl](), list[Extended]()
+    while left and left[0].key < bound.key:
+        together = _run_of(left, messages.asks)
+        left = left[len(together) :]
+        if isinstance(together[0], Shapes):
+            steps.append(_shape(line, together[0]))
+            continue
+        coming_out = [ddl for ddl in together if isinstance(ddl, LogicalDdl) and ddl.key < bound.key]
+        if messages.asks(coming_out[0]):
+            coming_out = messages.answer(coming_out[0], line.catalog)
+        extended = extend_logical(line, [ddl for ddl in coming_out if ddl.sql], server_version)
+        steps.append(extended)
+        bound = min(bound, Bound.at(extended.stopped, extended.error))
+        done += coming_out
+    return done, steps
+
+
+def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], bool]) -> Sequence[LogicalDdl | Shapes]:
+    """Return the first steps that can be taken together: a snapshot is one alone, and so are some DDLs."""
+    for count, step in enumerate(steps):
+        if isinstance(step, Shapes) or alone(step):
+            return steps[: max(1, count)]
+    return steps
+
+
+def _shape(line: Line, shape: Shapes) -> Extended:
+    """Put what a snapshot alone knows into the logical line."""
+    tables, schemas = shape.logical_versions(line.catalog)
+    for schema in schemas:
+        line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)
+    for version in tables:
+        line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
+    return Extended(tuple(tables), tuple(schemas))

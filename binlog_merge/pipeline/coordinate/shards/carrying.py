@@ -1,0 +1,163 @@
+"""Applies the events of a logical table one by one: the part that pessimistic and optimistic coordination share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
+from binlog_merge.pipeline.coordinate.shards.rowmoves import rows_stay
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Decided,
+    Doubt,
+    Empties,
+    Event,
+    Fault,
+    Joins,
+    Leaves,
+    Moves,
+    Outcome,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Start,
+)
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.tso import OrderKey
+
+
+class Run(ABC):
+    """A coordination of one logical table under way: its ledger, and a method for each kind of event.
+
+    `left`: rows of shards that are gone may still be in the logical table.
+    """
+
+    ledger: Ledger
+    left: bool
+
+    @property
+    @abstractmethod
+    def shards(self) -> Collection[Shard]:
+        """Return the shards."""
+
+    @abstractmethod
+    def tables(self) -> dict[Shard, Table]:
+        """Return the shards' tables, as far as coordinated."""
+
+    @property
+    def alone(self) -> bool:
+        """Tell whether all rows of the logical table are one shard's."""
+        return len(self.shards) <= 1 and not self.left
+
+    @property
+    @abstractmethod
+    def quiet(self) -> bool:
+        """Tell whether nothing is under way."""
+
+    @abstractmethod
+    def outcome(self) -> Outcome:
+        """Return the result of the events so far."""
+
+    def start(self) -> Start:
+        """Return where coordination can go on from here, if it is quiet."""
+        return self.ledger.start(self.tables(), self.left)
+
+    def take(self, event: Event) -> None:
+        """Take an event. Raises Stopped."""
+        self.ledger.begin(event)
+        if isinstance(event, Decided):
+            self._decide(event)
+            return
+        self._check(event)
+        match event:
+            case ShardDdl():
+                self._take_ddl(event)
+            case Joins() if event.shard in self.shards:
+                self.ledger.swallowed.append(event)  # CREATE TABLE IF NOT EXISTS
+            case Joins():
+                self._take_joins(event)
+            case Leaves():
+                name = self._name()
+                self._take_leaves(event)
+                self._note_rows_left(event, name)
+            case Moves():
+                self._take_moves(event)
+            case Empties():
+                self._take_empties(event)
+
+    def _check(self, event: ShardEvent) -> None:
+        """Raise Stopped for an event that cannot be applied, whatever its kind."""
+        if not isinstance(event, Joins) and event.shard not in self.shards:
+            raise Stopped(Fault.UNKNOWN_SHARD, event, f"{event.shard} is no shard of this table here")
+
+    @abstractmethod
+    def _decide(self, event: Decided) -> None: ...
+
+    @abstractmethod
+    def _take_ddl(self, ddl: ShardDdl) -> None: ...
+
+    @abstractmethod
+    def _take_joins(self, event: Joins) -> None: ...
+
+    @abstractmethod
+    def _take_leaves(self, event: Leaves) -> None: ...
+
+    @abstractmethod
+    def _take_moves(self, event: Moves) -> None: ...
+
+    def _take_empties(self, event: Empties) -> None:
+        if self.alone and event.sql:
+            self.ledger.append(event, (event.sql,), self.ledger.table)
+        else:
+            self.ledger.swallowed.append(event)
+            self.ledger.findings.append(rows_stay(event, self._name()))
+
+    def _note_rows_left(self, event: Leaves, name: str) -> None:
+        """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
+        if self.shards:
+            self.ledger.findings += [] if event.reported else [rows_stay(event, name)]
+            return
+        # One statement may drop several shards.
+        kept = [f for f in self.ledger.findings if f.doubt is not Doubt.ROWS or f.key != event.key]
+        self.ledger.findings[:] = kept
+
+    def _name(self) -> str:
+        """Return the logical table's name."""
+        table = self.ledger.table or next(iter(self.tables().values()), None)
+        return "the logical table" if table is None else f"{table.schema}.{table.name}"
+
+    def _begin_table(self, event: Joins) -> None:
+        """Write the CREATE TABLE of the first shard."""
+        self.ledger.append(event, (event.sql,) if event.sql else (), event.table)
+
+
+def carry_out(
+    way: Callable[[Start, DdlSession], Run],
+    members: Mapping[Shard, Table],
+    logical: Table | None,
+    events: Iterable[Event],
+    session: DdlSession,
+    start: Start | None = None,
+) -> Outcome:
+    """Return the result of the events of one logical table's shards, up to the first at which coordination stops.
+
+    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
+    the members' join; what else a `Start` has counts too. Events come in the order of their keys.
+    """
+    run = way(start or Start(members, logical), session)
+    quiet: tuple[OrderKey, Start] | None = None
+    last: OrderKey | None = None
+    for event in events:
+        if last is not None and event.key != last and run.quiet:
+            quiet = (last, run.start())
+        last = event.key
+        written, alone = len(run.ledger.logical), run.alone
+        try:
+            run.take(event)
+        except Stopped as stopped:
+            return replace(run.outcome(), stop=stopped.stop, quiet=quiet)
+        if alone and run.alone:
+            run.ledger.logical[written:] = [replace(one, alone=True) for one in run.ledger.logical[written:]]
+    if last is not None and run.quiet:
+        quiet = (last, run.start())
+    return replace(run.outcome(), quiet=quiet)

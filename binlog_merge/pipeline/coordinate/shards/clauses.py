@@ -1,0 +1,230 @@
+"""A shard's statement, cut into its clauses: the text of each as a statement of its own, and the table after it.
+
+    ALTER TABLE t1 ADD COLUMN b INT, DROP COLUMN c     of a shard of shop.t is
+    ALTER TABLE `shop`.`t` ADD COLUMN b INT            and
+    ALTER TABLE `shop`.`t` DROP COLUMN c
+
+A statement whose clauses one after the other come to another table than all at once (RENAME COLUMN a TO b, RENAME
+COLUMN b TO a) stays whole. Names are replaced and clauses cut by their places in the text; what the user wrote stays.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from binlog_merge.pipeline.coordinate.shards.values import Step
+from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
+from snapshot_store.ddl.apply import apply_parsed
+from snapshot_store.ddl.indexes import renamed_generated
+from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.statements import AlterTable, Statement
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.session import DdlSession
+
+_BEFORE_NAME = frozenset({"TABLE", "ON", "TRUNCATE"})
+_SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A physical table's name, and what becomes of the names of tables that its foreign keys point at, and of one
+    whose rows change places with a partition's; that is in the default `database` where it does not say.
+    """
+
+    schema: str
+    table: str
+    aim: Callable[[tuple[str, str]], tuple[str, str]]
+    database: str = ""
+
+    def constraint(self, name: str, table: str) -> str:
+        """Return the name of a constraint where the table is called `table`: another only if the server made it."""
+        for suffix in ("chk", "ibfk"):
+            name = renamed_generated(name, self.table, table, suffix)
+        return name
+
+
+def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Naming | None" = None) -> str:
+    """Return a statement on one table with the table's name replaced, schema included; the rest is the user's text.
+
+    With `names` so are the names that a server makes of the table's (t1_chk_1), and those of tables that foreign keys
+    point at or a partition changes places with. Raises DdlNotUnderstood where the name is not found.
+    """
+    cursor = Cursor.of(sql, session)
+    start, end = _name_place(cursor, sql)
+    pieces = [(start, end, f"{quote_name(schema)}.{quote_name(table)}")]
+    while names is not None and not cursor.done:
+        token = cursor.peek()
+        if cursor.word(-1) == "REFERENCES" and cursor.at_name():
+            target = cursor.table_name()
+            aimed = names.aim((target[0] or names.schema, target[1]))
+            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            continue
+        if cursor.word(-2) == "WITH" and cursor.word(-1) == "TABLE" and cursor.at_name():
+            target = cursor.table_name()
+            aimed = names.aim((target[0] or names.database or names.schema, target[1]))
+            pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
+            continue
+        if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _behind_foreign_key(cursor)):
+            name = names.constraint(token.text, table)
+            pieces += [(token.start, token.end, quote_name(name))] if name != token.text else []
+        cursor.next()
+    for start, end, text in reversed(pieces):
+        sql = sql[:start] + text + sql[end:]
+    return sql
+
+
+def _behind_foreign_key(cursor: Cursor) -> bool:
+    return cursor.word(-2) == "FOREIGN" and cursor.word(-1) == "KEY"
+
+
+def without_rename(sql: str, session: DdlSession) -> str:
+    """Return an ALTER TABLE without its RENAME TO; "" where nothing else is in it."""
+    cursor = Cursor.of(sql, session)
+    _, head = _name_place(cursor, sql)
+    pieces: list[tuple[int, int]] = []
+    cursor, depth, begins = Cursor.of(sql, session), 0, True
+    while not cursor.done:
+        token = cursor.peek()
+        if token.start >= head and depth == 0 and begins and cursor.at("RENAME") and _names_a_table(cursor):
+            cursor.next()
+            if not cursor.accept_symbol("="):
+                cursor.accept_one("TO", "AS")
+            cursor.table_name()
+            pieces.append((token.start, cursor.peek(-1).end))
+            continue
+        cursor.next()
+        if token.kind == "symbol" and token.start >= head:
+            depth += (token.text == "(") - (token.text == ")")
+        begins = token.end == head or (depth == 0 and token.text == "," and token.kind == "symbol")
+    kept = cursor.text
+    for start, end in reversed(pieces):
+        before, behind = kept[:start].rstrip(), kept[end:].lstrip()
+        if behind.startswith(","):
+            behind = behind[1:].lstrip()
+        elif before.endswith(","):
+            before = before[:-1]
+        kept = f"{before} {behind}"
+    return kept.strip() if kept[head:].strip().strip(";") else ""
+
+
+def _names_a_table(cursor: Cursor) -> bool:
+    return cursor.word(1) not in ("COLUMN", "INDEX", "KEY")
+
+
+def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) -> str:
+    """Return a RENAME TABLE with its tables' names replaced, in the order they stand in."""
+    cursor = Cursor.of(sql, session)
+    cursor.expect("RENAME")
+    cursor.accept_one("TABLE", "TABLES")
+    pieces = []
+    for name in names:
+        start = cursor.peek().start
+        cursor.table_name()
+        pieces.append((start, cursor.peek(-1).end, ".".join(map(quote_name, name))))
+        if not cursor.accept_symbol(","):
+            cursor.accept("TO")
+    for start, end, text in reversed(pieces):
+        sql = sql[:start] + text + sql[end:]
+    return sql
+
+
+def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:
+    """Return the clauses of a statement on `before`, which is named as the statement names it.
+
+    `database` is the session's default one: CHARACTER SET DEFAULT means its character set, whatever the table's
+    database is. Raises what `apply_ddl` raises for the whole.
+    """
+    whole_ddl = ParsedDdl.of(sql, session)
+    whole = applied_parsed(before, whole_ddl, database)
+    clauses = list(_clauses(sql, session))
+    steps = _one_by_one(clauses, before, session, database) if len(clauses) > 1 else None
+    if steps is None or steps[-1].after != whole:
+        return (_step(whole_ddl, whole),)
+    return steps
+
+
+def _one_by_one(
+    clauses: list[str], before: Table, session: DdlSession, database: Schema | None
+) -> tuple[Step, ...] | None:
+    steps, table = [], before
+    for clause in clauses:
+        try:
+            ddl = ParsedDdl.of(clause, session)
+            table = applied_parsed(table, ddl, database)
+        except SnapshotStoreError:
+            return None
+        # ALGORITHM, LOCK and the like say how, not what.
+        if not isinstance(ddl.statement, AlterTable) or ddl.statement.actions:
+            steps.append(_step(ddl, table))
+    return tuple(steps) or None
+
+
+def _step(ddl: ParsedDdl, after: Table) -> Step:
+    adds, drops, renames = columns_named(ddl.statement)
+    return Step(ddl.sql, after, adds, drops, renames)
+
+
+Names = tuple[str, ...]
+
+
+def columns_named(statement: Statement) -> tuple[Names, Names, tuple[tuple[str, str], ...]]:
+    """Return the columns that a statement adds, those it drops, and those it renames as (old, new)."""
+    actions = statement.actions if isinstance(statement, AlterTable) else ()
+    renames = [(a.old, a.new) for a in actions if isinstance(a, RenameColumn)]
+    renames += [(a.old, a.column.name) for a in actions if isinstance(a, ChangeColumn)]
+    return (
+        tuple(a.column.name for a in actions if isinstance(a, AddColumn)),
+        tuple(a.name for a in actions if isinstance(a, DropColumn)),
+        tuple((old, new) for old, new in renames if old.lower() != new.lower()),
+    )
+
+
+def applied(before: Table, sql: str, session: DdlSession, database: Schema | None = None) -> Table:
+    """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
+    return applied_parsed(before, ParsedDdl.of(sql, session), database)
+
+
+def applied_parsed(before: Table, ddl: ParsedDdl, database: Schema | None = None) -> Table:
+    """Return the table after a statement on it alone. Raises what `apply_ddl` raises."""
+    charset, collation = (database or before).charset, (database or before).collation
+    schema = Schema(before.schema, charset, collation)
+    catalog = Catalog({before.schema: schema}, {(before.schema, before.name): before})
+    return apply_parsed(catalog, ddl, before.schema).catalog.table(before.schema, before.name)
+
+
+def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
+    """Yield the items of an ALTER TABLE, each as a statement; other statements as they are."""
+    cursor = Cursor.of(sql, session)
+    _, end = _name_place(cursor, sql)
+    cursor = Cursor.of(sql, session)
+    if not cursor.at("ALTER", "TABLE"):
+        yield sql
+        return
+    head, start, depth = cursor.text[:end], end, 0  # without comments, which may be cut in two
+    while not cursor.done:
+        token = cursor.next()
+        if token.start < end or token.kind != "symbol":
+            continue
+        depth += (token.text == "(") - (token.text == ")")
+        if token.text == "," and depth == 0:
+            yield f"{head} {cursor.text[start : token.start].strip()}"
+            start = token.end
+    yield f"{head} {cursor.text[start:].strip().rstrip(';').rstrip()}"
+
+
+def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:
+    """Return where the name of a statement's table begins and ends."""
+    while not cursor.done:
+        if cursor.word() in _BEFORE_NAME:
+            cursor.next()
+            if cursor.word() == "TABLE":
+                cursor.next()
+            while cursor.word() in _SKIPPED:
+                cursor.next()
+            start = cursor.peek().start
+            cursor.table_name()
+            return start, cursor.peek(-1).end
+        cursor.next()
+    raise DdlNotUnderstood(sql, "names no table")

@@ -1,0 +1,342 @@
+"""A run's shards without markers: what is known of them, what this run adds, and what the next run must know."""
+
+import json
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.modes import Modes
+from binlog_merge.config.topologies import route_of, topology_of
+from binlog_merge.errors import StoreUnusable
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import NO_BOUND, Bound
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
+from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
+from binlog_merge.pipeline.coordinate.read_again import first_rows
+from binlog_merge.pipeline.coordinate.shards import faults
+from binlog_merge.pipeline.coordinate.shards.ddl import Placed
+from binlog_merge.pipeline.coordinate.shards.files import without_files
+from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
+from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
+from binlog_merge.pipeline.coordinate.shards.notes import (
+    DECISIONS,
+    LOCKS,
+    HeldRows,
+    Locks,
+    Source,
+    decisions_from_json,
+    lock_of,
+    locks_to_json,
+)
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
+from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
+from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
+from binlog_merge.pipeline.coordinate.shards.writing import writing_session
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from binlog_merge.pipeline.coordinate.touched import Line, Names, referring
+from binlog_merge.places import key_of
+from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.ddl import DdlEffect
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Schema, Table
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+LOG = "shard-log"
+_UNKNOWN = SessionVariables(sql_mode=SESSION.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
+"""The session of what operators write, as servers since 8.0 have it: an event that is silent means 5.7's."""
+_AFTER_BASE = OrderKey(0, 0, 1, 0)
+_AT_BASE = OrderKey(0, 0, 0, 1)
+"""Where the logical tables begin that no base has, and shards are there for."""
+
+
+def modes_of(config: MergeConfig, topology: Topology) -> Modes:
+    """Return how the tables of a configuration are coordinated."""
+    routes, extracts = {}, {}
+    for rule in config.routes:
+        route = route_of(rule, config)
+        routes[route] = rule.shard_mode or config.shard_mode
+        extract = rule.extract()
+        if extract is not None:
+            extracts[route] = extract
+    return Modes(topology, config.shard_mode, routes, extracts)
+
+
+@dataclass(frozen=True)
+class KnownShards:
+    """What a run that goes on at `floor` knows of shards without markers. Not `active` where all tables are by marker.
+
+    `log` is what earlier runs left, never changed; `strict` tells that what is in doubt stops the merge.
+    """
+
+    modes: Modes
+    floor: OrderKey
+    active: bool = True
+    strict: bool = True
+    log: ShardLog = field(default_factory=ShardLog)
+
+    def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
+        """Return the lines of history that coordination must see."""
+        if not self.active:
+            return set()
+        lines: set[Line] = {(None, *name) for name in self.log.names()}
+        lines |= {(None, schema, "") for _, schema, _ in lines}
+        lines.update(referring(store, self.log.renamed()))
+        if self.floor == ORIGIN or joined:
+            for node, schema, table in store.names():
+                if (
+                    node is None
+                    or not self.modes.coordinates(node, schema)
+                    or (self.floor > ORIGIN and node not in joined)
+                ):
+                    continue
+                lines |= {(node, schema, table), (node, schema, "")}
+                logical = coordinated(self.modes, node, schema, table) if table else None
+                lines |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
+        return lines
+
+
+def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownShards:
+    """Return what earlier runs left in the store of an output directory."""
+    known = KnownShards(
+        modes_of(config, topology_of(config)), floor, config.coordinates, config.shard_doubts == "error"
+    )
+    if not known.active or floor == ORIGIN:
+        return known
+    path = directory / STORE_NAME
+    with as_merge_errors(path):
+        texts = entries_of(_note(directory, LOG) or "[]")
+    # A run that was killed between the store and the manifest has left a later one too.
+    text = next((text for since, text in reversed(texts) if since <= floor.text()), None)
+    if text is None:
+        raise StoreUnusable(
+            "the schema store does not say what the shards have run before",
+            file=str(path),
+            remedy="restore the store from a copy, or merge into an empty directory",
+        )
+    with as_merge_errors(path):
+        return replace(known, log=log_from_json(text).before(floor))
+
+
+def read_decisions(directory: Path) -> tuple[Decided, ...]:
+    """Return what operators decided about shards."""
+    with as_merge_errors(directory / STORE_NAME):
+        return decisions_from_json(_note(directory, DECISIONS) or "[]")
+
+
+def _note(directory: Path, name: str) -> str | None:
+    from snapshot_store.store.db import Store
+
+    path = directory / STORE_NAME
+    if not path.exists():
+        return None
+    with as_merge_errors(path), Store.open(path) as store:
+        return store.note(name)
+
+
+@dataclass(frozen=True)
+class TakenShards:
+    """What shards have been and have run to the end of the input, and the logical tables at the beginning that no base
+    has. `cut` are the clauses that do not come out; the bound is the first statement that cannot be coordinated.
+    """
+
+    log: ShardLog = field(default_factory=ShardLog)
+    tables: tuple[TableVersion, ...] = ()
+    schemas: tuple[SchemaVersion, ...] = ()
+    cut: tuple[NotCarried, ...] = ()
+    bound: Bound = NO_BOUND
+
+
+def take_shards(
+    known: KnownShards,
+    history: SchemaHistory,
+    given: Sequence[TableVersion],
+    nodes: Sequence[str],
+    joined: Sequence[str],
+    ran: Sequence[tuple[str, Extended]],
+) -> TakenShards:
+    """Return what is known of shards with what nodes ran in this run. `given` are the tables that people say there are,
+    `joined` the nodes new in this run.
+    """
+    if not known.active:
+        return TakenShards()
+    log = _begun(known, history, given, nodes, joined)
+    first = _first_tables(log) if known.floor == ORIGIN else {}
+    log.logical = {**log.logical, **first}
+    log.schemas = {*log.schemas, *(schema for schema, _ in first)}
+    bounds, cut = [NO_BOUND], list[NotCarried]()
+    for node, extended in ran:
+        bounds += [Bound.of(error) for error in faults.not_taken(node, extended, known.modes)]
+        for one in extended.applied:
+            cut += _cut(node, one.ddl, one.effect, known.modes)
+            try:
+                log.take(node, [one], known.modes)
+            except SnapshotStoreError as raised:
+                bounds.append(Bound.of(faults.not_understood(node, one.ddl, raised)))
+                break
+    tables = tuple(TableVersion(_AT_BASE, 0, *name, table) for name, table in first.items())
+    databases = {name[0]: Schema(name[0], table.charset, table.collation) for name, table in first.items()}
+    schemas = tuple(SchemaVersion(_AT_BASE, name, schema) for name, schema in databases.items())
+    return TakenShards(log, tables, schemas, tuple(cut), min(bounds))
+
+
+def _begun(
+    known: KnownShards,
+    history: SchemaHistory,
+    given: Sequence[TableVersion],
+    nodes: Sequence[str],
+    joined: Sequence[str],
+) -> ShardLog:
+    """Return a log of its own, with what there is at the beginning and the shards that people say there are."""
+    modes, first = known.modes, known.floor == ORIGIN
+    log = ShardLog() if first else known.log.before(known.floor)
+    # What is said of the moment before the floor counts from there on.
+    latest = (v for v in history.versions if v.key == known.floor.previous() > ORIGIN and v.origin in GIVEN)
+    for version in (*latest, *given):
+        if version.node is None or version.table is None:
+            continue
+        if history.at(version.schema, version.name, version.key, version.node) is None:
+            log.join(version.node, [version.table], version.key, modes)
+    if first:
+        base = history.catalog(_AFTER_BASE)
+        log.logical, log.schemas = dict(base.tables), {*base.schemas, *(s for s, _ in base.tables)}
+    for node in nodes if first else joined:
+        catalog = history.catalog(_AFTER_BASE, node)
+        if first:
+            log.begin(node, catalog.tables.values(), catalog.schemas, modes)
+        else:
+            log.join(node, catalog.tables.values(), known.floor.previous(), modes)
+    if first:
+        log.logical = {name: t for name, t in log.logical.items() if name in log.members}
+    return log
+
+
+def _first_tables(log: ShardLog) -> dict[Name, Table]:
+    """Return the logical tables at the beginning that no base has: what their shards come to."""
+    found = {name: join_all(shards.values()) for name, shards in log.members.items() if name not in log.logical}
+    return {name: table for name, table in found.items() if table is not None}
+
+
+def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterator[NotCarried]:
+    """Yield the clauses about files that are cut from a statement that comes out."""
+    if not any(coordinated(modes, node, *name) for name in effect.effects.changed if name[1]):
+        return
+    for clause in without_files(ddl.sql, ddl.session)[1]:
+        kind = f"{clause.split()[0].rstrip('=').upper()} clause"
+        yield NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK)
+
+
+def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Container[Line]) -> Bound:
+    """Return the bound at the first rows that are of a shard of which nothing is known; `lines` are those known."""
+    bound = NO_BOUND
+    for node in scanned if known.active else ():
+        strangers = {
+            name
+            for block in node.blocks
+            for tables in block.sets
+            for name in tables
+            if (node.source_id, *name) not in lines and coordinated(known.modes, node.source_id, *name)
+        }
+        found = first_rows(node, strangers, known.floor) if strangers else None
+        if found is not None:
+            bound = min(bound, Bound.of(faults.unknown_rows(node.source_id, *found)))
+    return bound
+
+
+@dataclass(frozen=True)
+class CoordinatedShards:
+    """What shards have run below a limit, brought together: the DDL that come out, where that stopped, and warnings."""
+
+    known: KnownShards
+    log: ShardLog
+    together: Together = field(default_factory=Together)
+    ddl: tuple[LogicalDdl, ...] = ()
+    bound: Bound = NO_BOUND
+    warnings: tuple[str, ...] = ()
+
+    def holds(self) -> Holds | None:
+        """Return what the stages must know; None where no table is coordinated here."""
+        if not self.known.active:
+            return None
+        floor, together = self.known.floor, self.together
+        return Holds(together.effects, tuple(d.place for d in together.ddl if d.place.key >= floor))
+
+    def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
+        """Return what waits, where everything below a key has been taken in."""
+
+        def source(node: str, key: OrderKey) -> Source:
+            ran = self.log.ran.get((node, key))  # none of tables that people say there are
+            return Source("", "", 0) if ran is None else Source(ran.sql, ran.file, ran.position)
+
+        open_ = tuple(lock_of(one, mode, source) for mode, one in self.together.open if mode != "marker")
+        stop = None if self.together.stop is None else self.together.stop[1]
+        at = None if stop is None or isinstance(stop.event, Decided) else stop.key
+        return Locks(below, open_, tuple(held), at)
+
+
+def coordinated_shards(
+    known: KnownShards, log: ShardLog, decisions: Sequence[Decided], taken: Bound, limit: OrderKey
+) -> CoordinatedShards:
+    """Bring together what shards have run below `limit`. `taken` is the first statement, or row, that cannot be taken
+    in.
+    """
+    if not known.active:
+        return CoordinatedShards(known, log)
+    bound = taken if taken.key <= limit else NO_BOUND
+    limit = min(limit, bound.key)
+    together = coordinate_shards(log, known.modes, decisions, limit, known.floor)
+    if together.stop is not None:
+        bound = Bound.of(faults.stopped(log, *together.stop))
+    elif (too_many := Bound.of(faults.too_many(log, together, limit))).error is not None:
+        bound, limit = too_many, too_many.key
+        together = coordinate_shards(log, known.modes, decisions, limit, known.floor)
+    stop = together.stop
+    moves = log.moves(known.modes, limit if stop is None else min(limit, stop[1].key))
+    doubts = [f for f in (*together.findings, *moves) if f.found >= known.floor]
+    doubts.sort(key=lambda f: f.found)
+    warnings = []
+    for doubt in doubts:
+        found = faults.in_doubt(log, doubt)
+        if found is None:
+            continue
+        if known.strict:
+            together = coordinate_shards(log, known.modes, decisions, doubt.found, known.floor)
+            alike = [d for d in doubts if (d.found, d.doubt) == (doubt.found, doubt.doubt)]
+            bound = Bound.of(faults.in_doubt(log, *alike))
+            break
+        do = f"; {doubt.remedy}" if doubt.remedy else ""
+        warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
+    # Versions at or above the floor are made again by every run, also of DDL that are published.
+    ddl = tuple(_ddl(log, placed) for placed in together.ddl if key_of(placed.place) >= known.floor)
+    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings))
+
+
+def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
+    ran = None if placed.cause is None else log.ran.get(placed.cause)
+    variables = _UNKNOWN if ran is None else ran.variables
+    if ran is None or not placed.as_run:
+        session = writing_session(replace(SESSION, sql_mode=variables.sql_mode))
+        variables = replace(variables, sql_mode=session.sql_mode)
+    return LogicalDdl(key_of(placed.place), placed.schema, placed.sql, variables, placed.table is None)
+
+
+def keep_shards(
+    shards: CoordinatedShards, directory: Path, next_floor: OrderKey, below: OrderKey, held: Sequence[HeldRows] = ()
+) -> None:
+    """Leave what the next run must know, and what operators want to: what waits below a key."""
+    from snapshot_store.store.db import Store
+
+    floor = shards.known.floor
+    if not shards.known.active:
+        return
+    path = directory / STORE_NAME
+    with as_merge_errors(path), Store.open(path) as store:
+        log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
+        entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= floor.text() < next_floor.text()]
+        store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
+        store.set_note(LOCKS, locks_to_json(shards.locks(below, held)))

@@ -1,0 +1,254 @@
+"""What a node's DDL means to the logical tables: a change of a shard, a shard that joins, leaves, moves or is emptied.
+
+A RENAME TABLE that puts the table of a tool in a shard's place, as gh-ost and pt-online-schema-change do at the end, is
+a change of the shard: `changes` are what was run on the other table since it was made, if that is known, and say which
+columns were renamed. Any other table takes its rows with it; what that comes to depends on the other shards
+(`following`).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+
+from binlog_merge.config.modes import made_by_a_tool
+from binlog_merge.pipeline.coordinate.shards.clauses import Naming, routed, steps_of, with_names, without_rename
+from binlog_merge.pipeline.coordinate.shards.files import without_files
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Empties,
+    Joins,
+    Leaves,
+    Moves,
+    Name,
+    Renamed,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+)
+from snapshot_store.ask.alter import alter_sql
+from snapshot_store.ddl.actions import RenameTo
+from snapshot_store.ddl.apply import DdlEffect
+from snapshot_store.ddl.effects import Effects, Verb, effects_of
+from snapshot_store.ddl.parse import ParsedDdl, parse_statement
+from snapshot_store.ddl.partitioning import Partitioning
+from snapshot_store.ddl.references import under_name
+from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
+from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
+from snapshot_store.model import Catalog, Table
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.render_sql import create_sql
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+
+class NodeDdl:
+    """A statement that a node ran: where, in which session and default database, and both catalogs.
+
+    `changes` are by the table they changed.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        key: OrderKey,
+        ddl: ParsedDdl,
+        before: Catalog,
+        effect: DdlEffect,
+        changes: Mapping[Name, Sequence[str]] | None = None,
+        database: str | None = None,
+    ) -> None:
+        self.node, self.key, self.sql, self.session = node, key, ddl.sql, ddl.session
+        self.before, self.effect = before, effect
+        self.changes = changes or {}
+        self.database = database
+        self.statement = ddl.statement
+
+
+def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield what a statement means, each with the logical table it concerns. Raises what `apply_ddl` raises."""
+    statement = ddl.statement
+    if isinstance(statement, RenameTables) or (
+        isinstance(statement, AlterTable) and any(isinstance(a, RenameTo) for a in statement.actions)
+    ):
+        yield from _renamed(ddl, topology)
+    elif isinstance(statement, AlterTable):
+        yield from _altered(ddl, topology, ddl.sql)
+    elif isinstance(statement, TruncateTable):
+        yield from _emptied(ddl, topology)
+    else:
+        yield from _come_and_gone(ddl, topology)
+
+
+def _logical(ddl: NodeDdl, topology: Topology, name: Name) -> Name | None:
+    return topology.logical_name(ddl.node, *name)
+
+
+def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name, ShardEvent]]:
+    name = ddl.effect.tables[0]
+    logical, table = _logical(ddl, topology, name), ddl.before.get(*name)
+    if logical is None or table is None or not _can_run_there(ddl, topology):
+        return
+    sql, before = _routed(ddl, topology, text, name, logical), _as_logical(ddl, topology, table, logical)
+    steps = steps_of(sql, before, ddl.session, ddl.before.schemas.get(ddl.database or name[0]))
+    yield logical, ShardDdl(ddl.key, Shard(ddl.node, *name), sql, before, steps, ddl.session)
+
+
+def _can_run_there(ddl: NodeDdl, topology: Topology) -> bool:
+    """Tell whether the target has what an ALTER TABLE takes rows from: no file, and no table that does not come out."""
+    effects = _effects(ddl)
+    if effects.having(Verb.FILE):
+        return False
+    return all(_logical(ddl, topology, other) is not None for other in effects.others(Verb.EXCHANGE))
+
+
+def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    name = ddl.effect.tables[0]
+    logical = _logical(ddl, topology, name)
+    if logical is not None:
+        yield logical, Empties(ddl.key, Shard(ddl.node, *name), f"TRUNCATE TABLE {_quoted(logical)}")
+
+
+def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield what CREATE TABLE, DROP TABLE and DROP DATABASE mean."""
+    for name in ddl.effect.changed:
+        logical = _logical(ddl, topology, name)
+        if logical is None:
+            continue
+        shard, table = Shard(ddl.node, *name), ddl.effect.catalog.get(*name)
+        if name in ddl.before.tables:
+            yield logical, Leaves(ddl.key, shard, f"DROP TABLE {_quoted(logical)}")
+        if table is not None:
+            joined = _as_logical(ddl, topology, table, logical)
+            yield logical, Joins(ddl.key, shard, joined, _creation(ddl, topology, logical, table))
+
+
+def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> str:
+    """Return the CREATE TABLE: the user's, unless it takes its columns from a table of the node.
+
+    A CREATE TABLE … SELECT is logged with its columns and START TRANSACTION, as its rows follow in one transaction.
+    """
+    statement = ddl.statement
+    selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
+    if isinstance(statement, CreateTable) and statement.query is None and not selects:
+        return _routed(ddl, topology, ddl.sql, (table.schema, table.name), logical)
+    if table.partitioning and Partitioning.of(table.partitioning).sql() is None:
+        raise DdlNotUnderstood(ddl.sql, "the partitions of the table that it takes its shape from are not all known")
+    return create_sql(_as_logical(ddl, topology, table, logical), qualified=True)
+
+
+def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield what a rename means: what else an ALTER does, then whose shard each table is from then on."""
+    before, after = ddl.before.tables, ddl.effect.catalog.tables
+    if isinstance(ddl.statement, AlterTable):
+        yield from _rest_of_alter(ddl, topology)
+    moved = {new: old for new, old in _effects(ddl).origins.items() if old in before and new in after}
+    shards = {new: old for new, old in moved.items() if _logical(ddl, topology, old) == _logical(ddl, topology, new)}
+    rings = {name for name in shards if _in_a_ring(name, shards)}
+    for name in sorted(rings):
+        logical = _logical(ddl, topology, name)
+        if logical is not None:
+            found = _swapped(ddl, topology, logical, Shard(ddl.node, *name), moved[name])
+            yield from ((logical, event) for event in found)
+    for new, old in _ends_first({new: old for new, old in shards.items() if new not in rings}):
+        logical = _logical(ddl, topology, old)
+        if logical is not None:
+            yield logical, Moves(ddl.key, Shard(ddl.node, *old), Shard(ddl.node, *new))
+    text = _with_logical_names(ddl, topology)
+    for old, new in sorted((old, new) for new, old in moved.items()):
+        if new not in shards:
+            event = _moved(ddl, topology, old, new, text)
+            yield event.old or event.new or new, event
+
+
+def _rest_of_alter(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
+    """Yield what an ALTER TABLE does beside giving the table another name."""
+    sql = without_rename(ddl.sql, ddl.session)
+    statement = parse_statement(sql, ddl.session) if sql else None
+    if isinstance(statement, AlterTable) and statement.actions:
+        yield from _altered(ddl, topology, sql)
+
+
+def _in_a_ring(name: Name, moved: Mapping[Name, Name]) -> bool:
+    """Tell whether the tables of some names, this one among them, change places with each other alone."""
+    seen, at = {name}, moved[name]
+    while at in moved and at not in seen:
+        seen.add(at)
+        at = moved[at]
+    return at == name
+
+
+def _ends_first(moved: Mapping[Name, Name]) -> Iterator[tuple[Name, Name]]:
+    """Yield (new, old) so that no table takes a name before the one that has it has left it."""
+    left = dict(moved)
+    while left:
+        new = next(name for name in sorted(left) if name not in left.values())
+        yield new, left.pop(new)
+
+
+def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) -> Renamed:
+    """Return what it means that a table goes from one logical table to another, or comes to light, or disappears."""
+    was, now = _logical(ddl, topology, old), _logical(ddl, topology, new)
+    shard, to, table = Shard(ddl.node, *old), Shard(ddl.node, *new), None
+    instead: tuple[ShardDdl, ...] = ()
+    tool = was is None and made_by_a_tool(old[1])
+    if now is not None:
+        table = _as_logical(ddl, topology, ddl.effect.catalog.tables[new], now)
+        if new in ddl.before.tables:
+            with nullcontext() if tool else suppress(SnapshotStoreError):
+                instead = tuple(_swapped(ddl, topology, now, to, old))
+    return Renamed(ddl.key, shard, to, was, now, table, instead, tool, sql=text)
+
+
+def _with_logical_names(ddl: NodeDdl, topology: Topology) -> str:
+    """Return a RENAME TABLE with logical names; "" for another statement, and where one of the names has none."""
+    names = [_logical(ddl, topology, name) for name in ddl.effect.tables]
+    known = [name for name in names if name is not None]
+    if not isinstance(ddl.statement, RenameTables) or len(known) < len(names):
+        return ""
+    return with_names(ddl.sql, ddl.session, known)
+
+
+def _effects(ddl: NodeDdl) -> Effects:
+    return effects_of(ddl.statement, ddl.database or "")
+
+
+def _swapped(ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name) -> Iterator[ShardDdl]:
+    """Yield what makes the table that had a shard's name the one that has it now."""
+    before = _as_logical(ddl, topology, ddl.before.tables[(shard.schema, shard.table)], logical)
+    after = _as_logical(ddl, topology, ddl.effect.catalog.tables[(shard.schema, shard.table)], logical)
+    for sql in _statements(ddl, topology, logical, before, after, origin):
+        steps = steps_of(sql, before, ddl.session)
+        yield ShardDdl(ddl.key, shard, sql, before, steps, ddl.session)
+        before = steps[-1].after
+
+
+def _statements(
+    ddl: NodeDdl, topology: Topology, logical: Name, before: Table, after: Table, origin: Name
+) -> tuple[str, ...]:
+    """Return what was run on the table that takes the place, or what comes to the same."""
+    run, table = [], before
+    try:
+        for sql in ddl.changes.get(origin, ()):
+            run.append(_routed(ddl, topology, sql, origin, logical))
+            table = steps_of(run[-1], table, ddl.session)[-1].after
+    except SnapshotStoreError:
+        table = before
+    if run and table == after:
+        return tuple(run)
+    return tuple(" ".join(sql.split("\n")) for sql in alter_sql(before, after))
+
+
+def as_logical(node: str, topology: Topology, table: Table, logical: Name) -> Table:
+    """Return a shard's table under the logical name, with all names that follow from it."""
+    return under_name(table, logical, lambda name: topology.logical_name(node, *name) or name)
+
+
+def _as_logical(ddl: NodeDdl, topology: Topology, table: Table, logical: Name) -> Table:
+    return as_logical(ddl.node, topology, table, logical)
+
+
+def _routed(ddl: NodeDdl, topology: Topology, sql: str, name: Name, logical: Name) -> str:
+    naming = Naming(*name, lambda target: topology.logical_name(ddl.node, *target) or target, ddl.database or name[0])
+    return routed(without_files(sql, ddl.session)[0], *logical, ddl.session, naming)
+
+
+def _quoted(name: Name) -> str:
+    return ".".join(quote_name(part) for part in name)

@@ -1,0 +1,56 @@
+"""Cuts clauses about tablespaces and directories out of statements: another server has others.
+
+CREATE TABLE t (a INT) TABLESPACE ts1 COMMENT 'x'     CREATE TABLE t (a INT) COMMENT 'x'
+ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT
+"""
+
+from snapshot_store.ddl.parse import file_options
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import Token
+from snapshot_store.mysql.sql.session import DdlSession
+
+
+def without_files(sql: str, session: DdlSession) -> tuple[str, tuple[str, ...]]:
+    """Return a statement without such clauses, and the clauses. Raises DdlNotUnderstood."""
+    if "TABLESPACE" not in sql.upper() and "DIRECTORY" not in sql.upper():
+        return sql, ()
+    spans = file_options(sql, session)
+    cut = tuple(sql[start:end] for start, end in spans)
+    for start, end in reversed(spans):
+        begin, stop = _with_comma(sql, session, start, end)
+        sql = f"{sql[:begin].rstrip()} {sql[stop:].lstrip()}".rstrip()
+    return sql, cut
+
+
+def _with_comma(sql: str, session: DdlSession, start: int, end: int) -> tuple[int, int]:
+    """Return what to cut with an option, so that no comma is left over.
+
+    In a list of options the comma belongs to it unless another option stands before it without one; partitions are told
+    apart by commas that stay.
+    """
+    cursor, depth = Cursor.of(sql, session), 0
+    before: Token | None = None
+    while cursor.peek().start < start:
+        before = cursor.next()
+        if before.kind == "symbol":
+            depth += (before.text == "(") - (before.text == ")")
+    while cursor.peek().start < end and not cursor.done:
+        cursor.next()
+    if depth or before is None:
+        return start, end
+    listed = before.kind == "symbol" and before.text == ","
+    if cursor.at_symbol(",") and (listed or _begins_list(sql, session, before)):
+        return start, cursor.peek().end
+    return (before.start, end) if listed else (start, end)
+
+
+def _begins_list(sql: str, session: DdlSession, before: Token) -> bool:
+    """Tell whether options begin behind a token: behind the columns, or behind the table's name."""
+    if before.kind == "symbol":
+        return before.text == ")"
+    cursor = Cursor.of(sql, session)
+    cursor.next()
+    while cursor.word() in ("IGNORE", "TABLE"):
+        cursor.next()
+    cursor.table_name()
+    return cursor.peek(-1).start == before.start

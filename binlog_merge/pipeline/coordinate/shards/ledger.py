@@ -1,0 +1,150 @@
+"""The logical table under coordination, and the record of logical DDL, effects and findings."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from binlog_merge.pipeline.coordinate.shards.clauses import applied, steps_of
+from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change, net_change_of, plain
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shape, Shapes
+from binlog_merge.pipeline.coordinate.shards.rowmoves import MOVING, moves_rows
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Effect,
+    Event,
+    Fault,
+    Finding,
+    Logical,
+    Shard,
+    ShardDdl,
+    Start,
+    Step,
+    Stop,
+)
+from binlog_merge.pipeline.coordinate.shards.writing import Renames, write, writing_session
+from binlog_merge.places import Place
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.tso import OrderKey
+
+
+class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
+    """Coordination cannot go on after an event."""
+
+    def __init__(self, fault: Fault, event: Event, detail: str) -> None:
+        super().__init__(detail)
+        self.stop = Stop(fault, event, detail)
+
+
+class Ledger:
+    """Records logical DDL, each at the next place after the current event."""
+
+    def __init__(
+        self,
+        shapes: Shapes,
+        table: Table | None,
+        session: DdlSession,
+        inert: Mapping[str, Mapping[Shard, int]] | None = None,
+    ) -> None:
+        self.shapes = shapes
+        self.shape = None if table is None else shapes.of(table)
+        self.session = session
+        self.logical: list[Logical] = []
+        self.effects: list[Effect] = []
+        self.findings: list[Finding] = []
+        self.swallowed: list[Event] = []
+        self._rank = 0
+        self._key: OrderKey | None = None
+        self._inert: dict[str, dict[Shard, int]] = {text: dict(counts) for text, counts in (inert or {}).items()}
+
+    @property
+    def table(self) -> Table | None:
+        """Return the logical table as it is now."""
+        return None if self.shape is None else self.shapes[self.shape]
+
+    def begin(self, event: Event) -> None:
+        """Go on to another event, which may be of the same statement as the last; its session is used from here on."""
+        if event.key != self._key:
+            self._key, self._rank = event.key, 0
+        if isinstance(event, ShardDdl) and event.session is not None:
+            self.session = event.session
+
+    def start(self, members: Mapping[Shard, Table], left: bool) -> Start:
+        """Return where coordination can go on from here."""
+        return Start(members, self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
+
+    def here(self, event: Event) -> Place:
+        """Return the place after what has been written at this event so far."""
+        return Place(event.key, self._rank)
+
+    def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
+        """Write statements that make the logical table what it is now; return their place."""
+        place = self.here(event)
+        self._rank += 1
+        self.shape = None if table is None else self.shapes.of(table)
+        self.logical.append(Logical(place, statements, table, event, own))
+        return place
+
+    def become(
+        self, event: Event, joined: Shape, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
+    ) -> tuple[Place, tuple[str, ...]]:
+        """Write DDL that makes the logical table accept what `joined` does; return its place and the columns dropped.
+
+        `alone`: all rows of the logical table are one shard's. Raises Stopped where no statement does.
+        """
+        table = self.table
+        if table is None or self.shape is None or self.shapes.alike(self.shape, joined):
+            return self._inert_place(event, alone), ()
+        written = write(table, self.shapes[joined], own, renames, origin, self.session, alone)
+        if written is None:
+            raise Stopped(Fault.NOT_WRITABLE, event, "no statement makes the logical table what the shards come to")
+        if not written.statements:
+            self.shape = self.shapes.of(written.table)
+            return self.here(event), ()
+        gone = tuple(c.name for c in table.columns if written.table.index_of(c.name) is None)
+        return self.append(event, written.statements, written.table, written.own), gone
+
+    def since(self, count: int, before: Table) -> NetChange:
+        """Return the net change of the logical DDL after the first `count`; the logical table was `before`."""
+        table, steps, session = before, list[Step](), replace(self.session, validate=False)
+        for sql in (sql for logical in self.logical[count:] for sql in logical.statements):
+            steps += steps_of(sql, table, session)
+            table = steps[-1].after
+        return net_change(before, steps)
+
+    def doubt(self, findings: Iterable[Finding]) -> None:
+        """Record findings about statements that take effect at the current event."""
+        self.findings += [replace(finding, at=self._key) for finding in findings]
+
+    def took_effect(self, ddls: Sequence[ShardDdl], place: Place) -> None:
+        """Record that statements take effect at a place."""
+        self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
+
+    def _inert_place(self, event: Event, alone: bool) -> Place:
+        """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
+
+        One that the logical table does not take (its partitions are its own) is swallowed, and so is one that would
+        empty a column, or a partition, of other shards' rows too.
+        """
+        here = self.here(event)
+        logical = self.table
+        if logical is None or not isinstance(event, ShardDdl):
+            return here
+        if not self.shapes.alike(self.shapes.of(event.before), self.shapes.of(event.after)):
+            return here
+        if not alone and (net_change_of([event]).replaced or moves_rows(event, *MOVING)):
+            self.swallowed.append(event)
+            return here
+        counts = self._inert.setdefault(plain(event.sql), {})
+        most = max(counts.values(), default=0)
+        counts[event.shard] = counts.get(event.shard, 0) + 1
+        if counts[event.shard] <= most:
+            return here
+        try:
+            table = applied(logical, event.sql, writing_session(self.session))
+        except SnapshotStoreError:
+            table = None
+        if table is None or order(table, logical) != 0:
+            self.swallowed.append(event)
+            return here
+        return self.append(event, (event.sql,), table)

@@ -1,0 +1,210 @@
+"""The log of shards as text, for the schema store: tables and sessions once each, however many events have them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
+from typing import Any
+
+from binlog_merge.binlog.session_variables import SessionVariables
+from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, GhostEvent, Ran, ShardLog
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Effect,
+    Empties,
+    Joins,
+    Leaves,
+    Moves,
+    Name,
+    Renamed,
+    Shard,
+    ShardDdl,
+    ShardEvent,
+    Start,
+    Step,
+)
+from binlog_merge.places import Place
+from snapshot_store.errors import StoreError
+from snapshot_store.model import Table
+from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.tso import OrderKey
+
+
+class _Numbered:
+    """Texts that stand once in the output, and are called by number."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+        self._tables: dict[int, tuple[Table, int]] = {}  # the table too, so that its id stays its own
+
+    def text(self, text: str) -> int:
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def table(self, table: Table) -> int:
+        if id(table) not in self._tables:
+            self._tables[id(table)] = (table, self.text(table_to_json(table)))
+        return self._tables[id(table)][1]
+
+
+def log_to_json(log: ShardLog) -> str:
+    """Return a log as JSON text."""
+    tables, sessions = _Numbered(), _Numbered()
+    values = {
+        "members": [
+            [
+                *name,
+                [[*shard, tables.table(table)] for shard, table in sorted(shards.items(), key=lambda pair: pair[0])],
+            ]
+            for name, shards in sorted(log.members.items())
+        ],
+        "logical": [tables.table(table) for _, table in sorted(log.logical.items())],
+        "schemas": sorted(log.schemas),
+        "databases": [[name, sorted(found)] for name, found in sorted(log.databases.items())],
+        "events": [[*name, *_event(event, tables, sessions)] for name, event in log.events],
+        "database_events": [
+            [e.key.text(), e.node, e.name, None if e.value is None else schema_to_json(e.value)]
+            for e in log.database_events
+        ],
+        "ghosts": [[g.key.text(), g.node, *g.name, g.sql] for g in log.ghosts],
+        "starts": [
+            [*name, key.text(), *_start(start, tables, sessions)] for name, (key, start) in sorted(log.starts.items())
+        ],
+        "effects": [
+            [
+                *e.shard,
+                list(e.key),
+                None if e.place is None else [list(e.place.key), e.place.rank],
+                e.renames,
+                e.to,
+                e.name,
+                e.gone,
+            ]
+            for e in log.effects
+        ],
+        "ran": [[r.node, r.key.text(), r.sql, r.file, r.position, *astuple(r.variables)] for r in log.ran.values()],
+        "tables": tables.texts,
+        "sessions": sessions.texts,
+    }
+    return json.dumps(values)
+
+
+def _event(event: ShardEvent, tables: _Numbered, sessions: _Numbered) -> list[Any]:
+    head = [type(event).__name__, event.key.text(), *event.shard]
+    match event:
+        case ShardDdl():
+            session = None if event.session is None else sessions.text(json.dumps(asdict(event.session)))
+            steps = [[s.sql, tables.table(s.after), s.adds, s.drops, s.renames] for s in event.steps]
+            return [*head, event.sql, tables.table(event.before), steps, session]
+        case Joins():
+            return [*head, tables.table(event.table), event.sql]
+        case Moves():
+            return [*head, *event.to]
+        case Renamed():
+            table = None if event.table is None else tables.table(event.table)
+            instead = [_event(ddl, tables, sessions) for ddl in event.instead]
+            return [*head, event.to, event.old, event.new, table, instead, event.tool, event.plain, event.sql]
+        case _:
+            return [*head, event.sql]
+
+
+def log_from_json(text: str) -> ShardLog:
+    """Return the log that `log_to_json` wrote. Raises StoreError if it did not write this."""
+    try:
+        values = json.loads(text)
+        tables = [table_from_json(t) for t in values["tables"]]
+        sessions = [DdlSession(**json.loads(s)) for s in values["sessions"]]
+        return ShardLog(
+            {(a, b): {Shard(*s): tables[t] for *s, t in shards} for a, b, shards in values["members"]},
+            {(tables[t].schema, tables[t].name): tables[t] for t in values["logical"]},
+            set(values["schemas"]),
+            {name: {(node, schema) for node, schema in found} for name, found in values["databases"]},
+            [((a, b), _read_event(rest, tables, sessions)) for a, b, *rest in values["events"]],
+            [
+                DatabaseEvent(OrderKey.parse(key), node, name, None if value is None else schema_from_json(value))
+                for key, node, name, value in values["database_events"]
+            ],
+            [GhostEvent(OrderKey.parse(key), node, (a, b), sql) for key, node, a, b, sql in values["ghosts"]],
+            {
+                (a, b): (OrderKey.parse(key), _read_start(rest, tables, sessions))
+                for a, b, key, *rest in values["starts"]
+            },
+            [_read_effect(row) for row in values["effects"]],
+            dict(_read_ran(row) for row in values["ran"]),
+        )
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise StoreError(f"not the JSON of shards: {text[:100]!r} ({error}); the store is damaged") from None
+
+
+_KINDS: Mapping[str, type[Leaves] | type[Empties]] = {"Leaves": Leaves, "Empties": Empties}
+
+
+def _read_event(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> ShardEvent:
+    kind, key, shard, rest = row[0], OrderKey.parse(row[1]), Shard(*row[2:5]), row[5:]
+    if kind == "ShardDdl":
+        sql, before, steps, session = rest
+        read = (Step(s, tables[t], tuple(adds), tuple(drops), _pairs(renames)) for s, t, adds, drops, renames in steps)
+        return ShardDdl(key, shard, sql, tables[before], tuple(read), None if session is None else sessions[session])
+    if kind == "Joins":
+        return Joins(key, shard, tables[rest[0]], rest[1])
+    if kind == "Moves":
+        return Moves(key, shard, Shard(*rest))
+    if kind == "Renamed":
+        to, old, new, table, instead, *more = rest
+        ddls = (_read_event(ddl, tables, sessions) for ddl in instead)
+        made = tuple(ddl for ddl in ddls if isinstance(ddl, ShardDdl))
+        now = None if table is None else tables[table]
+        return Renamed(key, shard, Shard(*to), _name(old), _name(new), now, made, *more)
+    return _KINDS[kind](key, shard, rest[0])
+
+
+def _start(start: Start, tables: _Numbered, sessions: _Numbered) -> list[Any]:
+    return [
+        [[*shard, tables.table(table)] for shard, table in sorted(start.members.items(), key=lambda pair: pair[0])],
+        None if start.table is None else tables.table(start.table),
+        start.left,
+        None if start.session is None else sessions.text(json.dumps(asdict(start.session))),
+        [[text, [[*shard, n] for shard, n in sorted(counts.items())]] for text, counts in sorted(start.inert.items())],
+    ]
+
+
+def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> Start:
+    members, table, left, session, inert = row
+    return Start(
+        {Shard(*shard): tables[t] for *shard, t in members},
+        None if table is None else tables[table],
+        left,
+        None if session is None else sessions[session],
+        {text: {Shard(*shard): n for *shard, n in counts} for text, counts in inert},
+    )
+
+
+def _read_effect(row: Sequence[Any]) -> Effect:
+    *shard, key, place, renames, to, name, gone = row
+    at = None if place is None else Place(OrderKey(*place[0]), place[1])
+    goes = None if to is None else Shard(*to)
+    return Effect(Shard(*shard), OrderKey(*key), at, _pairs(renames), goes, _name(name), gone)
+
+
+def _name(value: Sequence[str] | None) -> Name | None:
+    return None if value is None else (value[0], value[1])
+
+
+def _pairs(values: Sequence[Sequence[str]]) -> tuple[Name, ...]:
+    return tuple((old, new) for old, new in values)
+
+
+def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], Ran]:
+    node, text, sql, file, position, *variables = row
+    key = OrderKey.parse(text)
+    return (node, key), Ran(node, key, sql, file, position, SessionVariables(*variables))
+
+
+def entries_of(text: str) -> list[tuple[str, str]]:
+    """Return logs of shards with the keys (text) below which each has everything. Raises StoreError."""
+    try:
+        return [(since, log) for since, log in json.loads(text)]
+    except (ValueError, TypeError) as error:
+        raise StoreError(f"not the JSON of shards: {text[:100]!r} ({error}); the store is damaged") from None

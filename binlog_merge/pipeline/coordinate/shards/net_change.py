@@ -1,0 +1,94 @@
+"""The net schema change of several statements of one shard, and when two shards' statements are one DDL.
+
+RENAME COLUMN a TO b; RENAME COLUMN b TO a      no change
+RENAME COLUMN a TO b; RENAME COLUMN b TO c      RENAME COLUMN a TO c
+DROP COLUMN a; ADD COLUMN a INT                 a column a as before, but with other values
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from binlog_merge.pipeline.coordinate.shards.values import ShardDdl, Step
+from snapshot_store.diff import diff_tables, equivalent
+from snapshot_store.model import Table
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """A change from `before` to `after`: the columns renamed on the whole, and those replaced by a namesake."""
+
+    before: Table
+    after: Table
+    renames: tuple[tuple[str, str], ...]
+    replaced: tuple[str, ...]
+
+    def source(self, column: str) -> str | None:
+        """Return the column of `before` whose values a column of `after` has; None if it is a new one."""
+        name = column.lower()
+        renamed = next((old for old, new in self.renames if new.lower() == name), None)
+        if renamed is not None or name in (replaced.lower() for replaced in self.replaced):
+            return renamed
+        return column if self.before.index_of(column) is not None else None
+
+
+def net_change_of(ddls: Sequence[ShardDdl]) -> NetChange:
+    """Return the net change of consecutive statements of one shard."""
+    return net_change(ddls[0].before, (step for ddl in ddls for step in ddl.steps))
+
+
+def net_change(before: Table, steps: Iterable[Step]) -> NetChange:
+    """Return the net change of consecutive clauses."""
+    after = before
+    origin: dict[str, str | None] = {c.name.lower(): c.name for c in before.columns}
+    for step in steps:
+        after = step.after
+        for name in step.drops:
+            origin.pop(name.lower(), None)
+        moved = [(new.lower(), origin.pop(old.lower(), None)) for old, new in step.renames]
+        origin.update(moved)
+        origin.update((name.lower(), None) for name in step.adds)
+    had = {c.name.lower() for c in before.columns}
+    renames, replaced = [], []
+    for column in after.columns:
+        source = origin.get(column.name.lower())
+        if source is not None and source.lower() != column.name.lower():
+            renames.append((source, column.name))
+        if source is None and column.name.lower() in had:
+            replaced.append(column.name)
+    return NetChange(before, after, tuple(renames), tuple(replaced))
+
+
+def inverse(renames: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the renames that undo these."""
+    return tuple((new, old) for old, new in reversed(renames))
+
+
+def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
+    """Tell whether two statements are one DDL: the same text, the same clauses, or the same change of the schema."""
+    if plain(a.sql) == plain(b.sql):
+        return True
+    clauses = [frozenset(plain(step.sql) for step in ddl.steps) for ddl in (a, b)]
+    if clauses[0] == clauses[1] and len(a.steps) == len(b.steps):
+        return True
+    changes = [diff_tables(ddl.before, ddl.after) for ddl in (a, b)]
+    if not changes[0] or _plain_renames(a) != _plain_renames(b):
+        return False
+    if changes[0] == changes[1]:
+        return True
+    # Comments may differ, where more than the comments changes.
+    return equivalent(a.before, b.before) and equivalent(a.after, b.after) and not equivalent(a.before, a.after)
+
+
+def _plain_renames(ddl: ShardDdl) -> list[tuple[str, str]]:
+    return sorted((old.lower(), new.lower()) for old, new in ddl.renames)
+
+
+_QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTALL)
+
+
+def plain(sql: str) -> str:
+    """Return a statement's text without what blanks, backticks and letter case make outside of strings."""
+    pieces = _QUOTED.split(sql.strip().rstrip(";"))
+    pieces[::2] = [" ".join(piece.replace("`", "").split()).casefold() for piece in pieces[::2]]
+    return " ".join(pieces)

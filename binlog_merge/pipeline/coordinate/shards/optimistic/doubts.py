@@ -1,0 +1,137 @@
+"""Columns in which target and shards hold different data from a DDL on, although their schemas agree in the end.
+
+What a DDL does to existing rows is not in any row event. The target's rows of all shards get it once, when the logical
+DDL is carried out; if it does not do the same for a shard's rows as the shard's own DDL did, they differ from then on,
+and nothing later shows it.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from binlog_merge.pipeline.coordinate.shards.dropping import Dropping
+from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change_of
+from binlog_merge.pipeline.coordinate.shards.values import Doubt, Finding, ShardDdl
+from snapshot_store.lattice.columns import compare_columns, filled
+from snapshot_store.lattice.join import Incomparable
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.sql.functions import CANONICAL, CHANGING
+
+
+def doubts_of(
+    ddls: Sequence[ShardDdl], logical: NetChange, dropping: Dropping, author: bool, alone: bool = False
+) -> Iterator[Finding]:
+    """Yield a finding for each column in which a shard's existing rows differ from the target's after its DDL.
+
+    `logical` is the change of the logical table. `author`: its statement, and the session with its clock, are this
+    shard's. `alone`: the shard has all rows of the logical table.
+    """
+    change = net_change_of(ddls)
+    for column in change.after.columns:
+        there = _column(logical.after, column.name)
+        if there is None or column.generated is not None:
+            continue
+        ddl = next((ddl for ddl in reversed(ddls) if _makes(ddl, column.name)), None)
+        source, kept = change.source(column.name), logical.source(column.name)
+        if ddl is not None and source is None and depends_on_moment(column):
+            text = _moment(column, change.before, kept, author, alone)
+            if text:
+                yield Finding(Doubt.MOMENT, ddl.key, ddl.shard, column.name, text)
+            continue
+        readded = dropping.has(ddls[0].shard, column.name) or column.name in change.replaced
+        filled_as = there if kept is None else _column(logical.before, kept)
+        found = _difference(column, filled_as or there, source, kept, readded)
+        if found is not None:
+            ddl = ddl or ddls[-1]
+            yield Finding(found[0], ddl.key, ddl.shard, column.name, found[1])
+
+
+def _moment(column: Column, before: Table, kept: str | None, author: bool, alone: bool) -> str:
+    """Return why existing rows get other values on the target in a column whose default depends on where and when; ""
+    where they do not: the statement runs there with its shard's clock and counter.
+    """
+    if not alone and (column.auto_increment or kept is not None or not author):
+        return f"existing rows get a value in {column.name} that differs from shard to shard"
+    if column.auto_increment and not _has_order(before):
+        return (
+            f"existing rows are numbered in {column.name} in the order in which they are stored, since the table has "
+            "no key that orders them; on the target that may be another"
+        )
+    return ""
+
+
+def _has_order(table: Table) -> bool:
+    """Tell whether a key orders the rows, as servers read them: the primary one, or a unique one without NULL."""
+    nullable = {column.name.lower() for column in table.columns if column.nullable}
+    for index in table.indexes:
+        whole = [part.column or "" for part in index.parts if part.length is None]
+        if index.unique and len(whole) == len(index.parts) and not {"", *nullable} & {name.lower() for name in whole}:
+            return True
+    return False
+
+
+def _difference(
+    column: Column, there: Column, source: str | None, kept: str | None, readded: bool
+) -> tuple[Doubt, str] | None:
+    """Return how what existing rows get in a column of a shard differs from what they get in the logical table.
+
+    `source` and `kept` are the columns that they get it from, here and there, None where it is new; `there` is the
+    logical column as it was made. `readded`: the name was dropped here.
+    """
+    name = column.name
+    if source is not None and kept is not None and source.lower() != kept.lower():
+        return Doubt.RENAME_BY_DROP, (
+            f"column {source} is renamed to {name} here, but {name} is already in the logical table: the values of "
+            f"existing rows stay in {source}"
+        )
+    if source is not None and kept is None:
+        return Doubt.RENAME_BY_DROP, (
+            f"existing rows have the values of {source} in {name} here, but {name} is a new column in the logical table"
+        )
+    if source is None and kept is not None and kept.lower() != name.lower():
+        return Doubt.RENAME_BY_DROP, (
+            f"{name} is a new column here, but in the logical table it is {kept} under another name: existing rows "
+            "have its values there"
+        )
+    if source is None and kept is not None and readded:
+        return Doubt.READDED, (
+            f"column {name} was dropped here and is added again, while the logical table has kept it: existing rows "
+            "keep the old values there"
+        )
+    if source is None and not _fills_alike(column, there):
+        return Doubt.FILL, f"existing rows get another value in {name} here than they got in the logical table"
+    return None
+
+
+def _makes(ddl: ShardDdl, name: str) -> bool:
+    """Tell whether a statement adds a column, or gives one its name."""
+    made = (new for step in ddl.steps for new in (*step.adds, *(new for _, new in step.renames)))
+    return name.lower() in (new.lower() for new in made)
+
+
+def _fills_alike(a: Column, b: Column) -> bool:
+    try:
+        findings = compare_columns(filled(a), filled(b))
+    except Incomparable:
+        return False
+    return all(finding.verdict == 0 for finding in findings if finding.aspect == "default")
+
+
+def depends_on_moment(column: Column) -> bool:
+    """Tell whether what existing rows get in a new column depends on when, where and in which session it is added."""
+    default = column.default
+    if column.auto_increment:
+        return True
+    if default is None or default.kind in ("literal", "null"):
+        return False
+    words = _WORD.findall(_QUOTED.sub("", default.text).lower())
+    return default.kind == "now" or any(CANONICAL.get(word, word) in _OF_A_SESSION for word in words)
+
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
+_WORD = re.compile(r"[a-z_][a-z0-9_]*")
+_OF_A_SESSION = CHANGING | {"dayname", "monthname", "date_format", "from_unixtime"}
+
+
+def _column(table: Table, name: str) -> Column | None:
+    place = table.index_of(name)
+    return None if place is None else table.columns[place]

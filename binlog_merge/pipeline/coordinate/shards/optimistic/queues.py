@@ -1,0 +1,133 @@
+"""The DDL that each waiting shard has run, in order, and its net change.
+
+A shard waits for the others to do the same, or is in conflict: it has run what others contradict. Shards that are in
+conflict with the same DDL, and those with the same net change, are kept together, so that thousands of queues need not
+be read to see how few differ.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
+
+from binlog_merge.pipeline.coordinate.shards.net_change import net_change_of
+from binlog_merge.pipeline.coordinate.shards.optimistic.lock import Info
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Change
+from binlog_merge.pipeline.coordinate.shards.values import Shard, ShardDdl
+from snapshot_store.tso import OrderKey
+
+
+def change_of(queue: Sequence[Info]) -> Change:
+    """Return the net change of consecutive DDL of one shard."""
+    net = net_change_of([info.ddl for info in queue])
+    return Change(queue[0].before, queue[-1].after, net.renames, net.replaced)
+
+
+class Queues:
+    """A queue for each shard that waits: first its head, the DDL it waits with, then what it has run since.
+
+    Where a queue changes, `waiting` are the shards of the lock that agree with their head DDL; the others are in
+    conflict.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[Shard, list[Info]] = {}
+        self._changes: dict[Shard, Change] = {}
+        self._by_change: dict[Change, set[Shard]] = {}
+        self._conflicts: dict[Hashable, list[tuple[OrderKey, Shard]]] = {}
+        self.in_conflict: set[Shard] = set()
+        self.longer: set[Shard] = set()
+        """The shards that have run more than what they wait with."""
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def __contains__(self, shard: Shard) -> bool:
+        return shard in self._queues
+
+    def __getitem__(self, shard: Shard) -> list[Info]:
+        return self._queues[shard]
+
+    def __iter__(self) -> Iterator[tuple[Shard, list[Info]]]:
+        """Yield shards and queues, in the order in which they began to wait."""
+        return iter(self._queues.items())
+
+    @property
+    def changes(self) -> Iterable[tuple[Change, Collection[Shard]]]:
+        """Return each net change once, with the shards whose queue makes it."""
+        return self._by_change.items()
+
+    def change(self, shard: Shard) -> Change:
+        """Return the net change of a shard's queue."""
+        return self._changes[shard]
+
+    def conflicts(self) -> list[Info]:
+        """Return the heads in conflict, each of several alike once, in the order they were run."""
+        return [self._queues[shard][0] for _, shard in sorted(alike[0] for alike in self._conflicts.values())]
+
+    def add(self, info: Info, waiting: Container[Shard]) -> None:
+        """Put a DDL at the end of its shard's queue, or begin one."""
+        self._set(info.shard, [*self._queues.get(info.shard, ()), info], waiting)
+
+    def exchange(self, old: ShardDdl, new: Info, waiting: Container[Shard]) -> None:
+        """Put a DDL in the place of another one of the same shard."""
+        self._set(old.shard, [new if info.ddl == old else info for info in self._queues[old.shard]], waiting)
+
+    def drop_heads(self, shards: Iterable[Shard], waiting: Container[Shard]) -> None:
+        """Take the head out of the queues of these shards."""
+        for shard in shards:
+            self._set(shard, self._queues[shard][1:], waiting)
+
+    def rename(self, shard: Shard, to: Shard, waiting: Container[Shard]) -> None:
+        """Give a shard's queue to the name it has from now on, in its place among the others."""
+        if shard not in self._queues:
+            return
+        order = list(self._queues)
+        self._set(to, [info.moved(to) if info.shard == shard else info for info in self.pop(shard)], waiting)
+        self._queues = {name: self._queues[name] for name in (to if name == shard else name for name in order)}
+
+    def pop(self, shard: Shard) -> list[Info]:
+        """Take a shard's queue away, and return it; it may have none."""
+        queue = self._queues.get(shard, [])
+        self._set(shard, [], ())
+        return queue
+
+    def clear(self) -> None:
+        """Take all queues away."""
+        for shard in list(self._queues):
+            self._set(shard, [], ())
+
+    def agree(self, shard: Shard) -> None:
+        """Note that a shard is no longer in conflict, but waits for others to do the same."""
+        if shard not in self.in_conflict:
+            return
+        head = self._queues[shard][0]
+        alike = self._conflicts[_effect_of(head)]
+        del alike[bisect_left(alike, (head.ddl.key, shard))]
+        if not alike:
+            del self._conflicts[_effect_of(head)]
+        self.in_conflict.remove(shard)
+
+    def _set(self, shard: Shard, queue: list[Info], waiting: Container[Shard]) -> None:
+        if shard in self._queues:
+            self.agree(shard)
+            change = self._changes.pop(shard)
+            self._by_change[change].remove(shard)
+            if not self._by_change[change]:
+                del self._by_change[change]
+            self.longer.discard(shard)
+        if not queue:
+            self._queues.pop(shard, None)
+            return
+        self._queues[shard] = queue
+        change = self._changes[shard] = change_of(queue)
+        self._by_change.setdefault(change, set()).add(shard)
+        if len(queue) > 1:
+            self.longer.add(shard)
+        if shard not in waiting:
+            self.in_conflict.add(shard)
+            insort(self._conflicts.setdefault(_effect_of(queue[0]), []), (queue[0].ddl.key, shard))
+
+
+def _effect_of(info: Info) -> Hashable:
+    """Return what tells DDL of several shards apart, however they are written."""
+    steps = zip(info.ddl.steps, info.afters, strict=True)
+    return info.before, tuple((after, step.adds, step.drops, step.renames) for step, after in steps)

@@ -1,0 +1,247 @@
+"""Pessimistic coordination: all shards run the same DDL in the same order; each is written where the last one runs it.
+
+    t1:  a  DDL  b  c                     the merged order, if events are numbered as they come:
+    t2:        d      e  DDL  f           a  d  e  DDL  b  c  f
+
+Rows of a shard that has run it wait for the others. Two statements are one DDL if they change the schema in the same
+way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `dm/syncer/sharding_group.go`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from binlog_merge.pipeline.coordinate.shards.carrying import Run, carry_out
+from binlog_merge.pipeline.coordinate.shards.clauses import applied
+from binlog_merge.pipeline.coordinate.shards.dropping import Dropping
+from binlog_merge.pipeline.coordinate.shards.ledger import Ledger, Stopped
+from binlog_merge.pipeline.coordinate.shards.net_change import inverse, net_change_of, same_ddl
+from binlog_merge.pipeline.coordinate.shards.optimistic.debts import Debts
+from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import doubts_of
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import alike, join_all, order
+from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import Shapes
+from binlog_merge.pipeline.coordinate.shards.rowmoves import moves_rows, rows_stay
+from binlog_merge.pipeline.coordinate.shards.sequence import Item, OutOfSequence, Sequence
+from binlog_merge.pipeline.coordinate.shards.values import (
+    LAST,
+    Decided,
+    Effect,
+    Event,
+    Fault,
+    Joins,
+    Leaves,
+    Moves,
+    Open,
+    Outcome,
+    Shard,
+    ShardDdl,
+    Start,
+    open_id,
+)
+from binlog_merge.places import Place
+from snapshot_store.ddl.effects import Verb
+from snapshot_store.diff import equivalent
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.tso import OrderKey
+
+Ran = Item[OrderKey, ShardDdl]
+
+
+class PessimisticRun(Run):
+    """Coordinates one logical table, event by event."""
+
+    def __init__(self, start: Start, session: DdlSession) -> None:
+        members, logical = start.members, start.table
+        self._members = dict(members)
+        self.sequence: Sequence[OrderKey, ShardDdl] = Sequence(dict.fromkeys(members, ()))
+        together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
+        table = logical if logical is not None else together
+        self.ledger = Ledger(Shapes(), table, start.session or session, start.inert)
+        self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
+        self.left = start.left
+        self.debts = Debts()
+        self.decision: Decided | None = None
+
+    @property
+    def shards(self) -> Collection[Shard]:
+        return self._members
+
+    def tables(self) -> dict[Shard, Table]:
+        return dict(self._members)
+
+    @property
+    def quiet(self) -> bool:
+        return not (self.sequence.under_way or self.gone or self.debts or self.decision)
+
+    def _take_ddl(self, ddl: ShardDdl) -> None:
+        # Partitions that all shards empty are emptied at once, as rows behind that wait; other tables' rows do not.
+        if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
+            self.ledger.findings.append(rows_stay(ddl, self._name()))
+        self._members[ddl.shard] = ddl.after
+        debt = self.debts.paid(ddl)
+        if debt is not None:
+            if debt.place is None:
+                self.sequence = self.sequence.run_after_all(Item(ddl.shard, ddl.key, ddl))
+            self.ledger.effects += debt.effects(ddl)
+            return
+        try:
+            self.sequence = self.sequence.add(Item(ddl.shard, ddl.key, ddl), same_ddl)
+        except OutOfSequence as error:
+            expected = error.expected
+            assert isinstance(expected, ShardDdl)
+            detail = f"{ddl.shard} runs {ddl.sql!r} where {expected.shard} has run {expected.sql!r}"
+            raise Stopped(Fault.DIFFERENT_DDL, ddl, detail) from None
+        self._resolve(ddl)
+
+    def _decide(self, event: Decided) -> None:
+        """Do what was decided about the DDL that shards are awaited for; about another it is too late, or too soon."""
+        under_way = self.sequence.order[self.sequence.active :]
+        if not under_way or open_id(under_way[0].ddl) != event.id:
+            self.ledger.swallowed.append(event)
+            return
+        awaited = self.sequence.awaited
+        if event.action == "as-if-done":
+            awaited &= {shard for shard in (event.shard,) if shard is not None}
+        else:
+            self.decision = event
+        for shard in awaited:
+            self.debts.owe(shard, under_way[0].ddl)
+        self.sequence = self.sequence.as_if_done(awaited)
+        self._resolve(event)
+
+    def _take_joins(self, event: Joins) -> None:
+        if self.ledger.table is None:
+            self._begin_table(event)
+            self.sequence = Sequence({event.shard: ()})
+        else:
+            self.sequence = self.sequence.joined(event.shard, self._places_behind(event), event.key)
+            self.ledger.swallowed.append(event)
+        self._members[event.shard] = event.table
+
+    def _places_behind(self, event: Joins) -> int:
+        """Return how many DDL under way a new shard's table has; the most, where several fit."""
+        states = [(len(self.sequence.order[: i + 1]), item.ddl.after) for i, item in enumerate(self.sequence.order)]
+        for places, table in reversed(states[self.sequence.active :]):
+            if equivalent(event.table, table):
+                return places
+        assert self.ledger.table is not None
+        if not equivalent(event.table, self.ledger.table):
+            detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
+            raise Stopped(Fault.STRANGE_TABLE, event, detail)
+        return self.sequence.active
+
+    def _take_leaves(self, event: Leaves) -> None:
+        mine = self.sequence.shards[event.shard][self.sequence.active :]
+        del self._members[event.shard]
+        self.debts.forget(event.shard)
+        self.sequence = self.sequence.without(event.shard)
+        self.left = bool(self.shards)
+        shared = len(self.sequence.order) - self.sequence.active if self.left else 0
+        self.gone += mine[:shared]
+        alone = [item.ddl for item in mine[shared:] if _ran(item)]
+        if not self.left:
+            self._release(self.gone, self.ledger.here(event))
+            self.gone = []
+            self.ledger.append(event, (event.sql,) if event.sql else (), None)
+        else:
+            self._resolve(event)
+        if alone:
+            # What it alone has run never happened: its rows go where columns still have their old names.
+            place = self.ledger.here(event)
+            self.ledger.took_effect(alone, place)
+            self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(alone).renames)))
+
+    def _take_moves(self, event: Moves) -> None:
+        self.debts.move(event.shard, event.to)
+        shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
+        self.sequence = replace(self.sequence, shards=shards)
+        self._members[event.to] = self._members.pop(event.shard)
+        self.ledger.swallowed.append(event)
+
+    def _resolve(self, event: Event) -> None:
+        """Write every DDL that all shards have run by now."""
+        while self.sequence.complete:
+            active = self.sequence.active
+            ran = [items[active] for items in self.sequence.shards.values()]
+            ran += [item for item in self.gone if same_ddl(item.ddl, self.sequence.order[active].ddl)]
+            self.gone = [item for item in self.gone if item not in ran]
+            self._write(event, ran)
+            self.sequence = self.sequence.resolve()
+
+    def _write(self, event: Event, ran: list[Ran]) -> None:
+        real = sorted((item.ddl for item in ran if _ran(item)), key=lambda ddl: (ddl.key, ddl.shard))
+        if not real or self.ledger.table is None:
+            return
+        last = real[-1]
+        before, count = self.ledger.table, len(self.ledger.logical)
+        decision, self.decision = self.decision, None
+        first = self.sequence.order[self.sequence.active].ddl
+        place = self._carry_out(event, last, last.sql if decision is None else decision.sql)
+        logical = self.ledger.since(count, before)
+        for ddl in real:
+            self.ledger.doubt(doubts_of([ddl], logical, Dropping(), ddl is last, self.alone))
+        self._release(ran, place)
+        skipped = decision is not None and decision.action == "skip"
+        if skipped:
+            # The logical table keeps the old names.
+            self.ledger.effects += [Effect(ddl.shard, LAST, place, inverse(ddl.renames)) for ddl in real if ddl.renames]
+        self.debts.settle(first, place, not skipped)
+
+    def _carry_out(self, event: Event, ddl: ShardDdl, sql: str) -> Place:
+        assert self.ledger.table is not None
+        if not sql or (sql == ddl.sql and not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE)):
+            return self.ledger.here(event)
+        try:
+            table = applied(self.ledger.table, sql, self.ledger.session)
+            if sql == ddl.sql and alike(self.ledger.table, ddl.before) and not alike(table, ddl.after):
+                detail = f"{sql!r} does something else to the logical table than to {ddl.shard}"
+                raise Stopped(Fault.NOT_WRITABLE, event, detail)
+            return self.ledger.append(event, (sql,), table)
+        except SnapshotStoreError as error:
+            if isinstance(event, Decided):
+                raise Stopped(Fault.DECISION, event, str(error)) from None
+            if order(ddl.before, ddl.after) != 0:
+                raise Stopped(Fault.NOT_WRITABLE, event, str(error)) from None
+            self.ledger.swallowed.append(ddl)
+            return self.ledger.here(event)
+
+    def _release(self, ran: Iterable[Ran], place: Place) -> None:
+        self.ledger.effects += [effect for item in ran for effect in _effects(item, place)]
+
+    def outcome(self) -> Outcome:
+        pending = [item for items in self.sequence.shards.values() for item in items[self.sequence.active :]]
+        held = [effect for item in (*pending, *self.gone) for effect in _effects(item, None)]
+        return Outcome(
+            tuple(self.ledger.logical),
+            (*self.ledger.effects, *self.debts.effects(), *sorted(held, key=lambda e: (e.key, e.shard))),
+            tuple(self.ledger.findings),
+            tuple(self._open()),
+            tuple(self.ledger.swallowed),
+            self.tables(),
+            self.ledger.table,
+        )
+
+    def _open(self) -> Iterator[Open]:
+        for place in range(self.sequence.active, len(self.sequence.order)):
+            ddl = self.sequence.order[place].ddl
+            items = {shard: found[place] for shard, found in self.sequence.shards.items() if len(found) > place}
+            awaited = tuple(sorted(set(self.sequence.shards) - set(items)))
+            ran = sorted((item.ddl for item in items.values() if _ran(item)), key=lambda d: (d.key, d.shard))
+            stage: Literal["waiting", "queued"] = "waiting" if place == self.sequence.active else "queued"
+            yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))
+
+
+def _ran(item: Ran) -> bool:
+    """Tell whether the shard has run it itself, rather than been made with its effect."""
+    return item.ddl.shard == item.shard
+
+
+def _effects(item: Ran, place: Place | None) -> Iterator[Effect]:
+    if item.key is not None:
+        yield Effect(item.shard, item.key, place, item.ddl.renames if _ran(item) else ())
+
+
+coordinate = partial(carry_out, PessimisticRun)

@@ -1,0 +1,203 @@
+"""Coordination without markers: from what shards ran (`shard_log`) to the logical DDL, each at its place, and effects.
+
+Which events are of which logical table is found first (`shards.following`); then every one is coordinated by itself
+(`shards.pessimistic`, `optimistic.run`), and here their answers are put together. Where several statements follow from
+one event each gets a rank of its own (`shard_ddl`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+
+from binlog_merge.config.modes import Modes, ShardMode
+from binlog_merge.pipeline.coordinate.shards import pessimistic
+from binlog_merge.pipeline.coordinate.shards.databases import First, databases_of, implied
+from binlog_merge.pipeline.coordinate.shards.ddl import Placed, Wanted, at_rank, in_order_of_keys, ranked
+from binlog_merge.pipeline.coordinate.shards.following import Following
+from binlog_merge.pipeline.coordinate.shards.identity import RENAMED
+from binlog_merge.pipeline.coordinate.shards.log import Settled, ShardLog
+from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
+from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
+from binlog_merge.pipeline.coordinate.shards.tables import Coordinated, components, open_rename, outcome_of
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Decided,
+    Effect,
+    Event,
+    Finding,
+    Name,
+    Open,
+    Outcome,
+    Shard,
+    Stop,
+)
+from binlog_merge.places import Place
+from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, DdlSession
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
+    "pessimistic": pessimistic.coordinate,
+    "optimistic": optimistic.coordinate,
+}
+SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
+"""Of statements whose own session is not known: those that operators write."""
+
+_TOGETHER = -1
+"""Owns the places of renames: those of one key are one statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits.
+
+    `settled` is what tables can go on from.
+    """
+
+    ddl: tuple[Placed, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    open: tuple[tuple[ShardMode, Open], ...] = ()
+    stop: tuple[Name, Stop] | None = None
+    settled: tuple[Settled, ...] = ()
+
+
+def coordinate_shards(
+    log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey, floor: OrderKey = ORIGIN
+) -> Together:
+    """Return what the events below `limit` come to; what stops one table stops all there. What comes out below `floor`
+    has done so.
+    """
+    following, tables = _coordinated(log, modes, decisions, limit)
+    stops = [(t.outcome.stop.key, t.table.called, t.outcome.stop) for t in tables if t.outcome.stop is not None]
+    stop = None
+    if stops:
+        limit, name, found = min(stops, key=lambda one: one[:2])
+        stop = (name, found)
+        following, tables = _coordinated(log, modes, decisions, limit)
+    databases = list(databases_of(log, modes.topology, limit))
+    databases = [*implied(log, _firsts(following, tables), databases), *databases]
+    dropped = {(d.place.key, d.schema) for d in databases if d.sql.startswith("DROP ")}
+    ranks: dict[OrderKey, int] = {}
+    ddl = [at_rank(d, ranks) for d in databases if (d.place.key, d.schema) not in dropped]
+    made, moved = ranked(_wanted(log, following, tables, dropped), ranks)
+    ddl += made
+    effects = [[_moved(e, t.number, moved) for e in t.effects] for t in tables]
+    ddl += [at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
+    stands = in_order_of_keys(
+        [*(d.place for d in ddl), *(e.place for found in effects for e in found if e.place is not None)], floor
+    )
+    ddl = [replace(d, place=stands.get(d.place, d.place)) for d in ddl]
+    effects = [
+        [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found] for found in effects
+    ]
+    findings = [*following.findings, *(f for t in tables for f in t.outcome.findings)]
+    renames = ((t.mode, one) for t in tables if (one := open_rename(t.table)) is not None)
+    return Together(
+        tuple(sorted(ddl, key=lambda d: d.place)),
+        tuple(sorted((*log.effects, *(e for found in effects for e in found)), key=lambda e: (e.key, e.shard))),
+        tuple(sorted(findings, key=lambda f: (f.key, f.shard))),
+        (*renames, *((t.mode, one) for t in tables for one in t.outcome.open)),
+        stop,
+        tuple(components(tables, effects)),
+    )
+
+
+def _coordinated(
+    log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey
+) -> tuple[Following, list[Coordinated]]:
+    """Coordinate each logical table with its events below `limit`; tables by name."""
+    following = Following(partial(_may_follow, modes.topology))
+    for name in sorted({*log.members, *log.starts}):
+        following.begin(name, *log.start(name))
+    events: list[tuple[Name, Event]] = [(("", ""), d) for d in decisions if d.key < limit]
+    events += [(name, event) for name, event in log.events if event.key < limit]
+    # What is decided at a key is decided before what shards do there.
+    events.sort(key=lambda pair: (pair[1].key, not isinstance(pair[1], Decided)))
+    for key, found in groupby(events, key=lambda pair: pair[1].key):
+        following.take(key, list(found))
+    tables = []
+    for number, table in enumerate(sorted(following.tables, key=lambda table: table.called)):
+        start = table.start
+        shards = [*start.members, *(e.shard for e in table.events if not isinstance(e, Decided))]
+        if shards:
+            mode = modes.of(*shards[0])
+            outcome = _WAYS[mode](start.members, start.table, table.events, SESSION, start)
+            tables.append(outcome_of(number, table, mode, outcome))
+    return following, tables
+
+
+def _may_follow(topology: Topology, shard: Shard, old: Shard, new: Shard, name: Name) -> bool:
+    """Tell whether a shard may be renamed as another one was, and be of the logical table `name` then too.
+
+    Shards of other names are not expected to get one and the same name, unless a route brings many names together.
+    """
+    if shard.table != old.table and name[1] == new.table:
+        return False
+    if shard.schema == old.schema:
+        schema = new.schema
+    elif old.schema == new.schema:
+        schema = shard.schema
+    else:
+        return False
+    if (shard.node, schema) == (new.node, new.schema) and name[1] == new.table:
+        return False  # that name is taken
+    return topology.logical_name(shard.node, schema, new.table) == name
+
+
+def _wanted(
+    log: ShardLog, following: Following, tables: Sequence[Coordinated], dropped: set[tuple[OrderKey, str]]
+) -> Iterator[Wanted]:
+    """Yield every statement, and every place that rows wait for, at the place of its own table's count."""
+    for table in tables:
+        logical = {one.place: (name, one) for name, one in table.logical}
+        waited = {e.place for e in table.effects if e.place is not None and e.place.rank != RENAMED}
+        for place in {*logical, *waited}:
+            if place not in logical:
+                yield Wanted(place, table.table.at(place), table.number)
+                continue
+            name, one = logical[place]
+            # A table that goes with its database is not dropped by itself.
+            gone = one.table is None and (place.key, name[0]) in dropped
+            cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
+            statements = () if gone else one.statements
+            yield Wanted(place, name, table.number, statements, cause, one.own and one.alone)
+    renamings = {renaming.key: renaming for renaming in following.renamings}
+    keys = {e.place.key for t in tables for e in t.effects if e.place is not None and e.place.rank == RENAMED}
+    for key in keys | renamings.keys():
+        if key not in renamings:
+            yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard has got its old name back
+            continue
+        renaming = renamings[key]
+        ran = None if renaming.cause is None else log.ran.get(renaming.cause)
+        session = SESSION if ran is None else replace(SESSION, sql_mode=ran.variables.sql_mode)
+        sql = rename_sql(renaming, session)
+        yield Wanted(Place(key, RENAMED), renaming.pairs[0][0], _TOGETHER, (sql,), renaming.cause)
+
+
+def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, Place], Place]) -> Effect:
+    if effect.place is None:
+        return effect
+    owner = _TOGETHER if effect.place.rank == RENAMED else number
+    return replace(effect, place=moved[owner, effect.place])
+
+
+def _firsts(following: Following, tables: Sequence[Coordinated]) -> dict[str, First]:
+    """Return where each logical database gets its first table by what shards did."""
+    firsts: dict[str, First] = {}
+    for table in tables:
+        found = [
+            (name[0], First(one.place, *one.cause.shard[:2], one.cause.key))
+            for name, one in table.logical
+            if not isinstance(one.cause, Decided)
+        ]
+        found += [
+            (name[0], First(place, hop.to.node, hop.to.schema, hop.key))
+            for place, name in table.table.names
+            for hop in table.table.hops
+            if hop.to is not None and hop.key == place.key
+        ]
+        for database, first in found:
+            if database not in firsts or first.place < firsts[database].place:
+                firsts[database] = first
+    return firsts

@@ -1,0 +1,107 @@
+"""The same under another logical name: a table that is renamed on the way is coordinated under the name it began with.
+
+What its shards run under their names goes in under that one (`event_under`), and what comes of it goes out under the
+name the table has there.
+"""
+
+from dataclasses import replace
+
+from binlog_merge.pipeline.coordinate.shards.clauses import Naming, routed
+from binlog_merge.pipeline.coordinate.shards.values import (
+    Decided,
+    Empties,
+    Event,
+    Joins,
+    Leaves,
+    Logical,
+    Name,
+    Open,
+    ShardDdl,
+    Start,
+    open_id,
+)
+from snapshot_store.ddl.references import under_name
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
+
+_SESSION = DdlSession()
+
+
+def name_of(table: Table) -> Name:
+    """Return a table's database and name."""
+    return (table.schema, table.name)
+
+
+def table_under(table: Table, name: Name) -> Table:
+    """Return a table under a name, with the names that follow from it; foreign keys on itself follow."""
+    old = name_of(table)
+    return table if old == name else under_name(table, name, lambda target: name if target == old else target)
+
+
+def sql_under(sql: str, old: Name, name: Name, session: DdlSession | None) -> str:
+    """Return a statement on one table as one on a table of another name."""
+    if old == name or not sql:
+        return sql
+    try:
+        return routed(sql, *name, session or _SESSION, Naming(*old, lambda target: name if target == old else target))
+    except SnapshotStoreError:
+        return sql  # one that names no table
+
+
+def ddl_under(ddl: ShardDdl, name: Name) -> ShardDdl:
+    """Return a shard's statement for a logical table of another name."""
+    old = name_of(ddl.before)
+    if old == name:
+        return ddl
+    steps = tuple(
+        replace(step, sql=sql_under(step.sql, old, name, ddl.session), after=table_under(step.after, name))
+        for step in ddl.steps
+    )
+    sql = sql_under(ddl.sql, old, name, ddl.session)
+    return replace(ddl, sql=sql, before=table_under(ddl.before, name), steps=steps)
+
+
+def event_under(event: Event, old: Name, name: Name) -> Event:
+    """Return an event of the logical table `old` as one of a table that is called `name`."""
+    if old == name:
+        return event
+    match event:
+        case ShardDdl():
+            return ddl_under(event, name)
+        case Joins():
+            return replace(event, table=table_under(event.table, name), sql=sql_under(event.sql, old, name, None))
+        case Leaves() | Empties():
+            return replace(event, sql=sql_under(event.sql, old, name, None))
+        case Decided():
+            return replace(event, id=id_under(event.id, name), sql=sql_under(event.sql, old, name, None))
+        case _:
+            return event
+
+
+def id_under(id: str, name: Name) -> str:
+    """Return what a coordination is called when its table has another name."""
+    return f"{'.'.join(name)}@{id.rpartition('@')[2]}"
+
+
+def open_under(waiting: Open, name: Name) -> Open:
+    """Return what waits under the table's name as it is."""
+    if name_of(waiting.ddl.before) == name:
+        return waiting
+    ddl = ddl_under(waiting.ddl, name)
+    return replace(waiting, id=open_id(ddl), ddl=ddl)
+
+
+def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
+    """Return a logical DDL of the table `old` as one of a table that is called `name` there."""
+    if old == name:
+        return ddl
+    session = ddl.cause.session if isinstance(ddl.cause, ShardDdl) else None
+    statements = tuple(sql_under(sql, old, name, session) for sql in ddl.statements)
+    return replace(ddl, statements=statements, table=None if ddl.table is None else table_under(ddl.table, name))
+
+
+def start_under(start: Start, name: Name) -> Start:
+    """Return where coordination goes on, under the name that the table has by then."""
+    members = {shard: table_under(table, name) for shard, table in start.members.items()}
+    return replace(start, members=members, table=None if start.table is None else table_under(start.table, name))

@@ -1,0 +1,304 @@
+"""The input and output of coordination: shards, what they ran, places in the merged order, and what follows from them.
+
+All tables carry their logical name, so that tables of two shards compare by what they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from binlog_merge.places import Place
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.tso import OrderKey
+
+Name = tuple[str, str]
+"""A logical table's database and name."""
+
+
+class Shard(NamedTuple):
+    """A physical table on a node: one of those that make a logical table."""
+
+    node: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.node}/{self.schema}/{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One clause of a statement: its text as a statement of its own, the table after it, and what it names."""
+
+    sql: str
+    after: Table
+    adds: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDdl:
+    """A statement that a shard ran on its table, written for the logical table; `session` None: that of others."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str
+    before: Table
+    steps: tuple[Step, ...]
+    session: DdlSession | None = field(default=None, compare=False)
+
+    @property
+    def after(self) -> Table:
+        """Return the table behind the last step."""
+        return self.steps[-1].after
+
+    @property
+    def renames(self) -> tuple[tuple[str, str], ...]:
+        """Return the columns that get another name, in order."""
+        return tuple(pair for step in self.steps for pair in step.renames)
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """A table becomes a shard: by CREATE TABLE, or by a RENAME that brings it under the route."""
+
+    key: OrderKey
+    shard: Shard
+    table: Table
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """A shard is dropped, or renamed away from the route; `reported`: there is a finding about its rows already."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str = ""
+    reported: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """A shard gets another name, and stays a shard of the same logical table."""
+
+    key: OrderKey
+    shard: Shard
+    to: Shard
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A table gets a name under which it is of another logical table; one of those that one statement renames at once.
+
+    `old` and `new` are the logical tables, None where it does not come out; `table` is it under the new logical name.
+    `instead` is what makes the table that had the name so far what this one is. `tool`: a tool for online schema
+    changes made it, so it has that table's rows. `plain` is False where more than the name becomes another. `sql` is
+    the whole statement with logical names, "" where not all of its tables come out.
+    """
+
+    key: OrderKey
+    shard: Shard
+    to: Shard
+    old: Name | None
+    new: Name | None
+    table: Table | None = None
+    instead: tuple[ShardDdl, ...] = ()
+    tool: bool = False
+    plain: bool = True
+    sql: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Empties:
+    """A shard is truncated."""
+
+    key: OrderKey
+    shard: Shard
+    sql: str = ""
+
+
+ShardEvent = ShardDdl | Joins | Leaves | Moves | Renamed | Empties
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What an operator decided about a DDL that waits (`Open.id`), from `key` on.
+
+    "emit": `sql` is written in its place, "skip": nothing is; either way nobody is awaited any more. "as-if-done":
+    `shard` counts as having run it. A shard that runs it later has then run it.
+    """
+
+    key: OrderKey
+    id: str
+    action: Literal["emit", "skip", "as-if-done"]
+    sql: str = ""
+    shard: Shard | None = None
+
+
+Event = ShardEvent | Decided
+
+LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1)
+"""Behind every event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logical:
+    """A logical DDL: its place, the statements, the table after it (None: dropped), and the event that causes it.
+
+    `own` tells that the statements are those the shard wrote; otherwise they were made from the difference of the
+    tables. `alone`: all rows of the logical table are this shard's.
+    """
+
+    place: Place
+    statements: tuple[str, ...]
+    table: Table | None
+    cause: Event
+    own: bool = True
+    alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A shard DDL takes effect at a place: at its own key, or later, and the shard's later rows wait until then.
+
+    `place` None: not within what is known, so the later rows are held back. `to` is the shard's name from `key`
+    on, if it gets another there; from `place` on its rows are of the logical table `name`, if that is another then.
+    `gone`: the table is dropped or emptied there, and rows from before `key` with it.
+    """
+
+    shard: Shard
+    key: OrderKey
+    place: Place | None
+    renames: tuple[tuple[str, str], ...] = ()
+    to: Shard | None = None
+    name: Name | None = None
+    gone: bool = False
+
+
+class Doubt(Enum):
+    """Ways in which target and shards hold different data although their schemas agree."""
+
+    RENAME_BY_DROP = "rename-by-drop"
+    """One shard renames a column, another drops it and adds one of the new name: their data differ from now on."""
+    READDED = "readded"
+    """A shard drops a column and adds it again while other shards keep it: the target keeps the old values."""
+    FILL = "fill"
+    """A shard's existing rows get another value in a new column than they got on the target when it was added there."""
+    MOMENT = "moment"
+    """A new column's default depends on the moment (CURRENT_TIMESTAMP, RAND()), which differs from shard to shard."""
+    ROWS = "rows"
+    """Rows enter or leave a logical table of several shards, and no statement on the target does the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A doubt about a shard's statement, and the column in question; "" where it is about whole rows.
+
+    `at` is the key of the event at which it is found, where that is a later one: the statement takes effect there.
+    `remedy` is what to do to have the rows right.
+    """
+
+    doubt: Doubt
+    key: OrderKey
+    shard: Shard
+    column: str
+    detail: str
+    at: OrderKey | None = None
+    remedy: str = ""
+
+    @property
+    def found(self) -> OrderKey:
+        """Return the key before which a merge stops that takes no doubt."""
+        return self.key if self.at is None else self.at
+
+
+class Fault(Enum):
+    """Why coordination stops."""
+
+    DIFFERENT_DDL = "different-ddl"
+    """Pessimistic: shards run different statements, or in different orders."""
+    STRANGE_TABLE = "strange-table"
+    """Pessimistic: a table joins whose schema is none that the logical table has had or is about to have."""
+    NOT_WRITABLE = "not-writable"
+    """No statement gives the logical table the schema that the shards have."""
+    UNKNOWN_SHARD = "unknown-shard"
+    """An event on a shard that has neither a base schema nor a CREATE TABLE."""
+    DECISION = "decision"
+    """What an operator decided cannot be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Coordination stops before an event: what it found there."""
+
+    fault: Fault
+    event: Event
+    detail: str
+
+    @property
+    def key(self) -> OrderKey:
+        """Return where it stops."""
+        return self.event.key
+
+
+OpenStage = Literal["waiting", "conflict", "queued", "spreading"]
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A coordination that is under way: who has run it, who is awaited, and since when.
+
+    `stage`: "waiting" for others to do the same, "conflict" where others do something else, "queued" behind another;
+    "spreading" has taken effect already, and nothing is held for it. `ran` are the statements of those that are done,
+    as far as they have run it themselves.
+    """
+
+    id: str
+    ddl: ShardDdl
+    stage: OpenStage
+    done: tuple[Shard, ...]
+    awaited: tuple[Shard, ...]
+    ran: tuple[ShardDdl, ...] = ()
+
+
+def open_id(ddl: ShardDdl) -> str:
+    """Return what a DDL that waits is called: the logical table, and where it was run first."""
+    return f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where coordination of a logical table begins, or can go on as if it began there.
+
+    `left`: rows of shards that are gone may still be in the logical table. `session` is that of the last statement,
+    `inert` how often each shard has run what changes nothing that is compared.
+    """
+
+    members: Mapping[Shard, Table] = field(default_factory=dict)
+    table: Table | None = None
+    left: bool = False
+    session: DdlSession | None = None
+    inert: Mapping[str, Mapping[Shard, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of coordinating the events of one logical table, as far as they are known or until it stops.
+
+    `quiet` is the last key after which nothing was under way, and the state there: started from it, the later events
+    have the same result.
+    """
+
+    logical: tuple[Logical, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    open: tuple[Open, ...] = ()
+    swallowed: tuple[Event, ...] = ()
+    members: Mapping[Shard, Table] = field(default_factory=dict)
+    table: Table | None = None
+    stop: Stop | None = None
+    quiet: tuple[OrderKey, Start] | None = None

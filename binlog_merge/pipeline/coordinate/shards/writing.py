@@ -1,0 +1,184 @@
+"""The statements that make the logical table what the shards have come to.
+
+What a shard's user wrote comes first, where it does just that: the whole statement, else some of its clauses. Where it
+does not (a column NOT NULL that needs a DEFAULT while other shards lack it, the shard that was the last to need a
+column), an ALTER TABLE is made from the difference of the tables. A column that was renamed is renamed, never dropped
+and added: its values stay.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from binlog_merge.pipeline.coordinate.shards.clauses import applied, applied_parsed, columns_named
+from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
+from snapshot_store.ask.alter import alter_sql
+from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.lattice.columns import compare_columns
+from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.mysql.sql.session import NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
+from snapshot_store.render_sql import column_sql
+
+Renames = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Statements, the table after them, and whether they are the user's own; none where display widths change alone."""
+
+    statements: tuple[str, ...]
+    table: Table
+    own: bool
+
+
+def write(
+    logical: Table,
+    joined: Table,
+    own: Iterable[Sequence[str]],
+    renames: Renames,
+    origin: Table,
+    session: DdlSession,
+    alone: bool = False,
+) -> Written | None:
+    """Return the statements that take the logical table to `joined`; None if it cannot be written.
+
+    `own` are the users' statements that may do, the likeliest first; unless `alone` they empty no column, which other
+    shards may have kept. New columns stand where `origin` has them.
+    """
+    session = writing_session(session)
+    for statements in own:
+        table = _carried_out(logical, joined, statements, session, alone)
+        if table is not None:
+            return Written(tuple(statements), table, True)
+    made = _made(logical, joined, renames, origin, session)
+    return None if made is None else Written(*made, False)
+
+
+def writing_session(session: DdlSession) -> DdlSession:
+    """Return the session that statements are written for: a zero date may be a DEFAULT while shards differ.
+
+    Tables that foreign keys point at are not looked at.
+    """
+    mode = session.sql_mode & ~(NO_ZERO_DATE | NO_ZERO_IN_DATE)
+    return replace(session, sql_mode=mode, validate=True, foreign_key_checks=False)
+
+
+def _carried_out(
+    logical: Table, joined: Table, statements: Sequence[str], session: DdlSession, alone: bool
+) -> Table | None:
+    table = logical
+    try:
+        for sql in statements:
+            ddl = ParsedDdl.of(sql, session)
+            adds, drops, _ = columns_named(ddl.statement)
+            if not alone and {name.lower() for name in adds} & {name.lower() for name in drops}:
+                return None
+            table = applied_parsed(table, ddl)
+    except SnapshotStoreError:
+        return None
+    return table if statements and order(table, joined) == 0 else None
+
+
+def _made(
+    logical: Table, joined: Table, renames: Renames, origin: Table, session: DdlSession
+) -> tuple[tuple[str, ...], Table] | None:
+    statements: list[str] = []
+    table = logical
+    try:
+        for sql in _renaming(table, joined, renames):
+            statements.append(sql)
+            table = applied(table, sql, session)
+        for make in (alter_sql, _without_default):
+            for sql in make(table, target(table, joined, origin)):
+                statements.append(sql)
+                table = applied(table, sql, session)
+    except SnapshotStoreError:
+        return None
+    table = _as_wide(table, joined)
+    return (tuple(statements), table) if order(table, joined) == 0 else None
+
+
+def _as_wide(table: Table, joined: Table) -> Table:
+    """Return the table with the display widths of `joined`: no statement says them, since servers forget them."""
+    widths = {column.name.lower(): column.type.display_width for column in joined.columns}
+    columns = (replace(c, type=replace(c.type, display_width=widths.get(c.name.lower()))) for c in table.columns)
+    return replace(table, columns=tuple(columns))
+
+
+def _without_default(table: Table, wanted: Table) -> tuple[str, ...]:
+    """Return what takes away the DEFAULT NULL that a definition cannot help giving a column."""
+    name = f"{quote_name(table.schema)}.{quote_name(table.name)}"
+    return tuple(
+        f"ALTER TABLE {name} ALTER COLUMN {quote_name(column.name)} DROP DEFAULT"
+        for column in wanted.columns
+        if column.default is None
+        and column.nullable
+        and column.generated is None
+        and (place := table.index_of(column.name)) is not None
+        and table.columns[place].default is not None
+    )
+
+
+def _renaming(logical: Table, joined: Table, renames: Renames) -> list[str]:
+    """Return a statement for each rename that takes place: the old name goes, the new one is not there yet."""
+    found = {}
+    for old, new in renames:
+        place = logical.index_of(old)
+        if place is not None and joined.index_of(old) is None and joined.index_of(new) is not None:
+            found[old.lower()] = (logical.columns[place], new)
+    taken = {c.name.lower() for c in logical.columns} - set(found)
+    table = f"{quote_name(logical.schema)}.{quote_name(logical.name)}"
+    return [
+        # CHANGE, which servers before 8.0 know too.
+        f"ALTER TABLE {table} CHANGE COLUMN {quote_name(c.name)} {column_sql(replace(c, name=new), logical)}"
+        for c, new in found.values()
+        if new.lower() not in taken
+    ]
+
+
+def target(logical: Table, joined: Table, origin: Table) -> Table:
+    """Return the logical table changed as little as it takes to be `joined`: what need not change stays as it is."""
+    columns = [
+        _kept(column, joined.columns[place])
+        for column in logical.columns
+        if (place := joined.index_of(column.name)) is not None
+    ]
+    for column in joined.columns:
+        if logical.index_of(column.name) is None:
+            columns.insert(_behind(column.name, origin, columns), column)
+    return replace(
+        logical,
+        columns=tuple(columns),
+        indexes=_indexes(logical, joined),
+        charset=joined.charset,
+        collation=joined.collation,
+    )
+
+
+def _kept(mine: Column, joined: Column) -> Column:
+    if all(finding.verdict == 0 for finding in compare_columns(mine, joined)):
+        return mine
+    return replace(joined, name=mine.name, comment=mine.comment, invisible=mine.invisible)
+
+
+def _behind(name: str, origin: Table, columns: Sequence[Column]) -> int:
+    """Return where a new column goes: behind the nearest of those before it in `origin` that is there."""
+    place = origin.index_of(name)
+    if place is None:
+        return len(columns)
+    names = [c.name.lower() for c in columns]
+    before = [c.name.lower() for c in origin.columns[:place]]
+    return next((names.index(n) + 1 for n in reversed(before) if n in names), 0)
+
+
+def _indexes(logical: Table, joined: Table) -> tuple[Index, ...]:
+    wanted = {index.name.lower(): index for index in joined.indexes}
+    mine = {index.name.lower(): index for index in logical.indexes}
+    kept = [_same_or(mine[name], wanted[name]) for name in mine if name in wanted]
+    return (*kept, *(index for name, index in wanted.items() if name not in mine))
+
+
+def _same_or(mine: Index, joined: Index) -> Index:
+    alike = replace(joined, name=mine.name, visible=mine.visible) == mine
+    return mine if alike else replace(joined, visible=mine.visible)

@@ -1,0 +1,189 @@
+"""The schema store of an output directory: where bases go in, what a run reads of it, and what it leaves there."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import ConfigError, SchemaConflict
+from binlog_merge.files.durable import sync_directory, sync_file
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.manifest import Manifest
+from binlog_merge.files.source import io_error, open_source
+from binlog_merge.pipeline.coordinate.histories import base_versions
+from binlog_merge.pipeline.coordinate.touched import Line, Names
+from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.errors import SnapshotStoreError
+from snapshot_store.history import SchemaVersion, TableVersion
+from snapshot_store.model import Catalog
+from snapshot_store.store.merge import Part
+from snapshot_store.store.settings import Stop
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+if TYPE_CHECKING:
+    from snapshot_store.store.db import Store
+
+STORE_NAME = "schema.duckdb"
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run leaves in the store. `floor` is where it went on, `beginning` where its binlogs begin, if it is the
+    first.
+    """
+
+    floor: OrderKey
+    tables: Sequence[TableVersion]
+    schemas: Sequence[SchemaVersion]
+    topology: Topology
+    stop: Stop | None
+    beginning: OrderKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaStore:
+    """The store of one output directory, opened for moments only."""
+
+    config: MergeConfig
+    directory: Path
+    manifest: Manifest
+
+    @property
+    def path(self) -> Path:
+        """Return where it is."""
+        return self.directory / STORE_NAME
+
+    def read(self, lines: Callable[[Names], Iterable[Line]], floor: OrderKey, joined: Sequence[str]) -> Part:
+        """Return what a run that goes on at `floor` needs to know of some tables; `joined` are nodes new in this run.
+
+        The bases go in before. Raises SchemaConflict where something was said of what is published already.
+        """
+        from snapshot_store.store.db import Store
+
+        first = self.manifest.state.last is None
+        base = self.config.base
+        copied = first and base.store is not None and not self.path.exists()
+        if copied and base.store is not None:
+            with as_merge_errors(Path(base.store)):
+                _copy(Path(base.store), self.path)
+        sources = [(node, base.physical.get(node)) for node in joined]
+        dumps = list(_dumps([(None, base.logical), *sorted(base.physical.items())] if first else sources))
+        with as_merge_errors(self.path), Store.open(self.path) as store:
+            merging = store.merging()
+            if first:
+                merging.forget_derived()
+            store.append_versions(
+                [version for tables, _ in dumps for version in tables],
+                [version for _, schemas in dumps for version in schemas],
+            )
+            if base.store is not None and not copied:
+                self._take_given(Path(base.store), store, floor)
+            self._check(merging.last_number(floor.previous()))
+            return merging.part(lines(merging), floor)
+
+    def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
+        """Return the tables of nodes that there are where everything below a key has happened."""
+        from snapshot_store.store.db import Store
+
+        with as_merge_errors(self.path), Store.open(self.path) as store:
+            return store.merging().physical_tables(below)
+
+    def save(self, made: Made, next_floor: OrderKey) -> int | None:
+        """Leave what a run made; returns how many logical versions there are below what the next may still change.
+
+        None where the history is folded: there nothing can be put among them any more.
+        """
+        from snapshot_store.store.db import Store
+
+        with as_merge_errors(self.path), Store.open(self.path) as store:
+            merging = store.merging()
+            merging.save(made.floor, made.tables, made.schemas, made.topology, made.stop, made.beginning)
+            failpoint("store-after-commit")
+            return merging.last_number(next_floor.previous())
+
+    def _check(self, number: int | None) -> None:
+        """Raise SchemaConflict if versions were put among those by which tables were numbered in published files."""
+        last = self.manifest.state.last
+        known = None if last is None else last.state.get("logical_versions")
+        if None not in (known, number) and known != number:
+            raise SchemaConflict(
+                f"the schema history below what is published has {number} logical versions, and had {known} when the "
+                "published files were written: what is published cannot be changed any more",
+                file=str(self.path),
+                remedy="restore the store from a copy made before it was changed, or merge into an empty directory",
+            )
+
+    def _take_given(self, path: Path, store: "Store", floor: OrderKey) -> None:
+        """Take in what people said in the store that bases come from, and have said there since the last run."""
+        from snapshot_store.store.db import Store as Opened
+
+        with as_merge_errors(path), Opened.open(path, read_only=True) as other:
+            tables, schemas = other.merging().given(everything=self.manifest.state.last is None)
+        tables, schemas = store.merging().missing(tables, schemas)
+        late = [key for key in (*(v.key for v in tables), *(v.key for v in schemas)) if key < floor.previous()]
+        if late:
+            raise below_published(min(late), floor, path)
+        store.append_versions(tables, schemas)
+
+
+def below_published(key: OrderKey, floor: OrderKey, path: Path) -> SchemaConflict:
+    """Return the error for what is said of a moment whose rows are published already."""
+    return SchemaConflict(
+        f"what is said of order key {key.text()} comes too late: everything below {floor.text()} is published, and a "
+        "published file cannot be changed any more",
+        file=str(path),
+        order_key=key,
+        remedy=f"say it from TSO {floor.commit_tso + (1 if floor[1:] > (0, 0, 1) else 0)} or order key {floor.text()} "
+        "on; or merge again from the start, into an empty directory with `base.store` set to a corrected store",
+    )
+
+
+def published_floor(directory: Path) -> OrderKey:
+    """Return the key below which the output in a directory is published; the origin if there is no output."""
+    last = Manifest.load(directory).state.last
+    return ORIGIN if last is None else OrderKey.parse(last.state["floor"])
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a store, whole or not at all."""
+    from snapshot_store.store.db import Store
+
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        with Store.open(source, read_only=True):  # nobody writes meanwhile
+            for suffix in ("", ".wal"):
+                if Path(f"{source}{suffix}").exists():
+                    shutil.copyfile(f"{source}{suffix}", f"{work / target.name}{suffix}")
+        with Store.open(work / target.name):
+            pass  # what a writer that was killed has left in the log goes into the file
+        sync_file(work / target.name)
+        (work / target.name).replace(target)
+        sync_directory(target.parent)
+    except OSError as error:
+        raise io_error(error, str(source)) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _dumps(
+    sources: Iterable[tuple[str | None, str | None]],
+) -> Iterator[tuple[list[TableVersion], list[SchemaVersion]]]:
+    for node, path in sources:
+        if path is not None:
+            yield base_versions(_read_dump(path), node, path)
+
+
+def _read_dump(path: str) -> Catalog:
+    from snapshot_store.ddl import parse_dump
+
+    with open_source(path) as source:
+        data = bytearray(source.size)
+        source.read_into(memoryview(data), 0)
+    try:
+        return parse_dump(data.decode("utf-8"))
+    except (SnapshotStoreError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the base schema cannot be read: {error}", file=path) from None

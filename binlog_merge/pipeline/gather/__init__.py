@@ -1,0 +1,1 @@
+"""Gather: reads byte ranges, reshapes row images as bytes, filters rows, renders events; one task per output file."""

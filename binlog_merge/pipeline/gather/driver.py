@@ -1,0 +1,98 @@
+"""Gather: one task for each output file, and how far they got."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.publish import file_name, part_path
+from binlog_merge.pipeline.base.state import Inputs, Job, key_after
+from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.pipeline.gather.task import gather
+from binlog_merge.pipeline.gather.values import GatherResult, GatherTask, InputFile
+from binlog_merge.pipeline.order.cutting import Cut, cut
+from binlog_merge.pipeline.order.driver import Ordered
+from binlog_merge.pipeline.scan.carriers import POLARDBX
+from binlog_merge.places import place_of
+from binlog_merge.values.convert import ReshapeOptions
+from snapshot_store.tso import OrderKey
+
+
+def behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:
+    """Return the least key behind what came out last."""
+    return key_after(key if key is None or holds is None else place_of(key).key)
+
+
+def written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey | None:
+    """Return the key below which everything came out before the last of these failed, None if nothing did.
+
+    With holds, a place of which something is missing counts as missing.
+    """
+    last = next((g.last_key for g in reversed(written) if g.last_key is not None), None)
+    if last is None:
+        return None
+    missing = written[-1].failed
+    if holds is not None and missing is not None and place_of(missing).key == place_of(last).key:
+        return place_of(last).key
+    return behind(last, holds)
+
+
+def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered) -> list[GatherResult]:
+    """Write the output files under temporary names and return what became of each, in order."""
+    state = inputs.manifest.state
+    open_file = state.open_file
+    used = open_file.input_bytes if open_file is not None else None
+    cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
+    number = len(state.files) if open_file is not None else len(state.files) + 1
+    found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
+    files = {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
+    tasks = [
+        _gather_task(
+            job, inputs, coordination, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)
+        )
+        for i, one in enumerate(cuts)
+    ]
+    with job.stage("gather", len(tasks)):
+        return job.runner.run("gather", gather, tasks) if tasks else []
+
+
+def _gather_task(
+    job: Job,
+    inputs: Inputs,
+    coordination: Coordination,
+    files: Mapping[tuple[int, int], InputFile],
+    one: Cut,
+    number: int,
+    goes_on: OutputFile | None,
+    closes: bool,
+) -> GatherTask:
+    basename = job.config.output.basename
+    name = file_name(basename, number)
+    return GatherTask(
+        name=name,
+        path=str(part_path(job.directory, name)),
+        prefix=(str(job.directory / name), goes_on.size) if goes_on is not None else None,
+        head=inputs.head,
+        runs=tuple(one.runs),
+        rank=one.rank,
+        sequence=goes_on.sequence_number + 1 if goes_on is not None else 1,
+        last_timestamp=int(goes_on.state["last_timestamp"]) if goes_on is not None else 0,
+        next_name=file_name(basename, number + 1) if closes else None,
+        nodes={n.number: n.source_id for n in inputs.nodes},
+        files=files,
+        schemas=Schemas(
+            coordination.history,
+            coordination.topology,
+            job.config.schemas.not_understood == "opaque",
+            reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
+            places=coordination.places,
+            polardbx=inputs.carrier == POLARDBX,
+            modes=coordination.modes,
+            holds=coordination.holds,
+            filter=job.filter,
+        ),
+        ddl={d.key: replace(d, parsed=None) for d in coordination.ddl},
+        hints=inputs.carrier == POLARDBX,
+        check_rows=job.config.check_rows == "always",
+    )

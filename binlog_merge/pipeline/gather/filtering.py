@@ -1,0 +1,245 @@
+"""A filter in the merge: which tables, rows and statements come out.
+
+    a table that is not chosen      none of its rows: they are passed over, as those of tables that never come out
+    kinds of rows, expressions      in the logical shape, for the tables that such rules take: see `gather.judge`
+    statements                      whole, in part (DROP TABLE a, b), or not at all
+
+Every transaction keeps its place and its GTID, if nothing is left of it too: it is then an empty one, as a replica that
+filters writes it. So the filtered log has the GTIDs and order keys of the whole one, without gaps, however it was cut.
+
+A statement that is left out must not change the shape of rows that come out: whoever reads them would not know it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from binlog_merge.binlog.columnar import AFTER, BEFORE, ColumnFacts, CutRows, column_facts, cut_rows, decode_held
+from binlog_merge.binlog.constants import DELETE_TYPES, UPDATE_TYPES, WRITE_TYPES, EventType
+from binlog_merge.binlog.errors import CellValueError
+from binlog_merge.binlog.rows import PartialJson, Row, RowsEvent, iter_rows, join_rows, row_padding
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.whole_rows import whole_row
+from binlog_merge.errors import ConfigError, ConversionFailed, DdlNotUnderstoodError
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.events import Decision
+from binlog_merge.filters.expressions import Op
+from binlog_merge.filters.filter import MIXED_REMEDY, Filter, FilterSettings, Outcome
+from binlog_merge.pipeline.base.render_values import LogicalDdl
+from snapshot_store.ddl import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.history import SchemaHistory
+from snapshot_store.model import Table
+from snapshot_store.render_sql import create_sql
+from snapshot_store.tso import OrderKey
+
+LEFT_OUT = "# LEFT OUT BY FILTER"
+"""What stands in the place of a statement."""
+_PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A logical table whose rows are asked about, and the table map that comes out before them."""
+
+    table: Table
+    told: TableMap
+
+    @cached_property
+    def facts(self) -> dict[str, tuple[int, ColumnFacts]]:
+        """Return the columns by name: which they are, and what decides their values."""
+        names = [column.name for column in self.table.columns]
+        charsets = [column.type.charset or "binary" for column in self.table.columns]
+        found = column_facts(self.told, names, charsets, temporal_text=True)
+        return {fact.name: (i, fact) for i, fact in enumerate(found)}
+
+
+class OutputFilter:
+    """The filter of one gather task. Raises ConfigError for what is wrong in it."""
+
+    KINDS: Final[dict[Op, list[int]]] = {
+        "insert": sorted(map(int, WRITE_TYPES)),
+        "update": sorted(map(int, UPDATE_TYPES)),
+        "delete": sorted(map(int, DELETE_TYPES)),
+    }
+    """Types of rows events, by what they do."""
+
+    def __init__(self, settings: FilterSettings, history: SchemaHistory) -> None:
+        self._filter = Filter(settings)
+        self._history = history
+        self._ignored_tsos = np.array([t for t in settings.ignore_commit_tso if t < 1 << 63], np.int64)
+        self.asks = bool(
+            settings.ignore_commit_tso or settings.event_rules or settings.binlog_rules or settings.expression_rules
+        )
+
+    def chooses(self, schema: str, table: str) -> bool:
+        """Tell whether anything of a table comes out."""
+        return self._filter.table(schema, table).action == "Do"
+
+    def asks_rows(self, schema: str, table: str) -> bool:
+        """Tell whether rows of a table must be looked at: by their kind, their values or their transaction."""
+        return (
+            bool(len(self._ignored_tsos))
+            or self._filter.expressions.concerns(schema, table)
+            or any(self._filter.rows(schema, table, op).action != "Do" for op in self.KINDS)
+        )
+
+    def leaves_out(self, tsos: Any) -> Any:
+        """Return which of some commit TSOs are those of transactions that are left out whole."""
+        return np.isin(tsos, self._ignored_tsos)
+
+    def of_kind(self, shape: Shape, op: Op) -> Decision:
+        """Say whether rows of a kind pass, before their values are looked at."""
+        return self._filter.rows(shape.table.schema, shape.table.name, op)
+
+    def concerns(self, shape: Shape) -> bool:
+        """Tell whether any expression is about a table."""
+        return self._filter.expressions.concerns(shape.table.schema, shape.table.name)
+
+    def keep(self, shape: Shape, type_code: int, body: bytes, key: OrderKey) -> bytes | None:
+        """Return the body of one rows event, in the logical shape, without what is left out of it; None: nothing.
+
+        Raises ConfigError where the filter makes it an error, ConversionFailed for values that cannot be told.
+        """
+        op = next(op for op, kinds in self.KINDS.items() if type_code in kinds)
+        if self.leaves_out(np.array([key.commit_tso])).any():
+            return None
+        decision = self.of_kind(shape, op)
+        if decision.action == "Error":
+            name = f"{shape.table.schema}.{shape.table.name}"
+            raise ConfigError(f"{op} of {name} is an error by {decision.rule}", remedy=_REMEDY)
+        if decision.ignored:
+            return None
+        if not self.concerns(shape):
+            return body
+        places = np.array([[0, len(body), type_code]], np.int64)
+        ignored, _ = self.ignored(shape, op, np.frombuffer(body, np.uint8), places)
+        if not ignored.any():
+            return body
+        return None if ignored.all() else self.without(shape, type_code, body, ~ignored)
+
+    def without(self, shape: Shape, type_code: int, body: bytes, kept: Any) -> bytes:
+        """Return the body of a rows event with the rows that are kept, a mask."""
+        event = RowsEvent.parse(type_code, body)
+        rows = [row for row, stays in zip(iter_rows(event, shape.told), kept.tolist(), strict=True) if stays]
+        return join_rows(event, rows, shape.told, row_padding(event)).pack()
+
+    def ignored(self, shape: Shape, op: Op, source: Any, places: Any) -> tuple[Any, CutRows]:
+        """Return which rows of events are left out by their values, as a mask, and the rows as they were cut.
+
+        `places` say where in `source` the events' bodies, in the logical shape, begin and end, and their types. Only
+        columns that expressions need are decoded. Raises BinlogFormatError for malformed events, else as `keep` does.
+        """
+        needed = self._filter.expressions.columns(shape.table, op, shape.facts)
+        if (places[:, 2] == _PARTIAL).any():
+            source, places = _with_whole_json(shape, source, places, needed[1])
+        rows = cut_rows(source, places, shape.told)
+        before = None if op == "insert" else _side(shape, rows, BEFORE, needed[0])
+        after = None if op == "delete" else _side(shape, rows, AFTER, needed[1])
+        mask = self._filter.ignored_rows(shape.table, op, before, after)
+        return mask.to_numpy(zero_copy_only=False), rows
+
+    def statement(self, ddl: LogicalDdl) -> LogicalDdl:
+        """Return a statement as it comes out; one that does not is a transaction of nothing in its place.
+
+        Raises ConfigError where the filter makes it an error, or would leave readers with rows of unknown shape.
+        """
+        sql = ddl.sql or ddl.text or ""
+        if not ddl.sql:
+            return ddl
+        try:
+            session = DdlSession(sql_mode=ddl.session.sql_mode)
+            events = ddl_events(sql, ddl.schema, session)
+        except DdlNotUnderstood as error:
+            raise DdlNotUnderstoodError(f"the filter cannot tell what a statement is about: {error.reason}") from None
+        if not events:
+            return ddl
+        decisions = [self._decided(event, ddl.key, session) for event in events]
+        if decisions[0] == "restate":
+            schema, table = events[0].tables[0]
+            made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
+            if made is None:  # IF NOT EXISTS, of a table that is there
+                return self._nothing(ddl)
+            return replace(ddl, sql=create_sql(made, qualified=True), text=None)
+        kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
+        if len(kept) == len(events):
+            return ddl
+        if kept:
+            text = _put_together(events, kept)
+            return replace(ddl, sql=text, text=None)
+        return self._nothing(ddl)
+
+    def _nothing(self, ddl: LogicalDdl) -> LogicalDdl:
+        """Return what stands in the place of a statement that does not come out."""
+        return LogicalDdl(ddl.key, "", "", text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
+
+    def _decided(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> Outcome:
+        before = self._history.at(event.schema, event.table, key)
+        known = None if before is None else before.table
+        decision = self._filter.ddl(event, commit_tso=key.commit_tso, table=known, session=session)
+        if decision.outcome == "error":
+            raise ConfigError(f"{event.text}: {decision.rule}", remedy=MIXED_REMEDY if decision.mixed else _REMEDY)
+        if decision.outcome in ("apply", "restate"):
+            return decision.outcome
+        for schema, table in event.tables:
+            if table and self.chooses(schema, table) and self._changes_rows(schema, table, key):
+                raise ConfigError(
+                    f"the filter leaves out {event.text!r} ({decision.rule}), and rows of {schema}.{table}, which "
+                    "come out, have another shape from there on",
+                    remedy="let the statement pass, or leave the table out",
+                )
+        return decision.outcome
+
+    def _changes_rows(self, schema: str, table: str, key: OrderKey) -> bool:
+        after = next((v for v in self._history.versions_for(schema, table) if v.key == key), None)
+        if after is None or after.table is None:
+            return False
+        before = self._history.at(schema, table, key)
+        if before is None or before.table is None:
+            return True
+        one, two = (tuple((c.name, c.type) for c in v.columns) for v in (before.table, after.table))
+        return one != two
+
+
+_REMEDY = "correct the filter, and merge again"
+
+
+def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any:
+    """Return the needed columns of one side of some rows; one that a row does not hold is not among them."""
+    try:
+        return decode_held(rows, side, [facts for _, facts in shape.facts.values()], needed)
+    except CellValueError as error:
+        raise ConversionFailed(f"{shape.table.schema}.{shape.table.name}: {error}, for the filter") from None
+
+
+def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:
+    """Return events with the JSON values that their differences make, in the columns needed; NULL in others."""
+    wanted = {shape.facts[name][0] for name in needed}
+
+    def whole(row: Row) -> Row:
+        before, after = row
+        assert after is not None
+        cells = (None if isinstance(c, PartialJson) and i not in wanted else c for i, c in enumerate(after))
+        return whole_row((before, tuple(cells)), shape.told)
+
+    bodies = []
+    for begin, end, kind in places.tolist():
+        body = source[begin:end].tobytes()
+        if kind == _PARTIAL:
+            event = RowsEvent.parse(kind, body)
+            rows = [whole(row) for row in iter_rows(event, shape.told)]
+            body = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, shape.told).pack()
+        bodies.append(body)
+    ends = np.cumsum([len(body) for body in bodies])
+    kinds = np.where(places[:, 2] == _PARTIAL, int(EventType.UPDATE_ROWS_EVENT), places[:, 2])
+    return np.frombuffer(b"".join(bodies), np.uint8), np.stack([ends - [len(b) for b in bodies], ends, kinds], axis=1)
+
+
+def _put_together(events: Sequence[DdlEvent], kept: Sequence[DdlEvent]) -> str:
+    """Return a statement with some items of its list: each event's text is the statement's head and its item."""
+    first = events[0]
+    head = first.query[: first.head]
+    return head + ", ".join(event.text[len(head) :] for event in kept)

@@ -1,0 +1,93 @@
+"""Byte ranges of the nodes' files, read into one buffer.
+
+The ranges of a window lie scattered over the files, in order within each file or nearly. Ranges that are near each
+other are read as one; a range far from the others costs its own read and nothing else, however far TSO order and file
+order diverge.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.files.known import open_known
+from binlog_merge.files.source import Source
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.values import InputFile
+from binlog_merge.pipeline.scan.block import Column, view
+
+WINDOW_BYTES = 4 << 20
+GAP = 64 << 10  # ranges closer than this are read as one
+
+
+class InputReader:
+    """Reads the input files of one gather task; `buffer` holds what was read last."""
+
+    def __init__(self, nodes: Mapping[int, str], files: Mapping[tuple[int, int], InputFile]) -> None:
+        self._nodes, self._files = nodes, files
+        self._sources: dict[tuple[int, int], Source] = {}
+        self.buffer = np.empty(WINDOW_BYTES * 2, np.uint8)
+
+    def close(self) -> None:
+        """Close all files that are open."""
+        for source in self._sources.values():
+            source.close()
+
+    def source(self, node: int, file: int) -> Source:
+        """Return the open source of a file."""
+        if (node, file) not in self._sources:
+            self._sources[node, file] = open_known(self._files[node, file].known)
+        return self._sources[node, file]
+
+    def crc(self, node: int, file: int) -> int:
+        """Return how many bytes the checksum of a file's events takes: 4 or 0."""
+        return 4 if self._files[node, file].checksum else 0
+
+    def place(self, rows: Rows, row: int) -> dict[str, Any]:
+        """Return where a row's branch lies, as an error tells it."""
+        node, file = int(rows.node[row]), int(rows.file[row])
+        return {
+            "node": self._nodes[node],
+            "file": self._files[node, file].path,
+            "position": int(rows.start[row]),
+            "order_key": rows.key(row),
+        }
+
+    def read(
+        self, node: Column, file: Column, begin: Column, length: Column, skip: npt.NDArray[np.bool_]
+    ) -> tuple[Column, int]:
+        """Read byte ranges into the buffer, but those to skip; returns where each begins there, and the bytes used."""
+        place = np.lexsort((begin, file, node))
+        node, file, begin, length = node[place], file[place], begin[place], np.where(skip, 0, length)[place]
+        new = np.ones(len(place), np.bool_)
+        if len(place) > 1:
+            far = begin[1:] > begin[:-1] + length[:-1] + GAP
+            new[1:] = far | (node[1:] != node[:-1]) | (file[1:] != file[:-1])
+        heads = np.flatnonzero(new)
+        ends = np.maximum.reduceat(begin + length, heads)
+        sizes = ends - begin[heads]
+        offsets = np.cumsum(sizes) - sizes
+        used = int(sizes.sum())
+        self._make_room(used)
+        part = view(self.buffer)
+        for head, size, offset in zip(heads.tolist(), sizes.tolist(), offsets.tolist(), strict=True):
+            if size:
+                source = self.source(int(node[head]), int(file[head]))
+                source.read_into(part[offset : offset + size], int(begin[head]))
+        run = np.cumsum(new) - 1
+        at = np.empty(len(place), np.int64)
+        at[place] = offsets[run] + begin - begin[heads][run]
+        return at, used
+
+    def append(self, data: bytes, used: int) -> int:
+        """Put bytes behind the `used` bytes of the buffer; returns how many are used then."""
+        self._make_room(used + len(data), keep=used)
+        self.buffer[used : used + len(data)] = np.frombuffer(data, np.uint8)
+        return used + len(data)
+
+    def _make_room(self, size: int, keep: int = 0) -> None:
+        if size > len(self.buffer):
+            bigger = np.empty(size + (size >> 2), np.uint8)
+            bigger[:keep] = self.buffer[:keep]
+            self.buffer = bigger

@@ -1,0 +1,220 @@
+"""What a filter leaves of the rows events of a window, told for all of them at once before any is rendered.
+
+    found      rows events whose table the filter is asked about, as the render kernel will meet them
+    judged     all of one logical shape and one kind together: cut, the columns that expressions need decoded to Arrow,
+               each expression evaluated once
+    verdicts   kept, left out, or ready: Python has the new body
+
+What cannot be judged so (a row that does not decode, a rule that makes rows an error) stays without a verdict: it is
+asked about alone when its transaction is written, and stops the merge there, not before. So the output is the same
+however rows are put together.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.columnar import AFTER, BEFORE, CutRows
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.header import EventHeader
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels.asked import find_in_events, find_in_window, reshape_found
+from binlog_merge.binlog.rows import RowsEvent, present_columns
+from binlog_merge.errors import MergeError
+from binlog_merge.pipeline.gather.plans import PlanTable
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.traces import Window
+from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
+from binlog_merge.reshape.plan_of import reshape_rows
+from binlog_merge.values.convert import ConversionError
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.filtering import OutputFilter, Shape
+
+Ints = npt.NDArray[np.int64]
+BATCH_BYTES = 2 << 20
+"""Bytes of row images that are decoded together, unless one event alone has more."""
+_PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
+
+
+def judge_window(plans: PlanTable, buffer: Bytes, read: Window, rows: Rows, start: int) -> Verdicts:
+    """Judge the rows events of a window, whose bytes are in `buffer`; rows[start] is its first row."""
+    if plans.filter is None or not plans.filter.asks:
+        return NO_VERDICTS
+    reg = np.zeros(k.REGISTERS, np.int64)
+    reg[k.IN] = -1
+
+    def learn() -> None:
+        segment = reg[k.SEGMENT]
+        _learn(plans, buffer, reg, int(read.segments[segment, k.S_CRC]), rows, start + int(read.row[segment]))
+
+    found = _find(lambda room: int(find_in_window(reg, plans.arrays, buffer, read.segments, room)), reg, learn)
+    return _Judge(plans, plans.filter, buffer, read.keys[:, k.K_TSO], read.keys[:, k.K_COMMIT_US]).judge(found)
+
+
+def judge_piece(plans: PlanTable, known: int, rows: Rows, row: int, buffer: Bytes, end: int, crc: int) -> Verdicts:
+    """Judge the rows events of `buffer[:end]`, a piece of a branch that has `known` table maps before it."""
+    if plans.filter is None or not plans.filter.asks:
+        return NO_VERDICTS
+    reg = np.zeros(k.REGISTERS, np.int64)
+    reg[k.N_MAPS] = known
+    maps = plans.arrays.maps[:known].copy()
+    node = int(rows.node[row])
+    found = _find(
+        lambda room: int(find_in_events(reg, plans.arrays, buffer, end, crc, node, room)),
+        reg,
+        lambda: _learn(plans, buffer, reg, crc, rows, row),
+    )
+    plans.arrays.maps[:known] = maps  # rendering begins where the search began
+    tso, commit_us = (np.array([value[row]], np.int64) for value in (rows.columns["tso"], rows.commit_us))
+    return _Judge(plans, plans.filter, buffer, tso, commit_us).judge(found)
+
+
+def _find(search: Callable[[Ints], int], reg: Ints, learn: Callable[[], None]) -> Ints:
+    """Return the rows events to be asked about, as far as nothing is odd."""
+    found = np.zeros((1024, k.F_COLUMNS), np.int64)
+    while True:
+        reason = search(found)
+        if reason == k.FULL:
+            found = np.concatenate([found, np.zeros_like(found)])
+        elif reason == k.NEW_PLAN:
+            try:
+                learn()
+            except (MergeError, BinlogFormatError):
+                break
+        else:
+            break
+    return found[: int(reg[k.ROW_EVENTS])]
+
+
+def _learn(plans: PlanTable, buffer: Bytes, reg: Ints, crc: int, rows: Rows, row: int) -> None:
+    at = int(reg[k.IN])
+    size = EventHeader.parse(buffer[at : at + 19].tobytes()).event_size
+    plans.learn_row(buffer[at + 19 : at + size - crc].tobytes(), rows, row)
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    """Bodies of rows events in the logical shape: `places` (begin, end, type) in `source`, `rows` reshaped for each.
+
+    `own`: they must come out as they stand here, for the kernel cannot make them.
+    """
+
+    source: Bytes
+    places: Ints
+    rows: Ints
+    own: bool = False
+
+
+class _Judge:
+    def __init__(
+        self, plans: PlanTable, output_filter: "OutputFilter", buffer: Bytes, tso: Ints, commit_us: Ints
+    ) -> None:
+        self.plans, self.filter = plans, output_filter
+        self.buffer = buffer
+        self.tso, self.commit_us = tso, commit_us
+        self.verdicts = Verdicts(np.zeros(len(buffer), np.uint8))
+
+    def judge(self, found: Ints) -> Verdicts:
+        """Return the verdicts on rows events."""
+        plans = self.plans.arrays.plans[found[:, k.F_PLAN]]
+        ways = np.where(plans[:, k.KIND] == k.IDENTITY, 0, np.where(plans[:, k.KIND] == k.RESHAPE, 1, 2))
+        ways[found[:, k.F_KIND] == _PARTIAL] = 2
+        out = self.filter.leaves_out(self.tso)[found[:, k.F_SEGMENT]]
+        self._set(found[out], k.LEFT_OUT)
+        for number in np.unique(plans[:, k.ASKED]).tolist():
+            shape = self.plans.asked_shapes[number - 1]
+            for op, kinds in self.filter.KINDS.items():
+                chosen = (plans[:, k.ASKED] == number) & np.isin(found[:, k.F_KIND], kinds) & ~out
+                decision = self.filter.of_kind(shape, op)
+                if decision.action == "Error" or not chosen.any():
+                    continue
+                if decision.ignored or not self.filter.concerns(shape):
+                    self._set(found[chosen], k.LEFT_OUT if decision.ignored else k.KEPT)
+                    continue
+                for way, bodies_of in enumerate((self._in_place, self._by_kernel, self._by_python)):
+                    for batch in _batches(found[chosen & (ways == way)]):
+                        self._ask(shape, op, batch, bodies_of)
+        return self.verdicts
+
+    def _set(self, events: Ints, verdict: int) -> None:
+        self.verdicts.of[events[:, k.F_EVENT]] = verdict
+
+    def _ask(self, shape: "Shape", op: Any, events: Ints, bodies_of: Callable[[Ints], _Bodies]) -> bool:
+        """Judge events by their rows' values; those before the first that cannot be, where there is one."""
+        try:
+            bodies = bodies_of(events)
+            ignored, cut = self.filter.ignored(shape, op, bodies.source, bodies.places)
+        except (MergeError, BinlogFormatError, ConversionError):
+            half = len(events) // 2
+            return bool(half) and all(self._ask(shape, op, part, bodies_of) for part in (events[:half], events[half:]))
+        counts = np.bincount(cut.events, minlength=len(events))
+        gone = np.bincount(cut.events, ignored, len(events)).astype(np.int64)
+        verdicts = np.where(gone == 0, k.READY if bodies.own else k.KEPT, k.READY)
+        verdicts[(gone == counts) & (counts > 0)] = k.LEFT_OUT
+        self.verdicts.of[events[:, k.F_EVENT]] = verdicts
+        ends = np.cumsum(counts)
+        for n in np.flatnonzero(verdicts == k.READY).tolist():
+            kept = ~ignored[ends[n] - counts[n] : ends[n]]
+            body = self._body(shape, bodies, cut, n, slice(int(ends[n] - counts[n]), int(ends[n])), kept)
+            self.verdicts.ready[int(events[n, k.F_EVENT])] = body, int(bodies.rows[n])
+        return True
+
+    def _body(self, shape: "Shape", bodies: _Bodies, cut: CutRows, n: int, rows: slice, kept: Any) -> bytes:
+        begin, end, kind = bodies.places[n].tolist()
+        body = bodies.source[begin:end].tobytes()
+        if kept.all():
+            return body
+        if kind == _PARTIAL:
+            return self.filter.without(shape, kind, body, kept)
+        event = RowsEvent.parse(kind, body)
+        images = np.frombuffer(event.rows, np.uint8)[np.repeat(kept, row_lengths(cut, rows, event))]
+        return replace(event, rows=images.tobytes()).pack()
+
+    def _in_place(self, events: Ints) -> _Bodies:
+        return _Bodies(self.buffer, events[:, [k.F_BODY, k.F_END, k.F_KIND]], np.zeros(len(events), np.int64))
+
+    def _by_kernel(self, events: Ints) -> _Bodies:
+        size = int((events[:, k.F_END] - events[:, k.F_BODY]).sum()) + 2 * k.FRAME
+        places, rows = np.zeros((len(events), 3), np.int64), np.zeros(len(events), np.int64)
+        while True:
+            source = np.empty(2 * size, np.uint8)
+            done = int(reshape_found(self.plans.arrays, self.buffer, events, source, places, rows))
+            if done == len(events):
+                return _Bodies(source, places, rows)
+            if rows[done] < 0:
+                raise BinlogFormatError("a rows event contradicts its table map, or no row is left of it")
+            size *= 2
+
+    def _by_python(self, events: Ints) -> _Bodies:
+        own, rows = [], []
+        for _, begin, end, kind, number, segment in events.tolist():
+            plan, body = self.plans.reshape[number], self.buffer[begin:end].tobytes()
+            assert plan is not None
+            made = (body, 0) if plan.identity else reshape_rows(plan, kind, body, int(self.commit_us[segment]))
+            own.append(made[0])
+            rows.append(made[1])
+        ends = np.cumsum([len(body) for body in own])
+        places = np.stack([np.concatenate([[0], ends[:-1]]), ends, events[:, k.F_KIND]], axis=1)
+        return _Bodies(np.frombuffer(b"".join(own), np.uint8), places, np.array(rows, np.int64), own=True)
+
+
+def row_lengths(cut: CutRows, rows: slice, event: RowsEvent) -> Ints:
+    """Return how many bytes the images of an event's rows take: null bitmaps, and the cells that they hold."""
+    lengths = np.zeros(rows.stop - rows.start, np.int64)
+    for side, present in ((BEFORE, event.present_before), (AFTER, event.present_after)):
+        if present is not None:
+            columns = present_columns(present, event.column_count)
+            lengths += (len(columns) + 7) // 8 + np.maximum(cut.sizes[side][columns, rows], 0).sum(axis=0)
+    return lengths
+
+
+def _batches(events: Ints) -> Iterator[Ints]:
+    """Cut events into batches of bounded size."""
+    if len(events):
+        behind = np.cumsum(events[:, k.F_END] - events[:, k.F_BODY]) // BATCH_BYTES
+        yield from np.split(events, np.flatnonzero(np.diff(behind)) + 1)

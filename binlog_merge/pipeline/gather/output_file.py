@@ -1,0 +1,64 @@
+"""The output file that a gather task writes: a buffer, and what lies behind it on disk."""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.files.source import io_error
+from binlog_merge.files.writeback import WriteBehind
+from binlog_merge.pipeline.scan.block import view
+
+OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length
+
+
+@dataclass
+class OutputFile:
+    """The file being written: a buffer and what lies behind it on disk."""
+
+    fd: int
+    path: str
+    position: int = 0  # file position of the buffer's first byte
+    buffer: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(OUT_BUFFER, np.uint8))
+
+    def __post_init__(self) -> None:
+        self._behind = WriteBehind(self.fd)
+
+    def write(self, count: int) -> None:
+        """Write the first `count` bytes of the buffer behind the file's end."""
+        part = view(self.buffer)[:count]
+        try:
+            while part:
+                part = part[os.write(self.fd, part) :]
+        except OSError as error:
+            raise io_error(error, self.path) from error
+        self.position += count
+        self._behind.wrote(self.position)
+
+    def append(self, data: bytes) -> None:
+        """Write bytes behind the file's end; the buffer is empty."""
+        self.buffer[: len(data)] = np.frombuffer(data, np.uint8)
+        self.write(len(data))
+
+    def truncate(self, position: int) -> None:
+        """Cut the file at `position` and go on there."""
+        os.ftruncate(self.fd, position)
+        os.lseek(self.fd, position, os.SEEK_SET)
+        self.position = position
+        self._behind.truncated(position)
+
+    def sync(self) -> None:
+        """Flush everything to disk. Raises IoError."""
+        try:
+            self._behind.finish()
+            os.fsync(self.fd)
+        except OSError as error:
+            raise io_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Close the file, flushed or not."""
+        with suppress(OSError):
+            self._behind.finish()
+        os.close(self.fd)

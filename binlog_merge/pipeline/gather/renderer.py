@@ -1,0 +1,133 @@
+"""The render kernel with what it works on: its registers, the plans of tables, the input, the file being written.
+
+The kernel stops where it needs Python: `serve` gives it the plan of a table it does not know, or a row event
+rewritten, and turns what it met into an error with its place. `pipeline.gather.task` drives it window by window,
+`pipeline.gather.giant` piece by piece.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.header import EventHeader
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.wire import pack_uint
+from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
+from binlog_merge.pipeline.base.render_values import FileHead
+from binlog_merge.pipeline.gather.input_reader import InputReader
+from binlog_merge.pipeline.gather.output_file import OutputFile
+from binlog_merge.pipeline.gather.plans import PlanTable
+from binlog_merge.pipeline.gather.render import CTS_PLACES
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
+from binlog_merge.reshape.plan_of import reshape_rows
+from binlog_merge.values.convert import ConversionError
+from snapshot_store.tso import OrderKey
+
+
+@dataclass
+class RowsWritten:
+    """What has been written of a task's rows: the first and the last key, and how many branches and DDL."""
+
+    last_timestamp: int
+    first_key: OrderKey | None = None
+    last_key: OrderKey | None = None
+    input_bytes: int = 0
+    branches: int = 0
+    ddl: int = 0
+
+    def add(self, rows: Rows, start: int, stop: int) -> None:
+        """Note that the transactions of rows[start:stop] are written."""
+        if stop > start:
+            self.first_key = self.first_key or rows.key(start)
+            self.last_key = rows.key(stop - 1)
+            self.last_timestamp = int(rows.commit_us[stop - 1]) // 1_000_000
+            self.input_bytes += int(np.sum(rows.end[start:stop] - rows.start[start:stop]))
+            self.branches += stop - start
+
+
+class Renderer:
+    """The state of the render kernel in one gather task."""
+
+    def __init__(self, head: FileHead, plans: PlanTable, reader: InputReader, out: OutputFile) -> None:
+        self.plans, self.reader, self.out = plans, reader, out
+        self.reg = np.zeros(k.REGISTERS, np.int64)
+        self.reg[k.OWN_SERVER_ID] = head.server_id
+        self.reg[k.SERVER_ID], self.reg[k.SERVER_VERSION] = head.server_id, head.server_version_number
+        self.reg[k.ANONYMOUS], self.reg[k.CTS] = head.anonymous, CTS_PLACES[head.cts]
+        self.sid = np.frombuffer(head.sid, np.uint8).copy()
+        self.inject = np.zeros(1 << 16, np.uint8)
+        self.verdicts = NO_VERDICTS
+
+    def begin(self, rank: int, sequence: int, check_rows: bool) -> None:
+        """Go on behind what is in the file; `rank` and `sequence` are those of the next transaction."""
+        self.reg[k.FILE_BASE] = self.out.position
+        self.reg[k.RANK], self.reg[k.SEQUENCE], self.reg[k.CHECK_ROWS] = rank, sequence, check_rows
+
+    def flush(self) -> None:
+        """Write out the whole transactions that are in the buffer."""
+        self.out.write(int(self.reg[k.OUT]))
+        self.reg[k.OUT] = self.reg[k.TXN_OUT] = 0
+        self.reg[k.FILE_BASE] = self.out.position
+
+    def judged(self, verdicts: Verdicts) -> None:
+        """Take verdicts on the rows events of the buffer that is rendered next."""
+        if verdicts is not self.verdicts:
+            self.verdicts = verdicts
+            self.plans.take(verdicts.of)
+
+    def serve(self, reason: int, crc: int, buffer: Bytes, rows: Rows, row: int) -> None:
+        """Give the kernel what it stopped for, or raise what it met, with its place."""
+        at = int(self.reg[k.IN])
+        try:
+            if reason not in (k.NEW_PLAN, k.SLOW):
+                raise _damage(reason)
+            header = EventHeader.parse(buffer[at : at + 19].tobytes())
+            body = buffer[at + 19 : at + header.event_size - crc].tobytes()
+            if reason == k.NEW_PLAN:
+                self.plans.learn_row(body, rows, row)
+            else:
+                self._rewrite(header.type_code, body, int(rows.commit_us[row]), rows.key(row))
+        except MergeError as error:
+            raise error.located(**self.reader.place(rows, row)) from None
+        except BinlogFormatError as error:
+            raise ChecksumMismatch(error.reason, **self.reader.place(rows, row)) from None
+
+    def _rewrite(self, kind: int, body: bytes, commit_us: int, key: OrderKey) -> None:
+        """Rewrite a rows event in Python and hand it to the kernel."""
+        number, at = int(self.reg[k.PLAN]), int(self.reg[k.IN])
+        plan = self.plans.reshape[number]
+        assert plan is not None
+        if (ready := self.verdicts.ready.get(at)) is not None:
+            new, rows = ready
+        else:
+            try:
+                new, rows = (body, 0) if plan.identity else reshape_rows(plan, kind, body, commit_us)
+            except ConversionError as error:
+                raise ConversionFailed(str(error)) from error
+            shape = self.plans.shape_of(number)
+            if shape is not None and not self.verdicts.has(at):
+                assert self.plans.filter is not None
+                kept = self.plans.filter.keep(shape, kind, new, key)
+                if kept is None:
+                    self.reg[k.INJECT] = k.NOTHING
+                    return
+                new = kept
+        if plan.identity:
+            new = pack_uint(plan.table_id, 6) + new[6:]
+        if len(new) > len(self.inject):
+            self.inject = np.zeros(2 * len(new), np.uint8)
+        self.inject[: len(new)] = np.frombuffer(new, np.uint8)
+        self.reg[k.INJECT] = len(new)
+        self.reg[k.RESHAPED_ROWS] += rows
+
+
+def _damage(reason: int) -> MergeError:
+    if reason == k.NO_TABLE_MAP:
+        return RowsWithoutTableMap("a rows event names a table id that no table map of its transaction has")
+    if reason == k.BAD_CHECKSUM:
+        return ChecksumMismatch("an event's checksum is wrong; it was right when the file was scanned")
+    if reason == k.TOO_MANY_TABLES:
+        return UnsupportedInput(f"a transaction has more than {k.MAX_MAPS} table maps")
+    return ChecksumMismatch("a rows event contradicts its table map")

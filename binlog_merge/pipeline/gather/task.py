@@ -1,0 +1,240 @@
+"""The gather stage: write one output file, from rows in global order and the bytes they point at.
+
+Rows are taken in windows of a few thousand branches; their byte ranges are read, coalesced, into one buffer, and the
+render kernel writes whole transactions from it. A transaction too big for that is streamed piece by piece
+(`gather.giant`). What is not understood stops the file right before its transaction: the file is then a valid, shorter
+one, and the error comes back as a value with it.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.kernels import render_layout as k
+from binlog_merge.binlog.kernels import scan_layout as ks
+from binlog_merge.binlog.kernels.render import render_window
+from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
+from binlog_merge.files.source import io_error, open_source
+from binlog_merge.pipeline.gather.giant import write_giant
+from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
+from binlog_merge.pipeline.gather.judge import judge_window
+from binlog_merge.pipeline.gather.output_file import OutputFile
+from binlog_merge.pipeline.gather.plans import PlanTable
+from binlog_merge.pipeline.gather.read import window, window_end
+from binlog_merge.pipeline.gather.render import heartbeat, pack_ddl, pack_head, pack_rotate
+from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten
+from binlog_merge.pipeline.gather.rows import Rows
+from binlog_merge.pipeline.gather.schemas import Schemas
+from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
+from binlog_merge.pipeline.scan.block import view
+from snapshot_store.tso import OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.filtering import OutputFilter
+
+FLUSH = 4 << 20
+
+
+def gather(task: GatherTask) -> GatherResult:
+    """Write one output file; what stops it early is returned as `error` beside the valid prefix."""
+    plans = PlanTable(task.schemas, task.nodes, output_filter(task.schemas))
+    fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    out, reader = OutputFile(fd, task.path), InputReader(task.nodes, task.files)
+    work = _Gathering(task, Renderer(task.head, plans, reader, out))
+    written, reg = work.written, work.render.reg
+    error: dict[str, Any] | None = None
+    try:
+        _begin(task, out)
+        work.render.begin(task.rank, task.sequence, task.check_rows)
+        try:
+            for path, start, stop in task.runs:
+                work.write_run(Rows.load(path, start, stop))
+        except MergeError as raised:
+            error = raised.to_dict()
+        except BinlogFormatError as raised:
+            error = ChecksumMismatch(raised.reason, file=raised.file or None).to_dict()
+        work.render.flush()
+        closed = error is None and task.next_name is not None
+        if closed:
+            assert task.next_name is not None
+            out.append(pack_rotate(task.head, task.next_name, written.last_timestamp, out.position))
+        out.sync()
+    finally:
+        reader.close()
+        out.close()
+    return GatherResult(
+        name=task.name,
+        path=task.path,
+        size=out.position,
+        rank=int(reg[k.RANK]),
+        sequence=int(reg[k.SEQUENCE]),
+        first_key=written.first_key,
+        last_key=written.last_key,
+        last_timestamp=written.last_timestamp,
+        input_bytes=written.input_bytes,
+        transactions=int(reg[k.RANK]) - task.rank,
+        branches=written.branches,
+        events=int(reg[k.EVENTS]),
+        row_events=int(reg[k.ROW_EVENTS]),
+        reshaped=int(reg[k.RESHAPED_ROWS]),
+        ddl=written.ddl,
+        closed=closed,
+        error=error,
+        believed=tuple(sorted(plans.believed)),
+        failed=_key_at(task.runs, written.branches) if error is not None else None,
+    )
+
+
+def _key_at(runs: Sequence[tuple[str, int, int]], row: int) -> OrderKey | None:
+    """Return the key of the n-th row of the runs."""
+    for path, start, stop in runs:
+        if row < stop - start:
+            return Rows.load(path, start, stop).key(row)
+        row -= stop - start
+    return None
+
+
+def _begin(task: GatherTask, out: OutputFile) -> None:
+    """Write the head of a new file, or copy the published part of one that goes on."""
+    if task.prefix is None:
+        first = Rows.load(*task.runs[0][:2], task.runs[0][1] + 1)
+        out.append(pack_head(task.head, int(first.commit_us[0]) // 1_000_000, task.rank - 1))
+        return
+    path, size = task.prefix
+    with open_source(path) as source:
+        while out.position < size:
+            part = view(out.buffer)[: min(len(out.buffer), size - out.position)]
+            got = source.read_into(part, out.position)
+            if got != len(part):
+                raise io_error(OSError(0, "the published file is shorter than the manifest says"), path)
+            out.write(got)
+
+
+class _Gathering:
+    """A task's rows on their way into its file, and what has been written of them."""
+
+    def __init__(self, task: GatherTask, render: Renderer) -> None:
+        self.task, self.render = task, render
+        self.written = RowsWritten(task.last_timestamp)
+
+    def write_run(self, rows: Rows) -> None:
+        """Write a run's rows, a new epoch of plans at every schema version among them."""
+        if not len(rows):
+            return
+        edges = rows.edges(self.task.schemas.boundaries())
+        # The rows of a CREATE TABLE ... SELECT see the table it makes: an epoch of their own.
+        edges += [
+            edge for row in np.flatnonzero(rows.flags & ks.FLAG_CREATE_SELECT).tolist() for edge in (row, row + 1)
+        ]
+        start = 0
+        for stop in sorted({*edges, len(rows)}):
+            if stop > start:
+                self.render.plans.begin_epoch()
+                self._write_epoch(rows, start, stop)
+                start = stop
+
+    def _write_epoch(self, rows: Rows, start: int, stop: int) -> None:
+        while start < stop:
+            end = window_end(rows, start, stop)
+            size = int(rows.end[start:end].sum() - rows.start[start:end].sum())
+            # The bytes of a DDL's markers are not read, however many there are.
+            if size > 2 * WINDOW_BYTES and not rows.flags[start] & ks.MARKER:
+                self._write_giant(rows, start, end)  # one transaction alone
+            else:
+                self._write_window(rows, start, end)
+            start = end
+            if self.render.reg[k.OUT] > FLUSH:
+                self.render.flush()
+
+    def _write_window(self, rows: Rows, start: int, stop: int) -> None:
+        render = self.render
+        reg, out, plans, reader = render.reg, render.out, render.plans, render.reader
+        read = window(reader, rows, start, stop, self.task.hints)
+        verdicts = judge_window(plans, reader.buffer, read, rows, start)
+        render.judged(verdicts)
+        segments, keys = read.segments, read.keys
+        reg[k.SEGMENT], reg[k.IN], reg[k.LENGTH_WIDTH] = 0, -1, 0
+        written = start
+        try:
+            while True:
+                reason = int(
+                    render_window(
+                        reg, plans.arrays, reader.buffer, segments, keys, render.sid, out.buffer, render.inject
+                    )
+                )
+                if reason == k.FINISHED:
+                    self.written.add(rows, written, stop)
+                    return
+                row = start + int(read.begins[reg[k.SEGMENT]])
+                if reason == k.FULL:
+                    if reg[k.OUT] == 0:
+                        end = rows.transaction_end(row)
+                        self.written.add(rows, written, row)
+                        written = row
+                        self._write_giant(rows, row, end)
+                        render.judged(verdicts)
+                        written = end
+                        reg[k.SEGMENT], reg[k.IN] = read.behind(end - start), -1
+                    else:
+                        render.flush()
+                elif reason == k.DDL_NEXT:
+                    end = rows.transaction_end(row)
+                    self._write_ddl(rows, row)
+                    reg[k.SEGMENT] = read.behind(end - start)
+                else:
+                    row = start + int(read.row[reg[k.SEGMENT]])
+                    render.serve(reason, int(segments[reg[k.SEGMENT], k.S_CRC]), reader.buffer, rows, row)
+        except MergeError:
+            # Undo the transaction that is open, keep the whole ones before it.
+            open_segment = int(reg[k.TXN_SEGMENT] if reg[k.IN] >= 0 else reg[k.SEGMENT])
+            open_row = start + int(read.begins[open_segment]) if open_segment < len(segments) else stop
+            if reg[k.IN] >= 0:
+                reg[k.OUT] = reg[k.TXN_OUT]
+            self.written.add(rows, written, max(written, open_row))
+            raise
+
+    def _write_ddl(self, rows: Rows, row: int) -> None:
+        """Write the logical DDL that stands at a row's key."""
+        render, key = self.render, rows.key(row)
+        beats = bool(rows.flags[row] & ks.HEARTBEAT)
+        ddl = heartbeat(key) if beats else self.task.ddl.get(key) or self.task.ddl[key._replace(seq=0, node_seq=0)]
+        if render.plans.filter is not None and not beats:
+            try:
+                ddl = render.plans.filter.statement(ddl)
+            except MergeError as error:
+                raise error.located(order_key=key) from None
+        data, events = pack_ddl(
+            self.task.head,
+            ddl,
+            rank=int(render.reg[k.RANK]),
+            sequence=int(render.reg[k.SEQUENCE]),
+            commit_us=int(rows.commit_us[row]),
+            position=int(render.reg[k.FILE_BASE] + render.reg[k.OUT]),
+        )
+        if render.reg[k.OUT] + len(data) > len(render.out.buffer):
+            render.flush()
+            if len(data) > len(render.out.buffer):
+                raise UnsupportedInput(f"a DDL statement of {len(data)} bytes", order_key=key)
+        at = int(render.reg[k.OUT])
+        render.out.buffer[at : at + len(data)] = np.frombuffer(data, np.uint8)
+        render.reg[k.OUT] += len(data)
+        render.reg[k.EVENTS] += events
+        render.reg[k.RANK] += 1
+        render.reg[k.SEQUENCE] += 1
+        self.written.ddl += not beats
+
+    def _write_giant(self, rows: Rows, start: int, stop: int) -> None:
+        write_giant(self.render, rows, start, stop, self.task.hints)
+        self.written.add(rows, start, stop)
+
+
+def output_filter(schemas: Schemas) -> "OutputFilter | None":
+    """Compile the filter of a task, where it has one. Raises ConfigError for what is wrong in it."""
+    if schemas.filter is None:
+        return None
+    from binlog_merge.pipeline.gather.filtering import OutputFilter  # which brings DuckDB
+
+    return OutputFilter(schemas.filter, schemas.history)

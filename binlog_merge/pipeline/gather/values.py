@@ -1,0 +1,74 @@
+"""What the gather stage is given and what it returns: frozen values, for the driver and the executors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from binlog_merge.files.known import KnownFile
+from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
+from binlog_merge.pipeline.gather.schemas import Schemas
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A node's file, as gather reads it."""
+
+    known: KnownFile
+    checksum: bool
+
+    @property
+    def path(self) -> str:
+        """Return where it is."""
+        return self.known.path
+
+
+@dataclass(frozen=True, slots=True)
+class GatherTask:
+    """One output file: its rows, and everything its bytes depend on.
+
+    `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on, (path, size); its
+    head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with
+    a ROTATE. `ddl` are the logical DDL by the key of the rows they stand at.
+    """
+
+    name: str
+    path: str
+    prefix: tuple[str, int] | None
+    head: FileHead
+    runs: tuple[tuple[str, int, int], ...]
+    rank: int
+    sequence: int
+    last_timestamp: int
+    next_name: str | None
+    nodes: Mapping[int, str]
+    files: Mapping[tuple[int, int], InputFile]
+    schemas: Schemas
+    ddl: Mapping[OrderKey, LogicalDdl]
+    hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
+    check_rows: bool = False  # rows of events that have a checksum are walked too
+
+
+@dataclass(frozen=True, slots=True)
+class GatherResult:
+    """What was written; after an error, the valid prefix. `rank` and `sequence` are those of the next transaction."""
+
+    name: str
+    path: str
+    size: int
+    rank: int
+    sequence: int
+    first_key: OrderKey | None
+    last_key: OrderKey | None
+    last_timestamp: int
+    input_bytes: int
+    transactions: int
+    branches: int
+    events: int
+    row_events: int
+    reshaped: int
+    ddl: int
+    closed: bool
+    error: dict[str, Any] | None = None
+    believed: tuple[str, ...] = ()  # what table maps said against the schema history
+    failed: OrderKey | None = None  # the key of the transaction at which it stopped

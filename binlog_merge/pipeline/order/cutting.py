@@ -1,0 +1,72 @@
+"""Cutting the global order into output files: by cumulative input bytes, at transaction boundaries, from where the last
+run stopped.
+
+A new file begins before the first transaction at which the open file already holds `max_size` input bytes. The rule
+looks at nothing but the order itself, so neither ranges nor runs can be seen in the files.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from binlog_merge.pipeline.order.values import OrderResult
+from binlog_merge.pipeline.scan.block import Column, read_block
+
+
+@dataclass
+class Cut:
+    """The rows of one output file: `runs` are (order file, from row, to row); `rank` is that of its first new
+    transaction.
+    """
+
+    rank: int
+    goes_on: bool
+    runs: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | None) -> list[Cut]:
+    """Return the files that the ranges' rows go into. `used` are the input bytes of the open file, None when there is
+    none.
+
+    The first cut may be without rows: the open file is full and only has to be closed.
+    """
+    cuts: list[Cut] = [Cut(rank, True)] if used is not None else []
+    filled = used if used is not None else 0
+    for part in ranges:
+        if not part.rows:
+            continue
+        columns = read_block(part.path)
+        before, first, ranks = columns["before"], columns["first"], columns["rank"]
+        row = 0
+        while row < part.rows:
+            if not cuts or filled >= max_size:
+                cuts.append(Cut(rank + int(ranks[row]), False))
+                filled = 0
+            stop = _full_at(before, first, row, max_size - filled)
+            end = part.bytes if stop == part.rows else int(before[stop])
+            filled += end - int(before[row])
+            cuts[-1].runs.append((part.path, row, stop))
+            row = stop
+        rank += part.transactions
+    return [] if cuts and not any(c.runs for c in cuts) else cuts
+
+
+def _full_at(before: Column, first: Column, row: int, room: int) -> int:
+    """Return the first row behind `row` that begins a transaction and has at least `room` bytes between, or the number
+    of rows.
+    """
+    at = int(np.searchsorted(before, int(before[row]) + room))
+    at = max(at, row + 1)
+    while at < len(first):
+        begins = np.flatnonzero(first[at : at + 4096])
+        if len(begins):
+            return at + int(begins[0])
+        at += 4096
+    return len(first)
+
+
+def rows_of(cuts: Sequence[Cut]) -> Iterator[int]:
+    """Yield how many rows each file gets."""
+    for one in cuts:
+        yield sum(stop - start for _, start, stop in one.runs)

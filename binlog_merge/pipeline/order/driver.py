@@ -1,0 +1,112 @@
+"""The order stage as the driver runs it: ranges of TSOs; the steps of `held_rows` where DDL of shards holds rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.assemble.values import TableSet
+from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.coordinate.holds import Holds
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
+from binlog_merge.pipeline.coordinate.shards.values import Shard
+from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.pipeline.order.held_rows import HoldResult, HoldTask, SettleTask, hold, settle, stand
+from binlog_merge.pipeline.order.task import order, ranges
+from binlog_merge.pipeline.order.values import OrderResult, OrderTask
+from binlog_merge.pipeline.order.waits import live
+from snapshot_store.topology import Topology
+from snapshot_store.tso import OrderKey
+
+RANGE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """What comes out below the limit, part by part in global order, and what shards' DDL hold back.
+
+    `waiting` is that by shard, `waiting_files` the first file of each node, by number, in which something waits.
+    """
+
+    parts: Sequence[OrderResult]
+    waiting: tuple[HeldRows, ...] = ()
+    waiting_files: Mapping[int, int] = field(default_factory=dict)
+    waiting_branches: int = 0
+
+
+def order_all(
+    job: Job,
+    inputs: Inputs,
+    scanned: Sequence[ScannedNode],
+    coordination: Coordination,
+    floor: OrderKey,
+    limit: OrderKey,
+) -> Ordered:
+    """Bring the rows with floor <= key < limit into the global order."""
+    points = [q for n in scanned for p in n.pieces for q in p.quantiles]
+    total = sum(weight for _, weight in points)
+    large = total > 1 << 20
+    wanted = job.partitions or (max(job.runner.slots, -(-total // RANGE_BYTES)) if large else 1)
+    blocks = tuple(b for n in scanned for b in n.blocks)
+    edges = tuple(e for n in scanned for e in n.edges)
+    seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
+    tasks = [
+        OrderTask(
+            i, low, high, floor, limit, blocks, edges, coordination.topology,
+            frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0)), seen,
+            str(job.work / f"order-{i:06d}.arrow"), coordination.places, job.config.output.heartbeat,
+        )
+        for i, (low, high) in enumerate(ranges(points, wanted))
+    ]  # fmt: skip
+    with job.stage("order", len(tasks)):
+        if coordination.holds is not None:
+            return _with_holds(job, tasks, coordination, coordination.holds)
+        return Ordered(job.runner.run("order", order, tasks))
+
+
+def _with_holds(job: Job, tasks: Sequence[OrderTask], coordination: Coordination, holds: Holds) -> Ordered:
+    floor, limit = tasks[0].floor, tasks[0].limit
+    effects = live(holds.effects, floor, limit)
+    ddl = tuple(sorted(place for place in holds.ddl if floor <= place.key < limit))
+    sets = _sets(tasks[0])
+    numbers = {known: number for number, known in enumerate(sets)}
+    stood: list[OrderResult] = job.runner.run(
+        "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers) for task in tasks]
+    )
+    standing = tuple((task.low, task.path, found.rows) for task, found in zip(tasks, stood, strict=True))
+    touched = tuple(_coming_out(coordination.topology, *known) for known in sets)
+    held: HoldResult = job.runner.run("hold", hold, [HoldTask(standing, touched, effects)])[0]
+    places = list(enumerate(sorted({e.place for e in effects if e.place is not None}), 1))
+    anywhere = next(((b.node, b.file_index) for b in tasks[0].blocks), (0, 0))
+    settled: list[list[OrderResult]] = job.runner.run(
+        "settle",
+        settle,
+        [
+            SettleTask(
+                task.number,
+                standing,
+                floor,
+                tuple(place for place in ddl if task.low <= place.key.commit_tso < task.high),
+                tuple((n, place) for n, place in places if task.low <= place.key.commit_tso < task.high),
+                anywhere,
+            )
+            for task in tasks
+        ],
+    )
+    parts = []
+    for one, found in zip(stood, settled, strict=True):
+        first = replace(found[0], empty=one.empty, held=one.held, held_bytes=one.held_bytes, late=one.late)
+        parts += [first, *found[1:]]
+    return Ordered(parts, held.held, held.files, held.branches)
+
+
+def _sets(task: OrderTask) -> tuple[tuple[str, TableSet], ...]:
+    """Return the sets of tables that branches touch, each once, with their nodes."""
+    found = {(block.source_id, tables) for block in task.blocks for tables in block.sets}
+    found |= {(block.source_id, kept.tables) for block in task.blocks for kept in block.patch.kept}
+    found |= {(edge.source_id, edge.tables) for edge in task.edges}
+    return tuple(sorted(found))
+
+
+def _coming_out(topology: Topology, node: str, tables: TableSet) -> frozenset[Shard]:
+    """Return the tables of a set that come out: no order has to be kept among the rows of others."""
+    return frozenset(Shard(node, *table) for table in tables if topology.logical_name(node, *table) is not None)

@@ -1,0 +1,290 @@
+"""The order stage where rows come out later than they stand: three steps, each over the ranges of `order.task`.
+
+    stand    each range's rows in the order they stand in, also of what earlier runs have published or left held
+    hold     one pass over the keys and table sets of all ranges: which rows move to which place
+    settle   each range as it comes out: rows that stay, the DDL at its places, and behind each what was moved there
+
+The result is that of `order`: files of rows in global order, several to a range, since any number of rows may be moved
+into one. A row's key in them is that of its place (`places`); its own stands beside it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
+from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
+from binlog_merge.pipeline.order.hold_kernel import HELD, Holding, rows_at
+from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, at_least, in_order, summed, transactions
+from binlog_merge.pipeline.order.task import collect, late
+from binlog_merge.pipeline.order.values import OrderResult, OrderTask
+from binlog_merge.pipeline.scan.block import Column, read_block, write_block
+from binlog_merge.places import Place, key_of, moved_key
+from snapshot_store.tso import ORIGIN, OrderKey
+
+SETTLED = (*COLUMNS, *OWN, "ddl")
+STOOD = (*KEY, "node", "file", "start", "end", "commit_us", "flags", "set")
+CHUNK = 1 << 18  # rows of one order file
+
+
+def stand(task: OrderTask) -> OrderResult:
+    """Write the range's rows below the limit, in the order they stand in, from where the first effect holds rows."""
+    assert task.holds is not None
+    rows, empty = collect(task)
+    too_late = late(task, rows)
+    beyond = at_least(rows, task.limit)
+    beyond_bytes = int(np.sum((rows["end"] - rows["start"])[beyond]))
+    begin = min([task.floor, *(effect.key for effect in task.holds.effects)])
+    wanted = at_least(rows, begin) & ~beyond
+    rows = in_order({name: values[wanted] for name, values in rows.items()})
+    write_block(task.path, {name: rows[name] for name in STOOD})
+    found = summed(task.number, task.path, rows | {"first": np.zeros(len(rows["tso"]), np.int64)})
+    held = int(np.count_nonzero(beyond))
+    return replace(found, empty=empty, held=held, held_bytes=beyond_bytes, late=too_late)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldTask:
+    """All ranges as they stand: (low TSO, file, rows). `tables` are those of each numbered set that come out.
+
+    The answer is written beside each range's file.
+    """
+
+    ranges: tuple[tuple[int, str, int], ...]
+    tables: tuple[frozenset[Shard], ...]
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldResult:
+    """What is moved nowhere yet: by shard, and by node the first file with such rows."""
+
+    held: tuple[HeldRows, ...]
+    files: Mapping[int, int]
+    branches: int
+
+
+def hold(task: HoldTask) -> HoldResult:
+    """Write, for each range, where its rows come out, and which rows are moved into it."""
+    holding = Holding(task.tables, task.effects)
+    lows = [low for low, _, _ in task.ranges]
+    target = np.searchsorted(lows, [place.key.commit_tso for place in holding.places], "right") - 1
+    moved: list[list[tuple[Column, npt.NDArray[np.int32]]]] = [[] for _ in task.ranges]
+    waiting = _Waiting(task.tables)
+    begin = 0
+    for _, path, count in task.ranges:
+        rows = read_block(path)
+        places = holding.take(np.stack([rows[name] for name in KEY]), rows["set"])
+        write_block(_places_of(path), {"place": places})
+        waiting.add(rows, np.flatnonzero(places == HELD))
+        at = np.flatnonzero((places != 0) & (places != HELD))
+        place = places[at].astype(np.int32)
+        for into in np.unique(target[place - 1]).tolist():
+            here = target[place - 1] == into
+            moved[into].append((at[here] + begin, place[here]))
+        begin += count
+    for (_, path, _), found in zip(task.ranges, moved, strict=True):
+        row = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in found)])
+        to = np.concatenate([np.empty(0, np.int32), *(places for _, places in found)])
+        found.clear()
+        by_place = np.argsort(to, kind="stable")
+        write_block(_moved_into(path), {"row": row[by_place], "place": to[by_place]})
+    return waiting.result()
+
+
+def _places_of(path: str) -> str:
+    return f"{path}.places.arrow"
+
+
+def _moved_into(path: str) -> str:
+    return f"{path}.moved.arrow"
+
+
+class _Waiting:
+    """Counts what is moved nowhere."""
+
+    def __init__(self, tables: Sequence[frozenset[Shard]]) -> None:
+        self._tables = tables
+        self._held: dict[Shard, HeldRows] = {}
+        self._files: dict[int, int] = {}
+        self._branches = 0
+
+    def add(self, rows: Mapping[str, Column], at: Column) -> None:
+        if not len(at):
+            return
+        self._branches += len(at)
+        node, file = rows["node"][at], rows["file"][at]
+        for number in np.unique(node).tolist():
+            least = int(file[node == number].min())
+            self._files[number] = min(least, self._files.get(number, least))
+        key = np.stack([rows[name][at] for name in KEY])
+        transaction = np.cumsum(np.concatenate([[0], np.any(key[:, 1:] != key[:, :-1], axis=0)]))
+        sets, size = rows["set"][at], rows["end"][at] - rows["start"][at]
+        touched: dict[Shard, list[int]] = {}
+        for number in np.unique(sets).tolist():
+            for shard in self._tables[number]:
+                touched.setdefault(shard, []).append(number)
+        for shard, numbers in touched.items():
+            mine = np.flatnonzero(np.isin(sets, numbers))
+            count = len(np.unique(transaction[mine]))
+            since = OrderKey(*(int(part[mine[0]]) for part in key))
+            before = self._held.get(shard, HeldRows(shard, 0, 0, since))
+            self._held[shard] = HeldRows(
+                shard, before.transactions + count, before.bytes + int(size[mine].sum()), before.since
+            )
+
+    def result(self) -> HoldResult:
+        return HoldResult(tuple(self._held[shard] for shard in sorted(self._held)), self._files, self._branches)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleTask:
+    """One range as it comes out: `number` is its place among `ranges`, which are those of the HoldTask.
+
+    `ddl` are the places in it at which a logical DDL comes out, in order; `places` those that rows are moved to, with
+    their numbers; `anywhere` the node and file that a DDL is given which stands in no log.
+    """
+
+    number: int
+    ranges: tuple[tuple[int, str, int], ...]
+    floor: OrderKey
+    ddl: tuple[Place, ...]
+    places: tuple[tuple[int, Place], ...]
+    anywhere: tuple[int, int]
+
+
+def settle(task: SettleTask) -> list[OrderResult]:
+    """Write the range's rows as they come out."""
+    work = _Settling(task)
+    parts: list[OrderResult] = []
+    left: list[_Rows] = []
+    count = 0
+    for stretch in work.stretches():
+        left.append(stretch)
+        count += len(stretch.row)
+        if count <= CHUNK:
+            continue
+        rows = _Rows.joined(left)
+        columns = work.columns(rows)
+        whole = _last_begin(columns["first"])
+        if whole:
+            parts.append(_write(task, len(parts), {name: values[:whole] for name, values in columns.items()}))
+        left, count = [rows.behind(whole)], len(rows.row) - whole
+    rows = _Rows.joined(left)
+    if len(rows.row) or not parts:
+        parts.append(_write(task, len(parts), work.columns(rows)))
+    return parts
+
+
+def _last_begin(first: Column) -> int:
+    """Return where the last transaction begins."""
+    return int(np.flatnonzero(first)[-1])
+
+
+def _write(task: SettleTask, part: int, rows: dict[str, Column]) -> OrderResult:
+    path = f"{task.ranges[task.number][1]}.{part:06d}.arrow"
+    write_block(path, {name: rows[name] for name in SETTLED})
+    return summed(task.number, path, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows in the order they come out: the number of each among all ranges' rows, its place, and whether it is a DDL.
+
+    `place` is 0 of rows that stay, else 1 + the index among all places, DDL's and rows'.
+    """
+
+    row: Column
+    place: Column
+    ddl: Column
+
+    @classmethod
+    def joined(cls, parts: Sequence["_Rows"]) -> "_Rows":
+        nothing = np.empty(0, np.int64)
+        return cls(
+            np.concatenate([nothing, *(part.row for part in parts)]),
+            np.concatenate([nothing, *(part.place for part in parts)]),
+            np.concatenate([nothing, *(part.ddl for part in parts)]),
+        )
+
+    def behind(self, start: int) -> "_Rows":
+        return _Rows(self.row[start:], self.place[start:], self.ddl[start:])
+
+
+class _Settling:
+    """One range: what stays, what stands at its places, and where the columns of rows come from."""
+
+    def __init__(self, task: SettleTask) -> None:
+        self._task = task
+        self._begins = np.cumsum([0, *(count for _, _, count in task.ranges)])
+        own = task.ranges[task.number][1]
+        rows = read_block(own)
+        self._keys = np.stack([rows[name] for name in KEY])
+        self._flags = rows["flags"]
+        stays = (read_block(_places_of(own))["place"] == 0) & ((self._flags & k.DDL) == 0)
+        self._stays = np.flatnonzero(stays & at_least(rows, task.floor)) + self._begins[task.number]
+        self._moved = read_block(_moved_into(own))
+        self._ddl = frozenset(task.ddl)
+        self._places = sorted({*task.ddl, *(place for _, place in task.places)})
+
+    def stretches(self) -> Iterator[_Rows]:
+        """Yield the range's rows in the order they come out, in stretches of at most CHUNK."""
+        begin = int(self._begins[self._task.number])
+        to = self._moved["place"]
+        numbers = {place: number for number, place in self._task.places}
+        done = 0
+        for number, place in enumerate(self._places, 1):
+            at = begin + rows_at(self._keys, place.key)[0]
+            until = int(np.searchsorted(self._stays, at))
+            yield from self._cut(self._stays[done:until], 0)
+            done = until
+            if place in self._ddl:
+                yield self._ddl_row(place, number)
+            if place in numbers:
+                low, high = (int(np.searchsorted(to, numbers[place], side)) for side in ("left", "right"))
+                yield from self._cut(self._moved["row"][low:high], number)
+        yield from self._cut(self._stays[done:], 0)
+
+    def _cut(self, rows: Column, place: int) -> Iterator[_Rows]:
+        for start in range(0, len(rows), CHUNK):
+            part = rows[start : start + CHUNK]
+            yield _Rows(part, np.full(len(part), place), np.zeros(len(part), np.int64))
+
+    def _ddl_row(self, place: Place, number: int) -> _Rows:
+        """Return the DDL at a place: the node's own there, or -1 if that stands in no log."""
+        low, high = rows_at(self._keys, place.key)
+        row = int(self._begins[self._task.number]) + low if high > low else -1
+        return _Rows(np.array([row]), np.array([number]), np.ones(1, np.int64))
+
+    def columns(self, rows: _Rows) -> dict[str, Column]:
+        """Return the columns of rows in the order they come out."""
+        n = len(rows.row)
+        found = {name: np.zeros(n, np.int64) for name in STOOD}
+        source = np.searchsorted(self._begins, rows.row, "right") - 1
+        for number in np.unique(source).tolist():
+            if number < 0:
+                continue
+            at = np.flatnonzero(source == number)
+            block = read_block(self._task.ranges[number][1])
+            for name in STOOD:
+                found[name][at] = block[name][rows.row[at] - self._begins[number]]
+        ddl = rows.ddl > 0
+        nowhere = rows.row < 0
+        found["node"][nowhere], found["file"][nowhere] = self._task.anywhere
+        of_ddl = np.array([ORIGIN, *(key_of(place) for place in self._places)], np.int64)
+        of_moved = np.array([ORIGIN, *(moved_key(place) for place in self._places)], np.int64)
+        leading = {place.key: place for place in reversed(self._task.ddl)}
+        counted = np.array([False, *(leading.get(place.key) == place for place in self._places)])
+        for column, (name, own) in enumerate(zip(KEY, OWN, strict=True)):
+            place = np.where(ddl, of_ddl[rows.place, column], of_moved[rows.place, column])
+            found[own] = np.where(ddl, place, found[name])
+            found[name] = np.where(rows.place == 0, found[name], place)
+        # Of several DDL that one of a node's leads to, the first has its bytes.
+        sized = ~ddl | (counted[rows.place] & (found["flags"] & k.DDL != 0))
+        found["end"] = np.where(sized, found["end"], found["start"])
+        found["flags"] = np.where(ddl, k.MARKER, found["flags"])
+        found["place"], found["ddl"] = rows.place, rows.ddl
+        return found | transactions(found, (*OWN, "place", "ddl"))

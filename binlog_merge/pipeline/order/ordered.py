@@ -1,0 +1,85 @@
+"""Rows in the global order, as columns: compared with a key, sorted, joined to transactions, summed up."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.binlog.kernels.sort import sorted_places
+from binlog_merge.pipeline.base.clock import time_tso
+from binlog_merge.pipeline.order.values import OrderResult
+from binlog_merge.pipeline.scan.block import Column
+from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
+
+KEY = ("tso", "transaction", "seq", "node_seq")
+OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")
+"""Where rows are held, a row's own key; a DDL's is that of its place, and it has 1 in the column `ddl`."""
+
+# `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
+# transactions begun before it; commit_us is the transaction's.
+COLUMNS = (
+    "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before",
+    "rank",
+)  # fmt: skip
+
+
+def at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
+    result = np.ones(len(rows["tso"]), np.bool_)
+    for name, part in zip(reversed(KEY), reversed(key), strict=True):
+        result = (rows[name] > part) | ((rows[name] == part) & result)
+    return result
+
+
+def in_order(rows: dict[str, Column]) -> dict[str, Column]:
+    """Sort by key, then node, file and offset: the order in which the branches of one transaction come out."""
+    place = sorted_places(np.stack([rows[name] for name in (*KEY, "node", "file", "start")]))
+    return {name: values[place] for name, values in rows.items()}
+
+
+def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Column]:
+    """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before
+    it.
+    """
+    n = len(rows["tso"])
+    first = np.ones(n, np.int64)
+    if n > 1:
+        same = np.ones(n - 1, np.bool_)
+        for name in key:
+            same &= rows[name][1:] == rows[name][:-1]
+        first[1:] = ~same
+    size = rows["end"] - rows["start"]
+    before = np.cumsum(size) - size
+    rank = np.cumsum(first) - 1
+    begins = np.flatnonzero(first)
+    commit_us = np.maximum.reduceat(rows["commit_us"], begins)[rank] if n else rows["commit_us"]
+    return {"first": first, "before": before, "rank": rank, "commit_us": _commit_times(rows["tso"], commit_us)}
+
+
+def _commit_times(tso: Column, commit_us: Column) -> Column:
+    """Take the commit TSO's own time where it carries one (`snapshot_store.tso.carries_time`), else the source's.
+
+    A TSO that was made of the source's time has its microseconds too.
+    """
+    millis = tso >> LOGICAL_BITS
+    carried = (millis >= FIRST_MILLIS) & (millis < LAST_MILLIS) & (tso != time_tso(commit_us))
+    return np.where(carried, millis * 1000, commit_us)
+
+
+def summed(number: int, path: str, rows: Mapping[str, Column]) -> OrderResult:
+    """Return what rows in global order come to."""
+    count = len(rows["tso"])
+    begins = rows["first"] == 1
+    return OrderResult(
+        number,
+        path,
+        count,
+        int(np.count_nonzero(begins)),
+        int(np.sum(rows["end"] - rows["start"])),
+        OrderKey(*(int(rows[name][-1]) for name in KEY)) if count else None,
+        0,
+        int(np.count_nonzero(begins & ((rows["flags"] & (k.MARKER | k.HEARTBEAT)) == k.MARKER))),
+        0,
+        0,
+        None,
+    )

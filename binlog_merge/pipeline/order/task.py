@@ -1,0 +1,272 @@
+"""The order stage: bring one range of commit TSOs into the global order, from the index blocks of all nodes.
+
+A range holds every row with `low <= commit_tso < high`; ranges need not be even. The result is one Arrow file of rows
+in global order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
+from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
+from binlog_merge.pipeline.order.values import OrderResult, OrderTask
+from binlog_merge.pipeline.scan.block import Column, write_block
+from binlog_merge.polardbx.places import Span
+from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
+
+LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
+
+
+class _Keeper:
+    """Decides which branches have a logical table: once per table set, where that is the same at all keys."""
+
+    def __init__(self, task: OrderTask) -> None:
+        self._topology = task.topology
+        self._places = task.places
+        self._ddl = np.array(sorted(task.ddl), np.int64).reshape(-1, 2)
+        self._known: dict[tuple[str, str, str], bool] = {}
+        self.shard_ddl = frozenset(() if task.holds is None else (place.key for place in task.holds.ddl))
+
+    def tables(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
+        """Tell whether one of the tables comes out for a transaction with this key."""
+        if self._places is not None:
+            return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
+        return any(self._table(source_id, schema, table) for schema, table in tables)
+
+    def _table(self, source_id: str, schema: str, table: str) -> bool:
+        key = (source_id, schema, table)
+        if key not in self._known:
+            self._known[key] = self._topology.logical_name(source_id, schema, table) is not None
+        return self._known[key]
+
+    def rows(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
+        """Return 1 for each row, given by its set and its key's columns, that has a logical table, else 0."""
+        if not len(sets):
+            return np.empty(0, np.int64)
+        places = self._places
+        if places is None:
+            always = np.array([self.tables(block.source_id, tables, ORIGIN) for tables in block.sets], np.int64)
+            return always[sets]
+        low, high = int(keys[0].min()), int(keys[0].max())
+        always = np.zeros(len(block.sets), np.int64)
+        changing: dict[int, list[Span]] = {}
+        for number, tables in enumerate(block.sets):
+            spans = [places.of(block.source_id, *table) for table in tables]
+            always[number] = any(
+                places.logical_name(block.source_id, *table, ORIGIN) is not None
+                for table, known in zip(tables, spans, strict=True)
+                if known is None
+            ) or any(_covers(span, low, high) for known in spans for span in known or ())
+            if not always[number]:
+                changing[number] = [s for known in spans for s in known or () if _meets(s, low, high)]
+        keep = always[sets]
+        for number, found in changing.items():
+            if found:
+                at = np.flatnonzero(sets == number)
+                part = {name: column[at] for name, column in zip(KEY, keys, strict=True)}
+                for span in found:
+                    inside = _above(part, span.after)
+                    if span.until is not None:
+                        inside &= ~_above(part, span.until)
+                    keep[at[inside]] = 1
+        return keep
+
+    def markers(self, tso: Column, transaction: Column, flags: Column, keep: Column) -> Column:
+        """A marker comes out where a logical DDL stands, and nowhere else; its own rows never do."""
+        marked = np.flatnonzero(flags & k.MARKER)
+        for i in marked.tolist():
+            here = (self._ddl[:, 0] == tso[i]) & (self._ddl[:, 1] == transaction[i])
+            keep[i] = int(here.any())
+        return keep
+
+
+def _covers(span: Span, low: int, high: int) -> bool:
+    """Tell whether a span holds for every key with low <= tso <= high."""
+    return span.after.commit_tso < low and (span.until is None or high < span.until.commit_tso)
+
+
+def _meets(span: Span, low: int, high: int) -> bool:
+    """Tell whether a span may hold for some key with low <= tso <= high."""
+    return span.after.commit_tso <= high and (span.until is None or low <= span.until.commit_tso)
+
+
+def _above(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:
+    return at_least(rows, key._replace(node_seq=key.node_seq + 1))
+
+
+def order(task: OrderTask) -> OrderResult:
+    """Write the range's rows in global order."""
+    rows, empty = collect(task)
+    too_late = late(task, rows)
+    held = at_least(rows, task.limit)
+    held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
+    rows = in_order(_within(rows, task.floor, task.limit))
+    rows |= transactions(rows, KEY)
+    write_block(task.path, {name: rows[name] for name in COLUMNS})
+    found = summed(task.number, task.path, rows)
+    return replace(found, empty=empty, held=int(np.count_nonzero(held)), held_bytes=held_bytes, late=too_late)
+
+
+def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
+    """Return the range's rows that have a logical table, in no order, and how many have none.
+
+    With holds, each row has the number of its table set too, and the nodes' DDL at which a logical DDL comes out are
+    rows as well.
+    """
+    runs, empty = [], 0
+    keeper = _Keeper(task)
+    for block in task.blocks:
+        for run in (_timed(task, block, keeper), _local(task, block, keeper)):
+            kept = run.pop("keep").astype(bool)
+            empty += int(np.count_nonzero(~kept))
+            runs.append({name: values[kept] for name, values in run.items()})
+    edges, dropped = _edges(task, keeper)
+    runs.append(edges)
+    return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}, empty + dropped
+
+
+def late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:
+    """Return a transaction without a TSO of its own that stands below the floor although no run has seen it yet."""
+    below = np.flatnonzero(~at_least(rows, task.floor) & (rows["seq"] > 0))
+    for i in below.tolist():
+        node, file, start = (int(rows[name][i]) for name in ("node", "file", "start"))
+        if node in task.seen and (file, start) >= task.seen[node]:
+            return OrderKey(*(int(rows[name][i]) for name in KEY)), node, file, start
+    return None
+
+
+def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
+    columns = block.timed()
+    a, b = np.searchsorted(columns["tso"], [task.low, task.high])
+    columns = {name: values[a:b] for name, values in columns.items()}
+    own = (columns["flags"] & k.OWN_TSO) != 0
+    seq, node_seq = np.zeros(b - a, np.int64), np.where(own, block.node, 0).astype(np.int64)
+    keep = keeper.rows(block, columns["set"], (columns["tso"], columns["transaction"], seq, node_seq))
+    flags, keep = columns["flags"], keeper.markers(columns["tso"], columns["transaction"], columns["flags"], keep)
+    if task.heartbeat:
+        beats = _beats(columns["tso"], flags, task.heartbeat)
+        flags, keep = np.where(beats, flags | k.MARKER, flags), keep | beats
+    return {
+        "tso": columns["tso"],
+        "transaction": columns["transaction"],
+        "seq": seq,
+        "node_seq": node_seq,
+        "node": np.full(b - a, block.node, np.int64),
+        "file": np.full(b - a, block.file_index, np.int64),
+        "start": columns["start"],
+        "end": columns["end"],
+        "commit_us": columns["commit_us"],
+        "flags": flags,
+        "keep": keep,
+    } | _numbered(task, block, columns["set"])  # fmt: skip
+
+
+def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
+    """Tell which rows are heartbeats that come out: those in seconds that are multiples of the interval, as in
+    PolarDB-X's global binlog (`LogFileGenerator`, binlog_write_heartbeat_interval). They come out without rows, as DDL
+    do.
+    """
+    wanted = (tso >> LOGICAL_BITS) // 1000 % interval == 0
+    return wanted & ((flags & (k.HEARTBEAT | k.MARKER)) == k.HEARTBEAT)
+
+
+def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
+    columns, keys = block.local()
+    a, b = np.searchsorted(keys.tso, [task.low, task.high])
+    columns = {name: values[a:b] for name, values in columns.items()}
+    numbers = _numbered(task, block, columns["set"])
+    start, end, flags = columns["start"].copy(), columns["end"].copy(), columns["flags"].copy()
+    file = np.full(b - a, block.file_index, np.int64)
+    node_seq = np.full(b - a, block.node, np.int64)
+    key = (keys.tso[a:b], keys.transaction[a:b], keys.seq[a:b], node_seq)
+    keep = keeper.rows(block, columns["set"], key)
+    for branch in block.patch.kept:
+        at = branch.local - a
+        if 0 <= at < b - a:
+            start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
+            here = OrderKey(*(int(column[at]) for column in key))
+            keep[at] = keeper.tables(block.source_id, branch.tables, here)
+            if task.holds is not None:
+                numbers["set"][at] = task.sets[block.source_id, branch.tables]
+    keep = keep * (keys.alive[a:b] & ((flags & (k.DDL | k.MARKER)) == 0))
+    if keeper.shard_ddl:
+        for at in np.flatnonzero(flags & k.DDL).tolist():
+            keep[at] = OrderKey(*(int(column[at]) for column in key)) in keeper.shard_ddl
+    return {
+        "tso": keys.tso[a:b],
+        "transaction": keys.transaction[a:b],
+        "seq": keys.seq[a:b],
+        "node_seq": node_seq,
+        "node": np.full(b - a, block.node, np.int64),
+        "file": file,
+        "start": start,
+        "end": end,
+        "commit_us": columns["commit_us"],
+        "flags": flags,
+        "keep": keep,
+    } | numbers  # fmt: skip
+
+
+def _numbered(task: OrderTask, block: Block, sets: Column) -> dict[str, Column]:
+    """Return each row's number of its table set, where somebody holds rows."""
+    if task.holds is None:
+        return {}
+    return {"set": np.array([*(task.sets[block.source_id, tables] for tables in block.sets), -1], np.int64)[sets]}
+
+
+def _beating(edge: EdgeRow, interval: int) -> EdgeRow:
+    """Return a branch that is a heartbeat as one that comes out, if it does."""
+    if not interval or not edge.flags & k.HEARTBEAT:
+        return edge
+    beats = _beats(np.array([edge.tso]), np.array([edge.flags]), interval)[0]
+    return replace(edge, flags=edge.flags | k.MARKER) if beats else edge
+
+
+def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
+    inside = [_beating(e, task.heartbeat) for e in task.edges if task.low <= e.tso < task.high]
+    kept = [
+        e
+        for e in inside
+        if (
+            (e.tso, e.transaction) in task.ddl or bool(e.flags & k.HEARTBEAT)
+            if e.flags & k.MARKER
+            else keeper.tables(e.source_id, e.tables, e.key)
+        )
+    ]
+    column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
+    rows = {
+        "tso": column("tso"), "transaction": column("transaction"), "seq": column("seq"),
+        "node_seq": np.array([e.key.node_seq for e in kept], np.int64),
+        "node": column("node"), "file": column("file_index"), "start": column("start"), "end": column("end"),
+        "commit_us": column("commit_us"), "flags": column("flags"),
+    }  # fmt: skip
+    if task.holds is not None:
+        rows["set"] = np.array([task.sets[e.source_id, e.tables] for e in kept], np.int64)
+    return rows, len(inside) - len(kept)
+
+
+def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dict[str, Column]:
+    """Keep the rows with floor <= key < limit."""
+    keep = at_least(rows, floor) & ~at_least(rows, limit)
+    return dict(rows) if keep.all() else {name: values[keep] for name, values in rows.items()}
+
+
+def ranges(points: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """Cut the TSOs into up to `count` ranges of about the same bytes, from the quantiles of all pieces."""
+    if not points or count <= 1:
+        return [(LEAST, GREATEST)]
+    ordered = sorted(points)
+    total = sum(weight for _, weight in ordered)
+    cuts: list[int] = []
+    reached = 0
+    for tso, weight in ordered:
+        reached += weight
+        if len(cuts) < count - 1 and reached * count >= total * (len(cuts) + 1) and (not cuts or tso + 1 > cuts[-1]):
+            cuts.append(tso + 1)
+    bounds = [LEAST, *cuts, GREATEST]
+    return list(pairwise(bounds))

@@ -1,0 +1,103 @@
+"""The end of a run: its files get their names, and the manifest its record."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from binlog_merge.files.manifest import NodeState, OutputFile, Publish
+from binlog_merge.files.publish import publish
+from binlog_merge.pipeline.assemble.checkpoints import checkpoint
+from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.gather.values import GatherResult
+from binlog_merge.pipeline.values import Run, Written
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+def publish_run(
+    run: Run, written: Written, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
+) -> None:
+    """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
+
+    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `announced`
+    is what the next run must know of markers.
+    """
+    job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
+    waiting = written.ordered.waiting_files
+    files = tuple(_output_file(state.open_file, g) for g in kept)
+    last_key = written.last_key
+    totals = dict(state.last.totals) if state.last is not None else {}
+    for name, value in totals_of(kept).items():
+        totals[name] = totals.get(name, 0) + value
+    previous = state.last.last_key if state.last is not None else None
+    record = Publish(
+        run=state.run + 1,
+        files=files,
+        last_key=last_key.text() if last_key is not None else previous,
+        watermark=limit.text() if limit != GREATEST_KEY else None,
+        rank=kept[-1].rank - 1 if kept else state.rank,
+        totals=totals,
+        nodes={n.source_id: _node_state(n, next_floor, waiting.get(n.input.number)) for n in run.scanned},
+        end_of_input=job.end_of_input,
+        state={
+            "floor": next_floor.text(),
+            "start_tso": job.start_tso if state.last is None else state.last.state.get("start_tso"),
+            "ddl_done": {node: key.text() for node, key in run.coordination.ddl_done.items()},
+            "logical_versions": logical_versions,
+            **announced,
+        },
+    )
+    unchanged = (
+        state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
+    )
+    if not unchanged:
+        publish(job.directory, run.inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+    for path in job.directory.glob(".*.part"):
+        path.unlink()
+
+
+def totals_of(kept: Sequence[GatherResult]) -> dict[str, int]:
+    return {
+        "branches": sum(g.branches for g in kept),
+        "events": sum(g.events for g in kept),
+        "rows_reshaped": sum(g.reshaped for g in kept),
+        "ddl": sum(g.ddl for g in kept),
+        "input_bytes": sum(g.input_bytes for g in kept),
+    }
+
+
+def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
+    earlier = open_file if open_file is not None and open_file.name == g.name else None
+    first = earlier.first_key if earlier is not None else (g.first_key or ORIGIN).text()
+    first_rank = earlier.first_rank if earlier is not None else g.rank - (g.sequence - 1)
+    last = g.last_key.text() if g.last_key is not None else (earlier.last_key if earlier is not None else first)
+    return OutputFile(
+        name=g.name,
+        size=g.size,
+        closed=g.closed,
+        first_key=first,
+        last_key=last,
+        first_rank=first_rank,
+        last_rank=g.rank - 1,
+        input_bytes=g.input_bytes + (earlier.input_bytes if earlier is not None else 0),
+        transactions=g.sequence - 1,
+        sequence_number=g.sequence - 1,
+        state={"last_timestamp": g.last_timestamp},
+    )
+
+
+def _node_state(node: ScannedNode, floor: OrderKey, waiting: int | None) -> NodeState:
+    files = node.input.files
+    index, carry = checkpoint(node, floor, waiting)
+    end_index, end = node.end
+    return NodeState(
+        scan_end_file=files[end_index].name,
+        scan_end_position=end,
+        checkpoint={
+            "file": files[index].name,
+            "identity": files[index].identity,
+            "end_identity": files[end_index].identity,
+            "carry": carry.to_dict([f.name for f in files]),
+            "gtids": node.gtids.to_dict(),
+        },
+    )

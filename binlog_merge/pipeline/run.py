@@ -1,0 +1,198 @@
+"""The merge, stage by stage.
+
+    discover → scan → assemble → coordinate → order → cut → gather → publish
+
+Whatever stops a stage lowers the *limit*, the key up to which everything is understood; what lies below it is still
+merged and published, then the error is raised. So the output is always a valid prefix, and a run after the cause is
+removed goes on there.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import LateTransaction, MergeError
+from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.publish import output_directory
+from binlog_merge.pipeline.assemble.driver import scan_nodes
+from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late
+from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, still_without
+from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
+from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.state import Inputs, Job, Progress
+from binlog_merge.pipeline.base.version import version_number
+from binlog_merge.pipeline.beginning import begin
+from binlog_merge.pipeline.coordinate.driver import Known, Sources, coordinate
+from binlog_merge.pipeline.coordinate.marker.announced import announced_of
+from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, keep_cluster, read_note
+from binlog_merge.pipeline.coordinate.marker.sightings import read_markers
+from binlog_merge.pipeline.coordinate.read_again import ddl_of
+from binlog_merge.pipeline.coordinate.shards.driver import keep_shards, read_shards
+from binlog_merge.pipeline.coordinate.stores import SchemaStore
+from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.gather.driver import behind, gather_files, written_to
+from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
+from binlog_merge.pipeline.order.driver import Ordered, order_all
+from binlog_merge.pipeline.publish.driver import publish_run
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
+from binlog_merge.pipeline.summary import result_of
+from binlog_merge.pipeline.values import Run, Written
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+def run_merge(
+    runner: Runner,
+    config: MergeConfig,
+    out: str | Path,
+    *,
+    start_tso: int | None = None,
+    stop_tso: int | None = None,
+    end_of_input: bool = False,
+    partitions: int | None = None,
+    progress: Progress | None = None,
+) -> MergeResult:
+    """Merge what the nodes have written into `out`, going on where its manifest ends.
+
+    Raises MergeError; when something was published before the stop, its `result` says what.
+    """
+    directory = output_directory(out)
+    with OutputLock(directory):
+        silent: Progress = lambda stage, done, total: None  # noqa: E731
+        job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
+        try:
+            return _run(job)
+        finally:
+            job.clear_work()
+
+
+def _run(job: Job) -> MergeResult:
+    with job.stage("discover"):
+        inputs = begin(job)
+    scanned = scan_nodes(job, inputs)
+    floor = floor_of(job, inputs)
+    if inputs.carrier not in (POLARDBX, BY_TIME):
+        check_without_tso({n.source_id: n.without_tso for n in scanned})
+        _check_order(job, scanned)
+    with job.stage("coordinate"):
+        run = _coordinate(job, inputs, scanned, floor)
+    written = _write(run)
+    with job.stage("publish"):
+        _publish(run, written)
+    result = result_of(run, written)
+    error = written.bound.error
+    if error is not None:
+        error.result = result
+        raise error
+    return result
+
+
+def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey) -> Run:
+    """Find how far everything is final, and what the nodes' DDL and markers come to below that."""
+    config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
+    markers = [read_markers(node, config.markers.tables(), merged) for node in scanned]
+    ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
+    polardbx = inputs.carrier == POLARDBX
+    numbers = [(n.number, n.source_id) for n in inputs.nodes]
+    kept = read_note(job.directory, merged) if polardbx else {}
+    cluster = cluster_view(config, polardbx, numbers, kept, markers, ends)
+    shards = read_shards(config, merged, job.directory)
+    announced = announced_of(job, inputs, cluster, floor)
+    limits = limits_of(job, scanned, cluster, floor)
+    job.warnings += limits.warnings
+    bound = limits.bound
+    if shards.active and bound.key != GREATEST_KEY:
+        # Events that differ in nothing but their nodes are of one run.
+        bound = Bound(bound.key._replace(node_seq=0), bound.error)
+    gone = frozenset(n for n, watermark in limits.watermarks.items() if cluster.bound(n, watermark) is None)
+    for node in scanned:
+        if node.source_id not in gone:
+            check_late(node, floor)
+    done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
+    known = Known(
+        config=config,
+        server_version=version_number(inputs.header.server_version),
+        floor=merged,
+        nodes=tuple(n.source_id for n in inputs.nodes),
+        joined=tuple(n.source_id for n in inputs.nodes if last is not None and n.source_id not in last.nodes),
+        ddls={n.source_id: ddl_of(n, merged, done.get(n.source_id, ORIGIN)) for n in scanned},
+        done=done,
+        markers=markers,
+        cluster=cluster,
+        shards=shards,
+        announced=announced,
+    )
+    store = SchemaStore(config, job.directory, inputs.manifest)
+    coordination = coordinate(known, Sources(store, scanned), bound.key)
+    job.warnings += coordination.notes
+    return Run(
+        job=job,
+        inputs=inputs,
+        scanned=scanned,
+        known=known,
+        store=store,
+        floor=floor,
+        watermarks=limits.watermarks,
+        gone=gone,
+        coordination=coordination,
+        bound=min(bound, coordination.bound),
+    )
+
+
+def _write(run: Run) -> Written:
+    """Order and gather what comes out below the bound; where gather cannot write something, that is the bound."""
+    holds, bound = run.coordination.holds, run.bound
+    while True:
+        ordered = order_all(run.job, run.inputs, run.scanned, run.coordination, run.floor, bound.key)
+        _check_late(run.scanned, ordered)
+        gathered = gather_files(run.job, run.inputs, run.coordination, ordered)
+        failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
+        if error is None:
+            return Written(bound, ordered, gathered)
+        gathered = gathered[: failed + 1]
+        bound = Bound(written_to(gathered, holds) or run.floor, MergeError.from_dict(error))
+        if holds is None:
+            return Written(bound, ordered, gathered)
+        # What comes out at one place comes out in one run, and with another limit other rows wait.
+
+
+def _publish(run: Run, written: Written) -> None:
+    """Leave in the store what the next run must know, and give the files their names."""
+    job, coordination, bound = run.job, run.coordination, written.bound
+    believed = sorted({said for g in written.kept for said in g.believed})
+    job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
+    end = bound.key if bound.key != GREATEST_KEY else behind(written.last_key, coordination.holds)
+    next_floor = max(run.floor, end)
+    begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
+    first = run.inputs.manifest.state.last is None and begins is not None
+    beginning = OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None
+    versions = run.store.save(made_of(coordination, bound, run.known.floor, beginning), next_floor)
+    keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
+    keep_shards(coordination.shards, job.directory, next_floor, bound.key, written.ordered.waiting)
+    announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
+    publish_run(run, written, next_floor, versions, announced)
+
+
+def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
+    """Raise MissingCommitTso, or warn where more may come, if nothing says in which order the nodes committed.
+
+    A log that could not be read to its end says nothing of it: what stands behind the damage may carry the TSO.
+    """
+    greatest = {n.source_id: n.carry.max_tso for n in scanned}
+    without = {n.source_id: n.carry.seq for n in scanned}
+    if job.end_of_input and all(n.error is None for n in scanned):
+        check_ordered(greatest, without)
+    else:
+        job.warnings += still_without(greatest, without)
+
+
+def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:
+    """Raise LateTransaction if a transaction stands below what is published, whatever its node's log said before."""
+    late = next((r.late for r in ordered.parts if r.late is not None), None)
+    if late is not None:
+        key, number, file_index, position = late
+        source = next(n for n in scanned if n.input.number == number)
+        raise LateTransaction(
+            "a transaction stands below the published watermark",
+            node=source.source_id, file=source.input.files[file_index].path, position=position, order_key=key,
+        )  # fmt: skip

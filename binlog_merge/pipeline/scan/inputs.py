@@ -1,0 +1,177 @@
+"""What a run reads: per node the files from its checkpoint on, what earlier runs left to carry, and the pieces to
+scan.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from binlog_merge.binlog.constants import ChecksumAlg, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.binlog.header import EventHeader, RawEvent
+from binlog_merge.binlog.payload import TransactionPayload
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import ConfigError, MissingFile, WrongNode
+from binlog_merge.files.directory import Discovery, NodeFile
+from binlog_merge.files.known import open_known
+from binlog_merge.files.manifest import ManifestState, NodeState
+from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.scan.block import PieceBlock
+from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
+from binlog_merge.pipeline.scan.executed import executed_before
+from binlog_merge.pipeline.scan.values import ScanTask
+
+PIECE_BYTES = 256 << 20
+DETECTION_BYTES = 64 << 20
+_NOTHING_NEW = 1 << 62
+
+
+def node_inputs(discovery: Discovery, numbers: Mapping[str, int], state: ManifestState) -> list[NodeInput]:
+    """Return every node's input, in order of their numbers. Raises MissingFile where the checkpoint's file is gone."""
+    known = state.last.nodes if state.last is not None else {}
+    inputs = [
+        _node_input(source_id, numbers[source_id], files, known.get(source_id))
+        for source_id, files in discovery.nodes.items()
+    ]
+    return sorted(inputs, key=lambda n: n.number)
+
+
+def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state: NodeState | None) -> NodeInput:
+    if state is None:
+        return NodeInput(source_id, number, files, 0, Carry(), None, _begun_with(files[0]))
+    names = [f.name for f in files]
+    checkpoint = state.checkpoint
+    for name, identity in (
+        (checkpoint["file"], checkpoint["identity"]),
+        (state.scan_end_file, checkpoint["end_identity"]),
+    ):
+        if name not in names:
+            raise MissingFile(f"{name} is gone, and the merge goes on in it", node=source_id, file=name)
+        if files[names.index(name)].identity != identity:
+            raise WrongNode(
+                f"{name} is not the file that was merged before",
+                node=source_id,
+                file=files[names.index(name)].path,
+                remedy="the node began its binlogs anew: start a new output, or give the earlier files",
+            )
+    end = names.index(state.scan_end_file)
+    if files[end].size < state.scan_end_position:
+        raise WrongNode(
+            f"the file is shorter ({files[end].size} bytes) than what was merged from it ({state.scan_end_position})",
+            node=source_id,
+            file=files[end].path,
+            remedy="the node lost transactions in a crash after they were merged; begin a new output from a backup",
+        )
+    carry = Carry.from_dict(checkpoint["carry"], names)
+    first = names.index(checkpoint["file"])
+    known = checkpoint.get("gtids")
+    gtids = _begun_with(files[first]) if known is None else NodeGtids.from_dict(known)
+    return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids)
+
+
+def _begun_with(file: NodeFile) -> NodeGtids:
+    return NodeGtids(base=executed_before(file) or GtidSet())
+
+
+def scan_tasks(
+    inputs: Sequence[NodeInput],
+    config: MergeConfig,
+    carrier: str,
+    folder: str,
+    partitions: int | None,
+    whole: frozenset[str],
+) -> list[ScanTask]:
+    """Cut the files into pieces. Files in `whole` are not cut."""
+    total = sum(f.size for node in inputs for f in node.files[node.first :])
+    piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
+    table_schema, _, table = config.commit_tso.commit_table.partition(".")
+    use = config.commit_tso.local_tso == "use" and CARRIERS[carrier].own
+    tasks: list[ScanTask] = []
+    for node in inputs:
+        for index in range(node.first, len(node.files)):
+            file = node.files[index]
+            count = 1 if file.path in whole else max(1, -(-file.size // piece))
+            for part in range(count):
+                number = len(tasks)
+                tasks.append(
+                    ScanTask(
+                        piece=number,
+                        node=node.source_id,
+                        file_index=index,
+                        file=file.known,
+                        start=max(4, file.size * part // count),
+                        stop=file.size * (part + 1) // count if part + 1 < count else _NOTHING_NEW,
+                        checksum=file.checksum_alg == ChecksumAlg.CRC32,
+                        carrier=CARRIERS[carrier].code,
+                        use_own_tso=use,
+                        commit_table=(table_schema, table),
+                        markers=config.markers.tables(),
+                        block=PieceBlock(f"{folder}/piece-{number:06d}"),
+                        lenient=config.log_doubts == "warn",
+                        seen=_seen(node, index),
+                    )
+                )
+    return tasks
+
+
+def _seen(node: NodeInput, index: int) -> int:
+    if node.seen is None or index > node.seen[0]:
+        return -1
+    return node.seen[1] if index == node.seen[0] else _NOTHING_NEW
+
+
+def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[str | None, dict[str, str | None]]:
+    """Return what the first committed XA transactions carry their TSO by, and what each node showed; None where none
+    has committed.
+
+    Raises ConfigError when nodes differ.
+    """
+    schema, _, table = config.commit_tso.commit_table.partition(".")
+    detections = {n.source_id: Detection((schema, table)) for n in inputs}
+    found = {n.source_id: _detect(detections[n.source_id], n) for n in inputs}
+    carriers = sorted({c for c in found.values() if c is not None})
+    if not carriers:
+        carriers = sorted({d.likely for d in detections.values() if d.likely is not None})
+    if len(carriers) > 1:
+        raise ConfigError(
+            f"the nodes carry their commit TSOs in different ways: {found}",
+            remedy=f"set commit-tso.carrier to one of {', '.join(CARRIERS)}",
+        )
+    return (carriers[0] if carriers else None), found
+
+
+def _detect(detection: Detection, node: NodeInput) -> str | None:
+    try:
+        return detection.feed(_first_events(node.files[node.first :]))
+    except BinlogFormatError:
+        return None  # the scan says what is damaged
+
+
+def _first_events(files: Sequence[NodeFile]) -> Iterator[RawEvent]:
+    """Yield the first events of a node's files: a file may well end before anything commits in it."""
+    left = DETECTION_BYTES
+    for file in files:
+        if left <= 0:
+            return
+        yield from _head_events(file, left)
+        left -= file.size
+
+
+def _head_events(file: NodeFile, limit: int) -> Iterator[RawEvent]:
+    """Yield the first events of a file, unpacked, without checking them: the scan does that."""
+    crc = 4 if file.checksum_alg == ChecksumAlg.CRC32 else 0
+    data = bytearray(min(file.size, limit))
+    with open_known(file.known) as source:
+        source.read_into(memoryview(data), 0)
+    at = 4
+    while at + 19 <= len(data):
+        header = EventHeader.parse(data, at)
+        if header.event_size < 19 + crc or at + header.event_size > len(data):
+            return
+        body = bytes(data[at + 19 : at + header.event_size - crc])
+        if header.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
+            yield from TransactionPayload.parse(body).events()
+        elif header.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
+            yield RawEvent(header, body, at)
+        at += header.event_size

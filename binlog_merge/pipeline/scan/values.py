@@ -1,0 +1,72 @@
+"""What the scan stage is given and what it returns: frozen values, for the driver and the executors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from binlog_merge.files.known import KnownFile
+from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
+from binlog_merge.pipeline.base.clock import Clocked
+from binlog_merge.pipeline.base.logged import Logged
+from binlog_merge.pipeline.scan.block import PieceBlock
+from binlog_merge.polardbx.names import MarkerTables
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """One piece of one file, and what the scan must know to read it."""
+
+    piece: int
+    node: str
+    file_index: int
+    file: KnownFile
+    start: int
+    stop: int
+    checksum: bool
+    carrier: int
+    use_own_tso: bool
+    commit_table: tuple[str, str]
+    markers: MarkerTables
+    block: PieceBlock
+    lenient: bool = False  # sequence numbers that do not follow each other are told, and do not stop the walk
+    seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
+
+    @property
+    def size(self) -> int:
+        """Return how much of the file is read."""
+        return self.file.size
+
+
+@dataclass(frozen=True, slots=True)
+class ScanResult:
+    """What the driver learns of a piece; rows stay in the block."""
+
+    piece: int
+    node: str
+    file_index: int
+    first: int  # where its first group may begin; -1: no group begins in it
+    end: int  # behind its last complete group
+    reached: int  # where the walk stopped: the next piece's first group, the file's end, or damage
+    clean_end: bool
+    truncated: int | None  # offset of an event that goes beyond the file
+    timed: int
+    local: int
+    groups: int
+    events: int
+    ignored: int
+    max_tso: int
+    max_transaction: int
+    locals_after_max: int
+    least_new: tuple[int, int] | None  # least (tso, transaction) committed after the place an earlier run had seen
+    quantiles: tuple[tuple[int, int], ...]  # (tso, bytes up to it since the last)
+    sets: tuple[tuple[tuple[str, str], ...], ...]
+    late: tuple[LateCommit, ...]
+    open: tuple[OpenBranch, ...]
+    commit_rows: tuple[tuple[int, int, int], ...]  # (gtrid hash, gtrid hash, tso) that later pieces may need
+    used_rows: int  # commit rows used here, in the block: later pieces may need those of branches prepared earlier
+    ddl: tuple[int, ...]  # indexes of DDL among the locals
+    markers: tuple[tuple[int, int, int, int], ...]  # (tso, transaction, start, end) of marker branches
+    local_markers: tuple[int, ...]  # indexes of locals that touch the marker table
+    unfinished: int | None  # where the group begins that is open at the end of the walk
+    logged: Logged = Logged()  # noqa: RUF009 - frozen
+    clock: Clocked | None = None  # where the node's clock gives the order
+    error: dict[str, Any] | None = None

@@ -1,0 +1,99 @@
+"""What a run tells its caller, put together from what its stages returned."""
+
+from typing import Any
+
+from binlog_merge.pipeline.base.bound import GREATEST_KEY
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
+from binlog_merge.pipeline.publish.driver import totals_of
+from binlog_merge.pipeline.result import MergeResult, NodeResult
+from binlog_merge.pipeline.values import Run, Written
+from snapshot_store.tso import ORIGIN, OrderKey
+
+
+def result_of(run: Run, written: Written) -> MergeResult:
+    """Return what a run came to."""
+    job, inputs, scanned, coordination = run.job, run.inputs, run.scanned, run.coordination
+    ordered, kept, limit, watermarks = written.ordered, written.kept, written.bound.key, run.watermarks
+    bounds = {n: w or ORIGIN for n, w in watermarks.items() if n not in run.gone}
+    least = min(bounds.values(), default=ORIGIN)
+    holders = sorted(n for n, w in bounds.items() if w == least)
+    totals = totals_of(kept)
+    held = sum(r.held for r in ordered.parts)
+    transactions = sum(g.transactions for g in kept)
+    nodes = {
+        n.source_id: NodeResult(
+            watermark=_text(watermarks[n.source_id]),
+            holds_back=n.source_id in holders and bool(held) and not job.end_of_input,
+            files=len(n.input.files),
+            read_to=f"{n.input.files[n.end[0]].name}:{n.end[1]}",
+            open_branches=len(n.carry.open),
+        )
+        for n in scanned
+    }
+    in_doubt = tuple(
+        {
+            "node": n.source_id,
+            "file": n.input.files[p.file_index].name if p.file_index >= 0 else "",
+            "position": p.start,
+            "transaction_id": p.transaction,
+        }
+        for n in scanned
+        for p in n.carry.open.values()
+    )
+    return MergeResult(
+        files=tuple(
+            {"name": g.name, "size": g.size, "closed": g.closed, "path": str(job.directory / g.name)} for g in kept
+        ),
+        watermark=None if limit == GREATEST_KEY else limit.text(),
+        end_of_input=limit == GREATEST_KEY,
+        first_key=_text(next((g.first_key for g in kept if g.first_key is not None), None)),
+        last_key=_text(written.last_key),
+        transactions=transactions,
+        branches=totals["branches"],
+        events=totals["events"],
+        row_events=sum(g.row_events for g in kept),
+        rows_reshaped=totals["rows_reshaped"],
+        ddl=totals["ddl"],
+        input_bytes=totals["input_bytes"],
+        output_bytes=sum(g.size for g in kept),
+        held=held,
+        held_bytes=sum(r.held_bytes for r in ordered.parts),
+        held_back_by=holders[0] if held and not job.end_of_input else None,
+        in_doubt=in_doubt,
+        nodes=nodes,
+        carrier=inputs.header.carrier,
+        ignored={
+            "events": sum(p.ignored for n in scanned for p in n.pieces),
+            "branches": sum(r.empty for r in ordered.parts),
+            "ddl": coordination.ignored.count,
+            "markers": coordination.swallowed,
+            "statements": coordination.ignored.to_list(),
+        },
+        warnings=tuple(job.warnings),
+        locks=tuple(_lock(lock) for lock in coordination.locks),
+        waiting=ordered.waiting_branches,
+        waiting_shards=tuple(_held(held) for held in ordered.waiting),
+        left_out=tuple({"node": f.node, "file": f.path, "reason": f.reason} for f in inputs.left_out),
+        read_again=inputs.read_again,
+        stages=dict(job.seconds),
+    )
+
+
+def _held(held: HeldRows) -> dict[str, Any]:
+    values = {"transactions": held.transactions, "bytes": held.bytes, "since": held.since.text()}
+    return {**held.shard._asdict(), **values}
+
+
+def _lock(lock: Lock) -> dict[str, Any]:
+    return {
+        "id": lock.id,
+        "mode": lock.mode,
+        "stage": lock.stage,
+        "sql": lock.sql,
+        "done": [str(shard) for shard in lock.done],
+        "awaited": [str(shard) for shard in lock.awaited],
+    }
+
+
+def _text(key: OrderKey | None) -> str | None:
+    return None if key is None else key.text()

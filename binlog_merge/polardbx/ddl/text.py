@@ -1,0 +1,233 @@
+"""A statement's own text and what is done to it: pieces are cut, replaced and inserted by offset; all else stays.
+
+Two texts come of one reading: what MySQL executes, and what PolarDB-X reads. Hints and comments are found here, since
+the tokens do not have them:
+
+    /*+TDDL:cmd_extra(A=true)*/ /!tddl:enable_recyclebin=true*/ /*DDL_ID=1234*/ DROP TABLE t
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Flag, auto
+
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.lexer import Token
+from snapshot_store.mysql.sql.session import DdlSession
+
+
+class Target(Flag):
+    """Which of the two texts an edit is for."""
+
+    MYSQL = auto()
+    ORIGIN = auto()
+    BOTH = MYSQL | ORIGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Puts `text` in the place of the characters [start, end)."""
+
+    start: int
+    end: int
+    text: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment as written, or one bracket of an executable one (`/*!50100` or its `*/`)."""
+
+    start: int
+    end: int
+    text: str
+    bracket: bool = False
+
+
+# PolarDB-X also writes a hint as /!TDDL...*/, which is no comment to MySQL.
+_BANG_HINT = re.compile(r"/!(?=\s*\+?\s*TDDL)", re.IGNORECASE)
+_LEADING_BANG = re.compile(r"\s*/!")
+_EXECUTABLE = re.compile(r"/\*!(\d{5,6})?")
+_BLANKS = " \t\n\v\f\r"
+# Behind these a cut piece's own blanks can go; before any other token one must stay.
+_CLOSERS = ",);"
+
+
+class Source:
+    """One statement being read: a cursor over its tokens, and the edits made so far.
+
+    `native` leaves alone what PolarDB-X and MySQL share in syntax, if not in meaning: partitions, generated columns.
+    """
+
+    def __init__(self, sql: str, session: DdlSession, native: bool = False) -> None:
+        self.sql = sql
+        self.native = native
+        # The cluster has carried the statement out.
+        session = replace(session, validate=False)
+        # Same length, so that offsets agree.
+        plain = _BANG_HINT.sub("/*", sql)
+        if leading := _LEADING_BANG.match(plain):
+            plain = plain[: leading.end() - 1] + "*" + plain[leading.end() :]
+        try:
+            self.cursor = Cursor.of(plain, session)
+        except (IndexError, RecursionError, ValueError, TypeError) as error:
+            # The tokenizer is not ours: it has raised these on garbage.
+            raise DdlNotUnderstood(sql, f"cannot be cut into tokens ({type(error).__name__})") from None
+        self.comments = tuple(_comments(plain, self.cursor.text, session))
+        self._edits: list[Edit] = []
+
+    def token(self, place: int) -> Token:
+        """Return the token at a place; past the last one, a token of kind "end"."""
+        return self.cursor.peek(place - self.cursor.place)
+
+    def tokens(self) -> list[Token]:
+        """Return all tokens of the statement."""
+        found: list[Token] = []
+        while (token := self.token(len(found))).kind != "end":
+            found.append(token)
+        return found
+
+    def cut(self, first: int, stop: int, target: Target = Target.MYSQL) -> None:
+        """Cut the tokens at places [first, stop)."""
+        if stop > first:
+            self.cut_text(self.token(first).start, self.token(stop - 1).end, target)
+
+    def cut_shared(self, first: int, stop: int) -> None:
+        """Cut the tokens at places [first, stop) from a statement of PolarDB-X; from one of MySQL's they are not."""
+        if not self.native:
+            self.cut(first, stop)
+
+    @property
+    def edited(self) -> bool:
+        """Tell whether MySQL gets anything else than the statement as written."""
+        return any(Target.MYSQL in edit.target for edit in self._edits)
+
+    def cut_text(self, start: int, end: int, target: Target = Target.MYSQL) -> None:
+        """Cut the characters [start, end)."""
+        self.put(start, end, "", target)
+
+    def put(self, start: int, end: int, text: str, target: Target = Target.BOTH) -> None:
+        """Replace the characters [start, end); with start == end, insert."""
+        self._edits.append(Edit(start, end, text, target))
+
+    def text(self, target: Target) -> str:
+        """Return the statement as edited for one of the targets, without blanks and semicolons at its ends."""
+        edits = sorted((e for e in self._edits if target in e.target), key=lambda e: (e.start, e.end))
+        edits = _without_covered(sorted([*edits, *self._opened(edits)], key=lambda e: (e.start, e.end)))
+        out: list[str] = []
+        place = 0
+        for edit in _joined(edits, self.sql):
+            start, end = (edit.start, edit.end) if edit.text or edit.start == edit.end else self._with_blanks(edit)
+            out.append(self.sql[place : max(start, place)])
+            place = max(place, end)
+            after = self.sql[place : place + 1]
+            before = next((piece[-1] for piece in reversed(out) if piece), "")
+            glued = not edit.text and _is_wordlike(before) and _is_wordlike(after)
+            out.append(" " if glued else edit.text)
+        out.append(self.sql[place:])
+        return _stripped("".join(out))
+
+    def _with_blanks(self, edit: Edit) -> tuple[int, int]:
+        """Widen a cut by the blanks on one of its sides, so that one blank is left where there were two."""
+        sql, start, end = self.sql, edit.start, edit.end
+        after = end
+        while after < len(sql) and sql[after] in _BLANKS:
+            after += 1
+        before = start
+        while before and sql[before - 1] in _BLANKS:
+            before -= 1
+        if (after < len(sql) and sql[after] not in _CLOSERS) or before == 0:
+            return start, after
+        # A line comment needs the line end behind it.
+        follows_comment = self.cursor.text[before - 1] in _BLANKS
+        return (start, end) if follows_comment else (before, end)
+
+    def _opened(self, edits: list[Edit]) -> list[Edit]:
+        """Return cuts of the brackets of executable comments that a cut reaches into: their inside then stands bare."""
+        cuts: list[Edit] = []
+        stack: list[Comment] = []
+        for bracket in (c for c in self.comments if c.bracket):
+            if bracket.text != "*/":
+                stack.append(bracket)
+                continue
+            opening = stack.pop()
+            inside = any(e.end > opening.end and e.start < bracket.start and e.end > e.start for e in edits)
+            if inside:
+                cuts += [Edit(b.start, b.end, "", Target.BOTH) for b in (opening, bracket)]
+        return cuts
+
+
+def _comments(sql: str, expanded: str, session: DdlSession) -> Iterable[Comment]:
+    """Yield the comments: what the lexer has blanked."""
+    place = 0
+    while place < len(sql):
+        if expanded[place] != " " or sql[place] == " ":
+            place += 1
+            continue
+        executable = _EXECUTABLE.match(sql, place)
+        if executable and int(executable[1] or 0) <= session.server_version:
+            end, bracket = executable.end(), True
+        elif sql.startswith("*/", place):
+            end, bracket = place + 2, True
+        else:
+            end, bracket = _blanked_end(sql, expanded, place), False
+        yield Comment(place, end, sql[place:end], bracket)
+        place = end
+
+
+def _blanked_end(sql: str, expanded: str, start: int) -> int:
+    """Return where a comment ends: at its closing bracket or line end, but not before all that is blanked of it."""
+    if sql.startswith("/*", start) and not sql.startswith("/*!", start):
+        return sql.index("*/", start + 2) + 2
+    end = start
+    while end < len(sql) and expanded[end] == " " and sql[end] != "\n":
+        end += 1
+    return end if not sql.startswith("/*!", start) else sql.rindex("*/", start, _run_end(expanded, start)) + 2
+
+
+def _run_end(expanded: str, start: int) -> int:
+    end = start
+    while end < len(expanded) and expanded[end] == " ":
+        end += 1
+    return end
+
+
+def _without_covered(edits: list[Edit]) -> list[Edit]:
+    """Return edits that lie in no cut that begins before or with them."""
+    kept: list[Edit] = []
+    for edit in edits:
+        last = kept[-1] if kept else None
+        if last is None or edit.start >= last.end or last.start == last.end:
+            kept.append(edit)
+        elif edit.end > last.end:
+            kept[-1] = Edit(last.start, edit.end, last.text, last.target)
+    return kept
+
+
+def _joined(edits: list[Edit], sql: str) -> list[Edit]:
+    """Return the edits with cuts made one that have only blanks between them."""
+    out: list[Edit] = []
+    for edit in edits:
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and not (last.text or edit.text)
+            and last.end > last.start
+            and edit.end > edit.start
+            and not sql[last.end : edit.start].strip(_BLANKS)
+        ):
+            out[-1] = Edit(last.start, edit.end, "", last.target)
+        else:
+            out.append(edit)
+    return out
+
+
+def _is_wordlike(character: str) -> bool:
+    return character.isalnum() or (character != "" and character in "_$`'\"@.")
+
+
+def _stripped(sql: str) -> str:
+    while (shorter := sql.strip(_BLANKS).rstrip(";")) != sql:
+        sql = shorter
+    return sql

@@ -1,0 +1,1 @@
+"""MySQL's client and server protocol: packets, handshake, commands."""

@@ -1,0 +1,244 @@
+"""The connection phase as values: greeting, the client's answer, and what proves a password.
+
+    server  greeting: version, capabilities, 20 random bytes (the nonce)
+    client  SSL request, then the same again over TLS               where both can
+    client  handshake response: capabilities, user, proof, plugin
+    server  auth switch request, client proof                       where the plugin is not one that is known here
+    server  1 3 (caching_sha2_password: nothing more to prove), OK; or 1045
+
+The server has the password itself, so the fast path of caching_sha2_password always tells: the slow one, which hands
+the password over, is for servers that have only its hash. Source:
+https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html.
+"""
+
+import hashlib
+import hmac
+import secrets
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from binlog_merge.binlog.wire import Buffer, Reader, pack_packed_bytes, pack_uint
+from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Capability
+
+PROTOCOL_VERSION: Final = 10
+NONCE_LEN: Final = 20
+SSL_REQUEST_LEN: Final = 32
+CACHING_SHA2: Final = "caching_sha2_password"
+NATIVE: Final = "mysql_native_password"
+FAST_AUTH_SUCCESS: Final = b"\x01\x03"
+OFFERED: Final = (
+    Capability.CLIENT_LONG_PASSWORD
+    | Capability.CLIENT_LONG_FLAG
+    | Capability.CLIENT_CONNECT_WITH_DB
+    | Capability.CLIENT_PROTOCOL_41
+    | Capability.CLIENT_TRANSACTIONS
+    | Capability.CLIENT_SECURE_CONNECTION
+    | Capability.CLIENT_PLUGIN_AUTH
+    | Capability.CLIENT_CONNECT_ATTRS
+    | Capability.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA
+)
+_NONCE_BYTES: Final = (string.ascii_letters + string.digits).encode()
+
+
+def new_nonce() -> bytes:
+    """Return 20 random bytes that some clients would not cut: no zero, nothing beyond ASCII."""
+    return bytes(secrets.choice(_NONCE_BYTES) for _ in range(NONCE_LEN))
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """HandshakeV10: the first packet, the server's."""
+
+    server_version: str
+    connection_id: int
+    nonce: bytes
+    capabilities: Capability = OFFERED
+    plugin: str = CACHING_SHA2
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "greeting")
+        if r.u8("protocol version") != PROTOCOL_VERSION:
+            raise r.fail(f"the protocol's version is not {PROTOCOL_VERSION}")
+        version = _read_text(r, "server version")
+        connection_id, nonce = r.u32("connection id"), bytes(r.take(8, "nonce"))
+        r.take(1, "filler")
+        low = r.u16("capabilities")
+        r.take(3, "character set and status")
+        capabilities = Capability(r.u16("capabilities") << 16 | low)
+        if r.u8("length of the nonce") != NONCE_LEN + 1:
+            raise r.fail(f"the nonce is not {NONCE_LEN} bytes")
+        r.take(10, "reserved")
+        nonce += bytes(r.take(NONCE_LEN - 8, "nonce"))
+        r.take(1, "end of the nonce")
+        plugin = _read_text(r, "plugin")
+        r.done()
+        return cls(version, connection_id, nonce, capabilities, plugin)
+
+    def pack(self) -> bytes:
+        flags = int(self.capabilities)
+        return b"".join(
+            (
+                bytes([PROTOCOL_VERSION]),
+                _text(self.server_version),
+                pack_uint(self.connection_id & 0xFFFFFFFF, 4),
+                self.nonce[:8] + b"\0",
+                pack_uint(flags & 0xFFFF, 2),
+                bytes([UTF8MB4]),
+                pack_uint(SERVER_STATUS_AUTOCOMMIT, 2),
+                pack_uint(flags >> 16, 2),
+                bytes([NONCE_LEN + 1]) + bytes(10),
+                self.nonce[8:] + b"\0",
+                _text(self.plugin),
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SslRequest:
+    """SSLRequest: the beginning of a handshake response, sent before TLS begins."""
+
+    capabilities: Capability
+    max_packet: int = 1 << 24
+    charset: int = UTF8MB4
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "SSL request")
+        request = cls(Capability(r.u32("capabilities")), r.u32("greatest packet"), r.u8("character set"))
+        r.take(23, "reserved")
+        r.done()
+        return request
+
+    def pack(self) -> bytes:
+        return pack_uint(int(self.capabilities), 4) + pack_uint(self.max_packet, 4) + bytes([self.charset]) + bytes(23)
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeResponse:
+    """HandshakeResponse41. `proof` is what the client's `plugin` makes of password and nonce.
+
+    `plugin` is mysql_native_password for clients from before there were others. Attributes are what the client says of
+    itself: a MySQL replica has `_client_replication_channel_name`, mysqlbinlog has not.
+    """
+
+    capabilities: Capability
+    user: str
+    proof: bytes
+    database: str = ""
+    plugin: str = NATIVE
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    max_packet: int = 1 << 24
+    charset: int = UTF8MB4
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        """Read the packet; what follows the attributes (compression levels) is not looked at."""
+        r = Reader(payload, "handshake response")
+        flags = Capability(r.u32("capabilities"))
+        if not flags & Capability.CLIENT_PROTOCOL_41:
+            raise r.fail("the client speaks the protocol from before MySQL 4.1")
+        max_packet, charset = r.u32("greatest packet"), r.u8("character set")
+        r.take(23, "reserved")
+        user = _read_text(r, "user")
+        if flags & Capability.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA:
+            proof = r.packed_bytes("proof")
+        elif flags & Capability.CLIENT_SECURE_CONNECTION:
+            proof = bytes(r.take(r.u8("length of the proof"), "proof"))
+        else:
+            raise r.fail("the client proves passwords as before MySQL 4.1")
+        database = _read_text(r, "database") if flags & Capability.CLIENT_CONNECT_WITH_DB else ""
+        plugin = _read_text(r, "plugin", end=True) if flags & Capability.CLIENT_PLUGIN_AUTH and r.left() else NATIVE
+        attributes: dict[str, str] = {}
+        if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
+            attributes = _read_attributes(r.packed_bytes("attributes"))
+        return cls(flags, user, proof, database, plugin, attributes, max_packet, charset)
+
+    def pack(self) -> bytes:
+        flags = self.capabilities
+        attributes = b"".join(
+            pack_packed_bytes(_raw(name)) + pack_packed_bytes(_raw(value)) for name, value in self.attributes.items()
+        )
+        lenenc = flags & Capability.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA
+        return b"".join(
+            (
+                SslRequest(flags, self.max_packet, self.charset).pack(),
+                _text(self.user),
+                pack_packed_bytes(self.proof) if lenenc else pack_uint(len(self.proof), 1) + self.proof,
+                _text(self.database) if flags & Capability.CLIENT_CONNECT_WITH_DB else b"",
+                _text(self.plugin) if flags & Capability.CLIENT_PLUGIN_AUTH else b"",
+                pack_packed_bytes(attributes) if flags & Capability.CLIENT_CONNECT_ATTRS else b"",
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSwitch:
+    """AuthSwitchRequest: prove the password by this plugin instead."""
+
+    plugin: str
+    nonce: bytes
+
+    @classmethod
+    def parse(cls, payload: Buffer) -> Self:
+        r = Reader(payload, "auth switch request")
+        if r.u8("header") != 0xFE:
+            raise r.fail("the header is not 0xfe")
+        plugin, nonce = _read_text(r, "plugin"), r.rest()
+        return cls(plugin, nonce.removesuffix(b"\0"))
+
+    def pack(self) -> bytes:
+        return b"\xfe" + _text(self.plugin) + self.nonce + b"\0"
+
+
+def prove(plugin: str, password: str, nonce: bytes) -> bytes:
+    """Return what a client sends to prove a password; nothing for an empty one."""
+    if not password:
+        return b""
+    secret = password.encode()
+    if plugin == NATIVE:
+        once = hashlib.sha1(secret).digest()
+        return _xor(once, hashlib.sha1(nonce + hashlib.sha1(once).digest()).digest())
+    once = hashlib.sha256(secret).digest()
+    return _xor(once, hashlib.sha256(hashlib.sha256(once).digest() + nonce).digest())
+
+
+def proves(plugin: str, password: str, nonce: bytes, proof: bytes) -> bool:
+    """Tell whether a client has proved the password. An empty one may come as a zero byte."""
+    return hmac.compare_digest(prove(plugin, password, nonce), b"" if proof == b"\0" else proof)
+
+
+def _xor(a: bytes, b: bytes) -> bytes:
+    return bytes(x ^ y for x, y in zip(a, b, strict=True))
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(text: str) -> bytes:
+    return _raw(text) + b"\0"
+
+
+def _read_text(r: Reader, field: str, end: bool = False) -> str:
+    """Read a text that a zero byte ends; with `end`, the end of the packet does too."""
+    rest = bytes(r.data[r.pos :])
+    length = rest.find(b"\0")
+    if length < 0:
+        if not end:
+            raise r.fail(f"the {field} does not end")
+        return r.rest().decode("utf-8", "surrogateescape")
+    text = bytes(r.take(length, field))
+    r.take(1, field)
+    return text.decode("utf-8", "surrogateescape")
+
+
+def _read_attributes(data: bytes) -> dict[str, str]:
+    r = Reader(data, "connection attributes")
+    attributes: dict[str, str] = {}
+    while r.left():
+        name = r.packed_bytes("name").decode("utf-8", "surrogateescape")
+        attributes[name] = r.packed_bytes("value").decode("utf-8", "surrogateescape")
+    return attributes

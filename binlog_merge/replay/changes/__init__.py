@@ -1,0 +1,1 @@
+"""Replay into a change log: a Parquet file per table and run of transactions."""

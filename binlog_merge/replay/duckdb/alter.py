@@ -1,0 +1,164 @@
+"""Other columns for a DuckDB table that has rows: in place where DuckDB can, else the table is made anew.
+
+Made anew, a row first gets the columns that stay, converted ones, constants and the numbers of a column that counts;
+then what a server computes from these.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.count import numbered, refuse_rowid
+from binlog_merge.replay.duckdb.statement_session import StatementSession
+from binlog_merge.replay.duckdb.types import BY_HAND, definitions, duckdb_type, place, quoted
+from binlog_merge.replay.duckdb.values import carries, compute_values, constant_of, convert_values, needed_columns
+from snapshot_store.model import Column, Table
+
+NEW: Final = "binlog_merge new"
+"""What a table is called while it is made anew."""
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What a table was and becomes; `pairs` are the columns that are kept of it then, each with what it was, if it was.
+
+    `old` are the columns that the file has of it now. `start` is where a new column counts from.
+    """
+
+    connection: Any
+    before: Table
+    after: Table
+    pairs: tuple[tuple[Column, Column | None], ...]
+    old: tuple[Column, ...]
+    session: StatementSession
+    start: int = 1
+    temporal_text: bool = False
+
+    def carry_out(self) -> None:
+        """Alter the table. Raises ReplayStopped, and UnsupportedInput where a value for the rows is not known."""
+        if not self._in_place():
+            self._make_anew()
+
+    @property
+    def _name(self) -> str:
+        return place(self.before.schema, self.before.name)
+
+    def _in_place(self) -> bool:
+        """Do what DuckDB can do to a table as it stands; False, and nothing done, where that is not all there is."""
+        name, kept = self._name, [was for _, was in self.pairs if was is not None]
+        order = [column for column in self.old if column in kept]
+        added = [column for column, was in self.pairs if was is None]
+        empty_added = all(
+            c.nullable and c.generated is None and (c.default is None or c.default.kind == "null") for c in added
+        )
+        same = all(was is None or self._same(was, column) for column, was in self.pairs)
+        at_end = [was is None for _, was in self.pairs] == [False] * len(kept) + [True] * len(added)
+        if not (empty_added and same and at_end and order == kept and kept):
+            return False
+        for column in self.old:
+            if column not in kept:
+                self._run(f"ALTER TABLE {name} DROP COLUMN {quoted(column.name)}")
+        steps = [(was.name, column.name) for column, was in self.pairs if was is not None and was.name != column.name]
+        # By way of names that nobody has: two columns may have changed theirs with each other.
+        for i, (was_name, _) in enumerate(steps):
+            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(was_name)} TO {quoted(f'{NEW} {i}')}")
+        for i, (_, new_name) in enumerate(steps):
+            self._run(f"ALTER TABLE {name} RENAME COLUMN {quoted(f'{NEW} {i}')} TO {quoted(new_name)}")
+        for column in added:
+            self._run(f"ALTER TABLE {name} ADD COLUMN {definitions([column], self.temporal_text)}")
+        return True
+
+    def _same(self, was: Column, column: Column) -> bool:
+        types = duckdb_type(was.type, self.temporal_text), duckdb_type(column.type, self.temporal_text)
+        return types[0] == types[1] and self._carries(was, column)
+
+    def _carries(self, was: Column, column: Column) -> bool:
+        text_stays = not self.temporal_text or was.type.fsp == column.type.fsp
+        begins_to_count = column.auto_increment and not was.auto_increment
+        return text_stays and not begins_to_count and carries(was, column)
+
+    def _changes(self, was: Column, column: Column) -> bool:
+        """Tell whether values may be others then; NULL too is one for a session that is not strict."""
+        return not self._carries(was, column) and (was.type != column.type or not self.session.ddl.strict)
+
+    def _make_anew(self) -> None:
+        name, new = self._name, place(self.before.schema, NEW)
+        columns = definitions([column for column, _ in self.pairs], self.temporal_text)
+        if not self.connection.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall():
+            self._run(f"DROP TABLE {name}")
+            self._run(f"CREATE TABLE {name} ({columns})")
+            return
+        self._run(f"CREATE TABLE {new} ({columns})")
+        sources = [self._source(i, column, was) for i, (column, was) in enumerate(self.pairs)]
+        chosen, joins = ", ".join(value for value, _ in sources), " ".join(join for _, join in sources)
+        self._run(f"INSERT INTO {new} SELECT {chosen} FROM {name} t {joins}")
+        changed = {column.name.lower() for column, was in self.pairs if was is None or self._changes(was, column)}
+        for column, was in self.pairs:
+            if self._is_computed(column, was, changed):
+                changed.add(column.name.lower())
+                self.compute(new, column)
+        self._run(f"DROP TABLE {name}")
+        self._run(f"ALTER TABLE {new} RENAME TO {quoted(self.before.name)}")
+
+    def _source(self, number: int, column: Column, was: Column | None) -> tuple[str, str]:
+        """Return where a column's values come from, and what has to be joined for it; NULL what is computed later."""
+        if was is not None and self._carries(was, column):
+            return f"t.{quoted(was.name)}", ""
+        here = f"new{number}"
+        cast = f"CAST({here}.v AS {duckdb_type(column.type, self.temporal_text)})"
+        if column.generated is None and was is not None:
+            if column.auto_increment and not was.auto_increment:
+                self._refuse_zeros(was)
+            self.connection.register(here, pa.table(self._converted(column, was)))
+            return cast, f"LEFT JOIN {here} ON t.{quoted(was.name)} IS NOT DISTINCT FROM {here}.k"
+        if column.auto_increment:
+            self.connection.register(
+                here, numbered(self.connection, self.before, self._name, self.session, self.start, self.temporal_text)
+            )
+            return cast, f"LEFT JOIN {here} ON t.rowid = {here}.k"
+        if (constant := constant_of(column, self.after.columns, self.session, self.temporal_text)) is not None:
+            self.connection.register(here, pa.table({"v": constant}))
+            return cast, f"CROSS JOIN {here}"
+        return "NULL", ""
+
+    def _is_computed(self, column: Column, was: Column | None, changed: set[str]) -> bool:
+        """Tell whether rows get a computed value: of a new column, or one that something it is computed of changed."""
+        if column.auto_increment or (was is not None and column.generated is None):
+            return False
+        needed = {other.name.lower() for other in needed_columns(column, self.after.columns)}
+        return bool(needed) and (was is None or not self._carries(was, column) or bool(needed & changed))
+
+    def _converted(self, column: Column, was: Column) -> dict[str, Any]:
+        values = self._ask(f"SELECT DISTINCT {quoted(was.name)} AS v FROM {self._name}")
+        old = values.column("v").combine_chunks()
+        return {"k": old, "v": convert_values(was, column, old, self.session, self.temporal_text)}
+
+    def _refuse_zeros(self, was: Column) -> None:
+        """Raise ReplayStopped where a column that begins to count holds zeros, which a server then numbers."""
+        if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {quoted(was.name)} = 0 LIMIT 1").fetchall():
+            raise ReplayStopped(f"zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND)
+
+    def compute(self, name: str, column: Column) -> None:
+        """Compute a column of all rows of a table, which has the columns of the one after."""
+        refuse_rowid(self.after)
+        needed = [other.name for other in needed_columns(column, self.after.columns)]
+        here = {other.name.lower() for other, _ in self.pairs}
+        if missing := [other for other in needed if other.lower() not in here]:
+            raise ReplayStopped(
+                f"column {column.name} is computed from {missing[0]}, which the file does not have", remedy=BY_HAND
+            )
+        rows = self._ask(f'SELECT rowid AS "replay n"{"".join(", " + quoted(n) for n in needed)} FROM {name}')
+        values = compute_values(column, self.after.columns, rows, self.session, self.temporal_text)
+        self.connection.register("computed", pa.table({"k": rows.column("replay n"), "v": values}))
+        kind = duckdb_type(column.type, self.temporal_text)
+        self._run(
+            f"UPDATE {name} SET {quoted(column.name)} = CAST(c.v AS {kind}) FROM computed c WHERE {name}.rowid = c.k"
+        )
+
+    def _ask(self, sql: str) -> Any:
+        return self.connection.sql(sql).to_arrow_table()
+
+    def _run(self, sql: str) -> None:
+        self.connection.execute(sql)

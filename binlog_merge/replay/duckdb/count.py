@@ -1,0 +1,88 @@
+"""The numbers that rows get which are there when a column with AUTO_INCREMENT is added.
+
+A server counts in the order in which it keeps rows: that of the primary key, else of the first unique key without NULL
+(refman, "Clustered and Secondary Indexes"). Of a table without either only the server knows the order.
+"""
+
+from typing import Any, Final
+
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.statement_session import StatementSession
+from binlog_merge.replay.duckdb.types import BY_HAND, quoted
+from binlog_merge.values.binlog_types import NUMERIC
+from binlog_merge.values.duckdb.collations import UnknownCollation, sort_key
+from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
+from snapshot_store.model import Column, Index, Table
+
+_REMEDY: Final = (
+    "give the DuckDB table the column by hand, with the numbers that the server has; then go on with --skip"
+)
+_IN_ORDER: Final = NUMERIC | BINARY_TYPES | {"bit", "year", "date", "datetime", "timestamp"}
+
+
+def numbered(
+    connection: Any, table: Table, name: str, session: StatementSession, start: int, temporal_text: bool
+) -> Any:
+    """Return row ids and numbers, as Arrow columns `k` and `v`, of a table that the file has as `name`.
+
+    Raises ReplayStopped where the order of the rows is not known.
+    """
+    refuse_rowid(table)
+    ((count,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
+    order = "rowid" if count <= 1 else _order(table, temporal_text)
+    number = f"{_first(session, start)} + {session.step} * (row_number() OVER (ORDER BY {order}) - 1)"
+    return connection.sql(f"SELECT rowid AS k, {number} AS v FROM {name}").to_arrow_table()
+
+
+def refuse_rowid(table: Table) -> None:
+    """Raise ReplayStopped where a column hides the row ids of DuckDB, by which rows are told apart."""
+    if table.index_of("rowid") is not None:
+        name = f"{table.schema}.{table.name}"
+        raise ReplayStopped(f"rows of {name} cannot be told apart here: a column of it is called rowid", remedy=BY_HAND)
+
+
+def _first(session: StatementSession, start: int) -> int:
+    """Return the first number. Source: `innobase_next_autoinc`, which `ib_sequence_t` asks for what follows `start`."""
+    if session.step == 1:
+        return start
+    offset = session.first if session.first <= session.step else 0
+    return (abs(start - offset) // session.step + 1) * session.step + offset
+
+
+def _order(table: Table, temporal_text: bool) -> str:
+    index = _clustered(table)
+    if index is None:
+        raise ReplayStopped(
+            f"{table.schema}.{table.name} has no key: in which order its rows are numbered only the server knows",
+            remedy=_REMEDY,
+        )
+    found = []
+    for part in index.parts:
+        place = None if part.column is None else table.index_of(part.column)
+        if place is None or part.length is not None:
+            raise ReplayStopped(f"the order of key {index.name} is not known here", remedy=_REMEDY)
+        found.append(_compared(table.columns[place]) + (" DESC" if part.descending else ""))
+    return ", ".join(found)
+
+
+def _clustered(table: Table) -> Index | None:
+    if table.primary_key is not None or table.engine != "InnoDB":
+        return table.primary_key if table.engine == "InnoDB" else None
+    for index in table.indexes:
+        places = [table.index_of(part.column or "") for part in index.parts]
+        if index.unique and all(place is not None and not table.columns[place].nullable for place in places):
+            return index
+    return None
+
+
+def _compared(column: Column) -> str:
+    """Return SQL of a value that sorts as a server sorts the column's."""
+    kind = column.type
+    if kind.name in TEXT_TYPES:
+        try:
+            return sort_key(quoted(column.name), kind.collation or "", True)
+        except UnknownCollation:
+            pass
+    elif kind.name in _IN_ORDER and not (kind.name == "decimal" and (kind.length or 10) > 38):
+        return quoted(column.name)
+    raise ReplayStopped(f"the order of column {column.name} ({kind.name}) is not known here", remedy=_REMEDY)

@@ -1,0 +1,114 @@
+"""Generated columns and defaults that `values.evaluate.row` does not compute, by DuckDB with MySQL's semantics.
+
+What filters evaluate: texts compared by their collations, letters changed in case, and so on. Left out is what DuckDB
+gives other digits or another layout than a server: divisions, and JSON.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.values.convert import coerce
+from binlog_merge.values.duckdb.collations import UnknownCollation
+from binlog_merge.values.duckdb.columns import column_sql, engine_array
+from binlog_merge.values.duckdb.compile import compile_value, parse
+from binlog_merge.values.duckdb.piece import ExpressionError, Sql
+from binlog_merge.values.evaluate.kinds import TYPES
+from binlog_merge.values.value import ConversionError, Lost, Value, encode_cell
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.sql.session import DdlSession
+
+_TYPES: Final = {**TYPES, "string": TYPES["text"], "int": ColumnType("bigint"), "bool": ColumnType("bigint")}
+_OTHER_DIGITS: Final = frozenset({"/", "pow", "power", "sqrt", "round"})
+
+
+def source_of(column: Column) -> str:
+    """Return the expression of a generated column, or of a default; "" for one that is no expression."""
+    if column.generated is not None:
+        return column.generated.expression
+    default = column.default
+    return default.text if default is not None and default.kind == "expression" else ""
+
+
+def columns_of(column: Column) -> frozenset[str]:
+    """Return what a column's expression is of, in lower case; nothing where it cannot be read."""
+    try:
+        return read_expression(source_of(column), DdlSession()).columns
+    except DdlNotUnderstood:
+        return frozenset()
+
+
+def cells_by_engine(column: Column, columns: Sequence[Column], rows: Any, zone: str) -> list[bytes | None]:
+    """Return the cells of a column for rows that have what its expression is of; TIMESTAMP is shown in `zone`.
+
+    Raises ConversionError.
+    """
+    places = {c.name.lower(): (c, f"c{i}") for i, c in enumerate(columns) if c.name.lower() in columns_of(column)}
+    try:
+        found = _compiled(source_of(column), places)
+        arrays = {place: engine_array(c, _plain(c, rows[c.name]), zone) for c, place in places.values()}
+        with duckdb.connect(config={"threads": 1}) as engine:
+            values = engine.from_arrow(pa.table(arrays)).project(f"{found.text} AS v").to_arrow_table()
+    except (ExpressionError, UnknownCollation, duckdb.Error) as error:
+        raise ConversionError(str(error).splitlines()[0]) from None
+    return [_cell(column, found.kind, value) for value in values.column("v").to_pylist()]
+
+
+def _compiled(source: str, places: Mapping[str, tuple[Column, str]]) -> Sql:
+    node = parse(source)
+    for part in _parts(node):
+        if part.text in _OTHER_DIGITS or part.text.startswith("json_"):
+            raise ExpressionError(f"{part.text} has other digits or another layout here than on a server")
+    found = compile_value(node, {name: column_sql(column, place) for name, (column, place) in places.items()})
+    if not places or found.kind not in _TYPES:
+        raise ExpressionError(f"a {found.kind or 'value'} that is not known here")
+    return found
+
+
+def _parts(node: Node) -> Iterator[Node]:
+    yield node
+    for arg in node.args:
+        yield from _parts(arg)
+
+
+def _plain(column: Column, values: Any) -> Any:
+    """Return a column's values in the types that rows of a log have."""
+    if column.type.name == "time" and not pa.types.is_string(values.type):
+        raise ExpressionError("a TIME that is typed")
+    return values
+
+
+def _cell(column: Column, kind: str, value: Any) -> bytes | None:
+    if value is None:
+        return None
+    lost: Lost = []
+    cell = encode_cell(column.type, coerce(_TYPES[kind], column.type, _value(kind, value), lost))
+    if lost:
+        raise ConversionError(lost[0])
+    return cell
+
+
+def _value(kind: str, value: Any) -> Value:
+    """Return a value as `merge` has it; a moment is digits here."""
+    if kind in ("int", "bool"):
+        return int(value)
+    if kind in ("date", "datetime"):
+        digits, micro = divmod(int(Decimal(value) * 1_000_000), 1_000_000)
+        day, clock = divmod(digits, 1_000_000)
+        return Civil(day // 10000, day // 100 % 100, day % 100, clock // 10000, clock // 100 % 100, clock % 100, micro)
+    if kind == "time":
+        micros = int(abs(Decimal(value)) * 1_000_000)
+        whole, micro = divmod(micros, 1_000_000)
+        found = timedelta(0, whole // 10000 * 3600 + whole // 100 % 100 * 60 + whole % 100, micro)
+        return -found if value < 0 else found
+    result: Value = value
+    return result

@@ -1,0 +1,154 @@
+"""Which rows of a DuckDB table are in a partition: as a condition on its columns, since a log does not name the rows.
+
+| by | a row is in the partition |
+|---|---|
+| RANGE, RANGE COLUMNS | below its bound, and not below the one before; NULL is below all |
+| LIST, LIST COLUMNS | whose list has its values, NULL among them |
+| HASH, LINEAR HASH | whose number is the expression's remainder, or what its lowest bits say |
+| KEY | that the server's own hash says, which is not known here |
+
+Sources: refman, "Partitioning Types", "How MySQL Partitioning Handles NULL"; `get_part_id_hash`,
+`get_part_id_from_linear_hash` and `part_val_int` of mysql-server `sql/sql_partition.cc`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.replay.duckdb.types import BY_HAND, quoted
+from binlog_merge.values.duckdb.collations import UnknownCollation
+from binlog_merge.values.duckdb.columns import column_sql
+from binlog_merge.values.duckdb.compare import compare
+from binlog_merge.values.duckdb.compile import compile_value, parse
+from binlog_merge.values.duckdb.piece import SESSION, ExpressionError, Sql
+from snapshot_store.ddl.partitioning import Partitioning
+from snapshot_store.model import Table
+from snapshot_store.mysql.expr.nodes import Node, column
+
+_EPOCH = "unix_timestamp of "
+
+
+@dataclass(frozen=True)
+class PartitionRows:
+    """Conditions on the rows of a table; `here` are the columns that the file has of it, in lower case."""
+
+    table: Table
+    here: frozenset[str]
+    temporal_text: bool = False
+
+    def of(self, names: Sequence[str]) -> str:
+        """Return SQL of whether a row is in one of these partitions, or subpartitions; ("ALL",) are all.
+
+        Raises ReplayStopped where that is not known.
+        """
+        if tuple(names) == ("ALL",):
+            return "TRUE"
+        if not self.table.partitioning:
+            raise self._unknown("how its rows are kept apart is not known")
+        found = Partitioning.of(self.table.partitioning)
+        try:
+            return "(" + " OR ".join(self._named(found, name.lower()) for name in names) + ")"
+        except (ExpressionError, UnknownCollation) as error:
+            raise self._unknown(str(error)) from None
+
+    def _unknown(self, reason: str) -> ReplayStopped:
+        name = f"{self.table.schema}.{self.table.name}"
+        return ReplayStopped(f"which rows of {name} are in the partition cannot be told: {reason}", remedy=BY_HAND)
+
+    def _named(self, found: Partitioning, name: str) -> str:
+        names = [part.lower() for part in found.names]
+        if name in names:
+            return self._partition(found, names.index(name))
+        for place, part in enumerate(names):
+            for number in range(found.subs if not found.subpartitions else 0):
+                if name == f"{part}sp{number}":
+                    within = self._hashed(found.sub, found.subs, number, found.linear_sub)
+                    return f"({self._partition(found, place)} AND {within})"
+        raise ExpressionError(f"there is no partition {name}, or a subpartition with a name of its own")
+
+    def _partition(self, found: Partitioning, place: int) -> str:
+        if found.method == "HASH":
+            return self._hashed(found.expression, len(found.names), place, found.linear)
+        if found.method == "KEY":
+            raise ExpressionError("it is by KEY, of which only a server knows the hash")
+        sides = self._sides(found)
+        values = [found.values[i] if i < len(found.values) else () for i in range(place + 1)]
+        if not values[place] or (place and not values[place - 1] and found.method.startswith("RANGE")):
+            raise ExpressionError("the values of its partitions are not known")
+        if found.method.startswith("LIST"):
+            return "(" + " OR ".join(self._equal(sides, row) for row in values[place]) + ")"
+        below = self._below(sides, values[place][0])
+        return f"({below} AND NOT {self._below(sides, values[place - 1][0])})" if place else below
+
+    def _sides(self, found: Partitioning) -> list[Sql]:
+        if found.method.endswith("COLUMNS"):
+            count = len(next((rows[0] for rows in found.values if rows), ()))
+            return [self._value(column(name)) for name in found.columns[:count]]
+        if not found.expression:
+            raise ExpressionError("by what its rows are kept apart is not known")
+        return [self._value(parse(found.expression))]
+
+    def _equal(self, sides: Sequence[Sql], row: Sequence[str]) -> str:
+        pairs = zip(sides, row, strict=True)
+        return "(" + " AND ".join(compare("<=>", side, self._bound(text), SESSION).text for side, text in pairs) + ")"
+
+    def _below(self, sides: Sequence[Sql], row: Sequence[str]) -> str:
+        """Return SQL of whether the first sides are less than the bounds, or equal and the others are less."""
+        if not sides:
+            return "FALSE"
+        if row[0] == "MAXVALUE":
+            return "TRUE"
+        bound = self._bound(row[0])
+        less, same = (compare(symbol, sides[0], bound, SESSION).text for symbol in ("<", "="))
+        further = self._below(sides[1:], row[1:])
+        return f"coalesce({less} OR ({same} AND {further}), TRUE)"
+
+    def _hashed(self, expression: str, count: int, number: int, linear: bool) -> str:
+        if not expression:
+            raise ExpressionError("it is by KEY, or by what is not known")
+        # NULL counts as the least BIGINT, what is beyond BIGINT as the negative number with the same bits.
+        value = f"coalesce(({self._value(parse(expression)).text})::HUGEINT, -9223372036854775808)"
+        value = f"(CASE WHEN {value} > 9223372036854775807 THEN {value} - 18446744073709551616 ELSE {value} END)"
+        if not linear:
+            return f"(abs({value} % {count}) = {number})"
+        power = 1 << (count - 1).bit_length()
+        low, lower = (f"(({value} % {size} + {size}) % {size})" for size in (power, power // 2 or 1))
+        return f"((CASE WHEN {low} >= {count} THEN {lower} ELSE {low} END) = {number})"
+
+    def _bound(self, text: str) -> Sql:
+        return compile_value(parse(text), {})
+
+    def _value(self, node: Node) -> Sql:
+        """Return an expression on the table's columns; TRUE and FALSE count as numbers."""
+        columns: dict[str, Sql] = {}
+        node = self._with_columns(node, columns)
+        found = compile_value(node, columns)
+        return Sql(f"({found.text})::HUGEINT", "int") if found.kind == "bool" else found
+
+    def _with_columns(self, node: Node, columns: dict[str, Sql]) -> Node:
+        """Collect the columns of an expression; UNIX_TIMESTAMP of one, which is the same in each time zone, is one."""
+        if node.kind == "call" and node.text == "unix_timestamp" and node.args[0].kind == "column":
+            name = node.args[0].text.lower()
+            text = self._text(name)
+            seconds = f"epoch(try_strptime(left({text}, 19), '%Y-%m-%d %H:%M:%S'))::HUGEINT"
+            columns[_EPOCH + name] = Sql(f"(CASE WHEN {text} IS NOT NULL THEN coalesce({seconds}, 0) END)", "int")
+            return column(_EPOCH + name)
+        if node.kind == "column":
+            place = self.table.index_of(node.text)
+            if place is not None:
+                columns[node.text.lower()] = column_sql(self.table.columns[place], self._text(node.text))
+        return replace(node, args=tuple(self._with_columns(arg, columns) for arg in node.args))
+
+    def _text(self, name: str) -> str:
+        """Return a column as the expressions of filters take it: dates and times as MySQL's text."""
+        if name.lower() not in self.here:
+            raise ExpressionError(f"the file does not have its column {name}")
+        place = self.table.index_of(name)
+        kind = "" if place is None or self.temporal_text else self.table.columns[place].type.name
+        if kind in ("date", "time"):
+            return f"CAST({quoted(name)} AS VARCHAR)"
+        if kind == "datetime":
+            return f"strftime({quoted(name)}, '%Y-%m-%d %H:%M:%S.%f')"
+        if kind == "timestamp":
+            return f"strftime({quoted(name)} AT TIME ZONE 'UTC', '%Y-%m-%d %H:%M:%S.%f')"
+        return quoted(name)

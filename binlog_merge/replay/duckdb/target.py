@@ -1,0 +1,197 @@
+"""A DuckDB file as the target: the cluster's tables, typed, as they are at the position that stands beside them.
+
+    binlog_merge.replay_position    how far it goes, and of which cluster
+    binlog_merge.replay_catalog     what the tables of the log are there, as the schema store writes them
+    binlog_merge.replay_skipped     transactions that were left out by order of the user
+
+Everything between two commits is one transaction of DuckDB, its DDL and the position included; a killed process leaves
+what was committed. DuckDB lets in one process at a time, and so one replay.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from binlog_merge.errors import ConfigError, IoError, TargetBusy
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.replay.duckdb.ddl import DdlTarget
+from binlog_merge.replay.duckdb.types import CATALOG, place, quoted
+from binlog_merge.replay.server.places import Place
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.model_json import schema_from_json, schema_to_json, table_from_json, table_to_json
+
+META_SCHEMA: Final = "binlog_merge"
+_VIEW: Final = '"view"'
+_META_PLACE: Final = place(META_SCHEMA)
+_META: Final = (
+    f"CREATE SCHEMA IF NOT EXISTS {_META_PLACE}",
+    f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_position (
+  cluster VARCHAR NOT NULL, "rank" UBIGINT NOT NULL, gtid VARCHAR, order_key VARCHAR, temporal VARCHAR NOT NULL)""",
+    f'CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_catalog ("schema" VARCHAR, "table" VARCHAR, definition VARCHAR)',
+    f"""CREATE TABLE IF NOT EXISTS {_META_PLACE}.replay_skipped (
+  cluster VARCHAR, "rank" UBIGINT, gtid VARCHAR, skipped_at TIMESTAMP DEFAULT current_timestamp::TIMESTAMP)""",
+)
+
+
+class DuckdbTarget:
+    """A DuckDB file; use it as a context manager. Raises TargetBusy, ConfigError and IoError.
+
+    `rank` transactions are in it, None where none is and none was said to be; `place` is where it stood when it was
+    opened. `catalog` is what the log's tables are.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        cluster: str,
+        temporal_text: bool = False,
+        chosen: Callable[[str, str], Any] = lambda schema, table: None,
+    ) -> None:
+        self.path = path
+        self.cluster = cluster
+        self.temporal_text = temporal_text
+        self._chosen = chosen
+        self.rank: int | None = None
+        self.place: Place | None = None
+        self.catalog = Catalog()
+        self._columns: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def __enter__(self) -> "DuckdbTarget":
+        self.connection = duckdb.connect()
+        try:
+            path = str(self.path).replace("'", "''")
+            self.connection.execute(f"ATTACH '{path}' AS {quoted(CATALOG)}; USE {quoted(CATALOG)}")
+        except duckdb.Error as error:
+            self.connection.close()
+            text = str(error).splitlines()[0]
+            if "lock" in text.lower():
+                raise TargetBusy(f"another process has it open: {text}", file=str(self.path)) from None
+            raise IoError(f"DuckDB cannot open it: {text}", file=str(self.path)) from None
+        try:
+            self.connection.execute("SET TimeZone = 'UTC'")
+            self.ddl = DdlTarget(self.connection, self._present, self.temporal_text, self._chosen)
+            self._load()
+        except BaseException:
+            self.connection.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.connection.close()
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self.connection.execute("BEGIN")
+
+    def commit(self, rank: int, gtid: str, key: str | None) -> None:
+        """Commit what was done since `begin`, and the position with it."""
+        self.connection.execute(
+            f'UPDATE {_META_PLACE}.replay_position SET "rank" = ?, gtid = ?, order_key = ? WHERE cluster = ?',
+            [rank, gtid, key, self.cluster],
+        )
+        failpoint("replay-before-commit")
+        self.connection.execute("COMMIT")
+        self.rank = rank
+        failpoint("replay-committed")
+
+    def start_at(self, rank: int, catalog: Catalog, wanted: Callable[[str, str], bool]) -> None:
+        """Record a first position, and make the tables that are wanted and not there."""
+        self.connection.execute("BEGIN")
+        for statement in _META:
+            self.connection.execute(statement)
+        self.connection.execute(
+            f"INSERT INTO {_META_PLACE}.replay_position VALUES (?, ?, NULL, NULL, ?)",
+            [self.cluster, rank, self._temporal],
+        )
+        for name, table in sorted(catalog.tables.items()):
+            if wanted(*name) and not self.columns_of(*name):
+                self.ddl.create(table)
+        self.know(catalog)
+        self.connection.execute("COMMIT")
+        self.rank = rank
+
+    def know(self, catalog: Catalog) -> None:
+        """Take down what the log's tables are now; belongs to the open transaction."""
+        before, self.catalog = self.catalog, catalog
+        self._columns.clear()
+        lines: list[tuple[str, str, str | None]] = []
+        for name in {*before.tables, *catalog.tables}:
+            table = catalog.tables.get(name)
+            was = before.tables.get(name)
+            # Equal tables may be partitioned otherwise.
+            if was != table or (was and table and was.partitioning != table.partitioning):
+                lines.append((*name, None if table is None else table_to_json(table)))
+        for schema in {*before.schemas, *catalog.schemas}:
+            value = catalog.schemas.get(schema)
+            if before.schemas.get(schema) != value:
+                lines.append((schema, "", None if value is None else schema_to_json(value)))
+        for view in before.views ^ catalog.views:
+            lines.append((*view, _VIEW if view in catalog.views else None))
+        for schema, table_name, text in lines:
+            self.connection.execute(
+                f'DELETE FROM {_META_PLACE}.replay_catalog WHERE "schema" = ? AND "table" = ?', [schema, table_name]
+            )
+            if text is not None:
+                self.connection.execute(
+                    f"INSERT INTO {_META_PLACE}.replay_catalog VALUES (?, ?, ?)", [schema, table_name, text]
+                )
+
+    def skipped(self, rank: int, gtid: str) -> None:
+        """Record, in the open transaction, that one was left out by order of the user."""
+        self.connection.execute(
+            f'INSERT INTO {_META_PLACE}.replay_skipped (cluster, "rank", gtid) VALUES (?, ?, ?)',
+            [self.cluster, rank, gtid],
+        )
+
+    def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
+        """Return the columns that a table has in the file, none where it is not there; asked once until DDL comes."""
+        found = self._columns.get((schema, table))
+        if found is None:
+            found = self._columns[schema, table] = self._present(schema, table)
+        return found
+
+    def _present(self, schema: str, table: str) -> tuple[str, ...]:
+        found = self.connection.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
+            "ORDER BY column_index",
+            [CATALOG, schema, table],
+        ).fetchall()
+        return tuple(name for (name,) in found)
+
+    def as_kept(self, table: Table) -> Table:
+        """Return a table with the columns that the file has of it."""
+        here = {name.lower() for name in self.columns_of(table.schema, table.name)}
+        return replace(table, columns=tuple(c for c in self.ddl.columns(table) if c.name.lower() in here))
+
+    @property
+    def _temporal(self) -> str:
+        return "text" if self.temporal_text else "typed"
+
+    def _load(self) -> None:
+        if self.columns_of("main", "table_versions") and self.columns_of("main", "schema_versions"):
+            raise ConfigError("the file is a schema store", file=str(self.path), remedy="name a file of its own")
+        if not self.columns_of(META_SCHEMA, "replay_position"):
+            return
+        rows = self.connection.execute(
+            f'SELECT cluster, "rank", gtid, order_key, temporal FROM {_META_PLACE}.replay_position'
+        ).fetchall()
+        for cluster, rank, gtid, key, temporal in rows:
+            if cluster != self.cluster:
+                raise ConfigError(f"the file has the tables of cluster {cluster}", file=str(self.path))
+            if temporal != self._temporal:
+                raise ConfigError(f"the file was begun with --temporal {temporal}", file=str(self.path))
+            self.rank, self.place = int(rank), Place(int(rank), gtid, key)
+        tables: dict[tuple[str, str], Table] = {}
+        schemas: dict[str, Schema] = {}
+        views: list[tuple[str, str]] = []
+        for schema, name, text in self.connection.execute(f"FROM {_META_PLACE}.replay_catalog").fetchall():
+            if name and text == _VIEW:
+                views.append((schema, name))
+            elif name:
+                tables[schema, name] = table_from_json(text)
+            else:
+                schemas[schema] = schema_from_json(text)
+        self.catalog = Catalog(schemas, tables, frozenset(views))

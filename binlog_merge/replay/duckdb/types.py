@@ -1,0 +1,106 @@
+"""MySQL's column types as DuckDB's, and names as DuckDB writes them.
+
+| MySQL | DuckDB |
+|---|---|
+| TINYINT … BIGINT, UNSIGNED | TINYINT … BIGINT, UTINYINT … UBIGINT; MEDIUMINT: INTEGER, UINTEGER |
+| DECIMAL(p,s) | DECIMAL(p,s); more than 38 digits: VARCHAR |
+| FLOAT, DOUBLE | FLOAT, DOUBLE |
+| BIT(n) | UBIGINT | YEAR | SMALLINT (0 for 0000) |
+| CHAR, VARCHAR, TEXT of any character set | VARCHAR; bytes that are no text there come out as `0x…` |
+| BINARY, VARBINARY, BLOB | BLOB | ENUM, SET | VARCHAR (a set's members with commas) |
+| DATE, DATETIME, TIMESTAMP, TIME | DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL; VARCHAR with `--temporal text` |
+| JSON | JSON | VECTOR | FLOAT[] | GEOMETRY | BLOB (SRID, then WKB) |
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from binlog_merge.binlog.arrow import arrow_type
+from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.columnar import ColumnFacts
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES, NUMERIC, binlog_column
+from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES
+from snapshot_store.model import Column, Table
+from snapshot_store.mysql.column_type import ColumnType
+
+BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
+CATALOG: Final = "replay target"
+"""What the file is called in the session."""
+_INTEGERS: Final = {
+    "tinyint": "TINYINT",
+    "smallint": "SMALLINT",
+    "mediumint": "INTEGER",
+    "int": "INTEGER",
+    "bigint": "BIGINT",
+}
+_TEMPORAL: Final = {"date": "DATE", "datetime": "TIMESTAMP", "timestamp": "TIMESTAMPTZ", "time": "INTERVAL"}
+_OTHERS: Final = {
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "bit": "UBIGINT",
+    "year": "SMALLINT",
+    "enum": "VARCHAR",
+    "set": "VARCHAR",
+    "json": "JSON",
+    "vector": "FLOAT[]",
+    **dict.fromkeys(TEXT_TYPES, "VARCHAR"),
+    **dict.fromkeys(BINARY_TYPES, "BLOB"),
+    **dict.fromkeys(GEOMETRY_TYPES, "BLOB"),
+}
+
+
+def duckdb_type(kind: ColumnType, temporal_text: bool = False) -> str:
+    """Return the DuckDB type of a column."""
+    if kind.name in _INTEGERS:
+        return ("U" if kind.unsigned else "") + _INTEGERS[kind.name]
+    if kind.name == "decimal":
+        precision, scale = kind.length or 10, kind.decimals or 0
+        return f"DECIMAL({precision},{scale})" if precision <= 38 else "VARCHAR"
+    if kind.name in _TEMPORAL:
+        return "VARCHAR" if temporal_text else _TEMPORAL[kind.name]
+    return _OTHERS[kind.name]
+
+
+def quoted(*names: str) -> str:
+    """Return names as DuckDB takes them, joined by dots."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def place(*names: str) -> str:
+    """Return a schema's or a table's name with that of the file before it: a schema may be called as the file is."""
+    return quoted(CATALOG, *names)
+
+
+def listed(names: Sequence[str], prefix: str = "") -> str:
+    """Return names with commas."""
+    return ", ".join(prefix + quoted(name) for name in names)
+
+
+def definitions(columns: Sequence[Column], temporal_text: bool = False) -> str:
+    """Return columns as CREATE TABLE takes them."""
+    return ", ".join(f"{quoted(column.name)} {duckdb_type(column.type, temporal_text)}" for column in columns)
+
+
+def facts_of(table: Table, temporal_text: bool = False) -> tuple[ColumnFacts, ...]:
+    """Return what decides the values of a table's columns, as the schema has it."""
+    return tuple(column_facts_of(column, temporal_text) for column in table.columns)
+
+
+def column_facts_of(column: Column, temporal_text: bool = False) -> ColumnFacts:
+    """Return what decides the values of one column."""
+    code, meta = binlog_column(column)
+    kind, type_ = real_type(code, meta), column.type
+    unsigned = type_.unsigned and type_.name in NUMERIC
+    members = type_.members if type_.name in ("enum", "set") else None
+    charset = type_.charset or "binary"
+    arrow = arrow_type(kind, meta, unsigned, charset, members is not None, temporal_text)
+    return ColumnFacts(column.name, code, meta, kind, unsigned, charset, members, temporal_text, arrow)
+
+
+def for_duckdb(array: Any) -> Any:
+    """Return an array as DuckDB takes it: decimals of more than 38 digits as text."""
+    if not pa.types.is_decimal256(array.type):
+        return array
+    return pa.array([None if value is None else format(value, "f") for value in array.to_pylist()], pa.string())

@@ -1,0 +1,43 @@
+"""Rows that a server changes on its own, by a foreign key, without a word in its binlog: ON DELETE CASCADE, SET NULL.
+
+Servers from 9.6 on log them, and say so in the flags of every row event; before, InnoDB changes them beneath the log,
+and a replica's InnoDB does the same. A target without foreign keys can only tell which tables are concerned.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from binlog_merge.binlog.constants import RowsFlag
+from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.filters.expressions import Op
+from binlog_merge.replay.changes.changes_bulk import Changes
+from snapshot_store.ddl.indexes import foreign_key_of
+from snapshot_store.model import Catalog
+
+_FLAGS_AT: Final = 6
+_EXCUSED: Final = RowsFlag.USE_SQL_FOREIGN_KEY_F | RowsFlag.NO_FOREIGN_KEY_CHECKS_F
+_EVENTS: Final[tuple[tuple[Op, str], ...]] = (("delete", "DELETE"), ("update", "UPDATE"))
+
+
+def unlogged_changes(changes: Changes, catalog: Catalog) -> Iterator[str]:
+    """Yield what may have changed because of some rows, though no log has it: table, foreign key, and by what."""
+    events = changes.segment.events[changes.events]
+    silent = (changes.segment.buffer[events[:, k.E_BODY] + _FLAGS_AT] & _EXCUSED) == 0
+    if not silent.any():
+        return
+    parent = (changes.table.schema, changes.table.table)
+    for op, event in _EVENTS:
+        if (changes.rows_of(op) & silent[changes.cut.events]).any():
+            yield from _children(catalog, parent, event)
+
+
+def _children(catalog: Catalog, parent: tuple[str, str], event: str) -> Iterator[str]:
+    for (schema, name), table in sorted(catalog.tables.items()):
+        for key in map(foreign_key_of, table.foreign_keys):
+            own, referenced = key.table
+            action = next((a for a in ("CASCADE", "SET NULL") if f"ON {event} {a}" in key.actions), None)
+            if action is not None and (own or schema, referenced) == parent:
+                yield (
+                    f"{schema}.{name}: rows that a server changed by ON {event} {action} of {'.'.join(parent)} stand "
+                    "in no binlog before MySQL 9.6"
+                )

@@ -1,0 +1,1 @@
+"""Replay into a MySQL server: sessions, positions, restartable DDL."""

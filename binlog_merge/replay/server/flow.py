@@ -1,0 +1,300 @@
+"""The flow of transactions through groups and DDL to the sessions that apply them. One thread decides everything.
+
+transactions ──┬── a DDL: waits until what stands before it on its tables is applied; then in a session of its own
+               ├── rows behind a DDL of their tables, or behind such rows: held until it is done
+               └── the rest: into a group, behind what they collide with ── sealed ── applied ── committed
+"""
+
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from binlog_merge.binlog.rows import iter_rows
+from binlog_merge.errors import MergeError
+from binlog_merge.log.reader import Rows
+from binlog_merge.log.walk import ReplayOptions
+from binlog_merge.replay.server.barrier import MAX_TABLE_BARRIERS, DdlManager, PendingDdl, Position
+from binlog_merge.replay.server.books import PUBLISH_SECONDS, Books
+from binlog_merge.replay.server.causality import ClaimTable
+from binlog_merge.replay.server.failed import Failed
+from binlog_merge.replay.server.groups import Group, Stopped
+from binlog_merge.replay.server.keys import OPAQUE, Claims, TableName, table_name
+from binlog_merge.replay.server.ledger import BegunDdl, Found, Ledger
+from binlog_merge.replay.server.places import Place
+from binlog_merge.replay.server.target_keys import TargetKeys
+from binlog_merge.replay.server.transactions import Transaction
+from binlog_merge.replay.server.workers import DDL_SESSIONS, Outcome, Workers
+
+GROUP_BYTES: Final = 4 << 20
+HELD_BYTES: Final = 256 << 20
+"""How much may wait for DDL in memory; from there on reading waits too."""
+
+
+class Flow:
+    """One pass over transactions, on open sessions, until they are all applied or something fails.
+
+    `applied` is called with what has just been committed. Raises Failed, and what the ledger's session raises.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        workers: Workers,
+        found: Found,
+        places: Mapping[int, Place],
+        options: ReplayOptions,
+        applied: Callable[[Sequence[Transaction]], None],
+    ) -> None:
+        self._workers = workers
+        self._begun = found.begun
+        self._options = options
+        self._tell = applied
+        self._keys = TargetKeys(ledger.ask)
+        self._manager = DdlManager(max_executing=DDL_SESSIONS)
+        self._claims: ClaimTable[Group] = ClaimTable()
+        self._open: list[Group] = []
+        self._in_flight: set[Group] = set()
+        self._sealed = 0
+        self._busy: Counter[TableName] = Counter()
+        self._held: list[Transaction] = []
+        self._held_claims: ClaimTable[Transaction] = ClaimTable()
+        self._held_bytes = 0
+        self._failure: Failed | None = None
+        self._unsure: list[Transaction] = []
+        self._books = Books(ledger, found.applied, places, workers.forget)
+
+    def run(self, source: Iterator[Transaction], due: Callable[[Transaction], float]) -> None:
+        """Apply all transactions; `due` says when (monotonic clock) the next may begin."""
+        try:
+            for transaction in source:
+                self._pause(due(transaction))
+                self._take(transaction)
+        except MergeError:
+            self._finish()
+            raise
+        self._finish()
+
+    def _pause(self, until: float) -> None:
+        while (left := until - time.monotonic()) > 0:
+            self._wait(left)
+
+    def _take(self, transaction: Transaction) -> None:
+        self._poll()
+        while self._full():
+            self._wait()
+        if transaction.rest is not None:
+            self._finish()
+            self._join(transaction)
+            self._finish()
+        elif transaction.plans:
+            self._push(transaction)
+        else:
+            self._place(transaction)
+
+    def _full(self) -> bool:
+        groups = len(self._in_flight) > 2 * self._options.workers
+        return groups or self._held_bytes > HELD_BYTES or len(self._manager) >= MAX_TABLE_BARRIERS
+
+    def _finish(self) -> None:
+        """Wait until everything that was taken is applied."""
+        while self._open or self._in_flight or self._held or len(self._manager):
+            self._seal(self._open)
+            self._wait()
+        self._books.publish()
+
+    @property
+    def unsure(self) -> list[Transaction]:
+        """Return what may be applied all the same when this has failed: the answer to a COMMIT can get lost."""
+        under_way: list[Group | PendingDdl] = [*self._in_flight, *self._manager.executing]
+        return self._unsure + [transaction for work in under_way for transaction in transactions_of(work)]
+
+    # Rows
+
+    def _place(self, transaction: Transaction) -> None:
+        """Put rows into a group, or where they wait for a DDL."""
+        if self._must_wait(transaction):
+            self._held.append(transaction)
+            self._held_bytes += transaction.size
+            # Behind a global DDL nothing moves, and what it leaves of the tables is not known: no claims yet.
+            if not self._manager.holds_all(Position(transaction.rank)):
+                self._held_claims.take(transaction, self._claims_of(transaction))
+        else:
+            self._join(transaction)
+
+    def _must_wait(self, transaction: Transaction) -> bool:
+        if not self._manager.admits(transaction.tables, Position(transaction.rank)):
+            return True
+        return bool(self._held) and bool(self._held_claims.owners(self._claims_of(transaction)))
+
+    def _claims_of(self, transaction: Transaction) -> Claims:
+        """Return what a transaction touches. Of a table that a DDL is going to change nothing can be said yet."""
+        if transaction.claims is None:
+            claims, place = Claims(), Position(transaction.rank)
+            for item, event in transaction.parts:
+                if isinstance(item, Rows):
+                    table = item.table
+                    waits = not self._manager.admits((table_name(table.schema, table.table),), place)
+                    keys = OPAQUE if waits else self._keys.of(table.schema, table.table)
+                    claims.take(table, keys, iter_rows(event, table))  # type: ignore[arg-type]
+            transaction.claims = claims
+        return transaction.claims
+
+    def _join(self, transaction: Transaction) -> None:
+        """Put a transaction into an open group, behind all that it may collide with."""
+        others: set[Group] = set()
+        if self._options.workers > 1 and transaction.rest is None:
+            others = self._claims.owners(self._claims_of(transaction))
+        group = self._group_for(others)
+        others.discard(group)
+        if self._options.workers > 1 and transaction.claims is not None:
+            self._claims.take(group, transaction.claims)
+        group.transactions.append((transaction, frozenset(others)))
+        group.size += transaction.size
+        group.tables |= transaction.tables
+        self._busy.update(transaction.tables)
+        if len(group.transactions) >= self._options.batch or group.size >= GROUP_BYTES:
+            self._seal([group])
+
+    def _group_for(self, others: set[Group]) -> Group:
+        """Return an open group for a transaction; those others that it must wait for are sealed."""
+        colliding = [group for group in self._open if group in others]
+        if colliding:
+            best = max(colliding, key=lambda group: len(group.transactions))
+            self._seal([group for group in colliding if group is not best])
+            return best
+        most = 1 if self._options.keep_order else self._options.workers
+        if len(self._open) < most:
+            self._open.append(Group())
+            return self._open[-1]
+        return min(self._open, key=lambda group: len(group.transactions))
+
+    def _seal(self, groups: Iterable[Group]) -> None:
+        for group in list(groups):
+            self._open.remove(group)
+            self._sealed += 1
+            self._in_flight.add(group)
+            group.number = self._sealed
+            self._workers.submit(group)
+
+    # DDL
+
+    def _push(self, transaction: Transaction) -> None:
+        """Put a DDL behind what stands before it on its tables."""
+        plans = [plan for _, plan in transaction.plans]
+        named = transaction.statement_tables
+        tables = {table_name(*table): None for table in named}
+        is_global = self._options.global_barrier or len(plans) != 1 or plans[0].is_global
+        is_global = is_global or bool(transaction.tables) or not self._keys.exists(*named[0])
+        if not is_global:
+            for name in tuple(tables):
+                tables |= dict.fromkeys(self._keys.family(name))
+        self._manager.push(PendingDdl(Position(transaction.rank), tuple(tables), is_global, transaction))
+        self._start()
+
+    def _start(self) -> None:
+        """Start every DDL that nothing stands before any more."""
+        startable = self._manager.startable()
+        first_held: dict[TableName, int] = {}
+        for transaction in self._held if startable else ():
+            for table in transaction.tables:
+                first_held.setdefault(table, transaction.rank)
+        for ddl in startable:
+            if len(self._manager.executing) >= DDL_SESSIONS:
+                return
+            if self._is_clear(ddl, first_held):
+                self._manager.start(ddl)
+                self._workers.carry_out(ddl, self._begun.pop(ddl.position.commit_ts, BegunDdl()))
+
+    def _is_clear(self, ddl: PendingDdl, first_held: Mapping[TableName, int]) -> bool:
+        """Tell whether nothing is under way, or held before a DDL, that it must wait for."""
+        rank = ddl.position.commit_ts
+        if ddl.is_global:
+            self._seal(self._open)
+            return not self._in_flight and not (self._held and self._held[0].rank < rank)
+        self._seal([group for group in self._open if not group.tables.isdisjoint(ddl.tables)])
+        tables: Iterable[Any] = ddl.tables
+        return not any(self._busy[table] or first_held.get(table, rank) < rank for table in tables)
+
+    def _release(self, ddl: PendingDdl) -> None:
+        """Place what a DDL has held up."""
+        if not ddl.is_global and not any(self._held_claims.touched(table) for table in ddl.tables):  # type: ignore[arg-type]
+            return
+        held, self._held, self._held_claims, self._held_bytes = self._held, [], ClaimTable(), 0
+        for transaction in held:
+            if ddl.is_global or not transaction.tables.isdisjoint(ddl.tables):
+                transaction.claims = None
+            self._place(transaction)
+
+    # What comes back
+
+    def _poll(self) -> None:
+        while not self._workers.outcomes.empty():
+            self._handle(self._workers.outcomes.get())
+        self._books.publish_if_due()
+
+    def _wait(self, seconds: float = 3600.0) -> None:
+        """Wait for something to come back; meanwhile no session is idle for want of a full group."""
+        if len(self._in_flight) < self._options.workers:
+            self._seal(self._open)
+        timeout = min(seconds, PUBLISH_SECONDS) if self._books.behind else seconds
+        try:
+            outcome = self._workers.outcomes.get(timeout=timeout)
+        except queue.Empty:
+            self._books.publish_if_due()
+            return
+        self._handle(outcome)
+        self._poll()
+
+    def _handle(self, outcome: Outcome) -> None:
+        work = outcome.work
+        if outcome.error is not None:
+            self._unsure += transactions_of(work)
+        if isinstance(work, Group):
+            self._in_flight.discard(work)
+            done = transactions_of(work)
+            self._claims.release(work)
+            for transaction in done:
+                self._busy.subtract(transaction.tables)
+            self._busy += Counter()
+        else:
+            done = transactions_of(work)
+            self._manager.finish(work)
+            self._manager.tick()
+        if outcome.error is not None:
+            self._fail(outcome)
+            return
+        self._books.note(done)
+        self._tell(done)
+        if self._failure is None:
+            if isinstance(work, PendingDdl):
+                everything = work.is_global or any(plan.ties for _, plan in work.payload.plans)
+                self._keys.forget(work.tables, everything)  # type: ignore[arg-type]
+                self._release(work)
+            self._start()
+
+    def _fail(self, outcome: Outcome) -> None:
+        """Take a failure; let what runs beside it come to its end, then raise the first one."""
+        assert outcome.error is not None
+        failure = Failed(outcome.error, outcome.transaction, outcome.row)
+        if self._failure is not None:
+            # Those that gave up for it may be told before the one that failed.
+            first = not isinstance(outcome.error, Stopped) and _rank(failure) < _rank(self._failure)
+            if first or isinstance(self._failure.error, Stopped):
+                self._failure = failure
+            return
+        self._failure = failure
+        while self._in_flight or self._manager.executing:
+            self._handle(self._workers.outcomes.get())
+        self._books.publish()
+        raise self._failure
+
+
+def transactions_of(work: Group | PendingDdl) -> list[Transaction]:
+    """Return what is applied when a piece of work is done."""
+    return [transaction for transaction, _ in work.transactions] if isinstance(work, Group) else [work.payload]
+
+
+def _rank(failure: Failed) -> int:
+    return 0 if failure.transaction is None else failure.transaction.rank

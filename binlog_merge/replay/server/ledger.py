@@ -1,0 +1,216 @@
+"""What the target says of itself: which transactions it has, what DDL is under way. One session keeps the books.
+
+    replay_position   rank 90                 everything up to here is applied
+    replay_worker     0: 92-140               and so much above it, as far as the books have been brought up to date;
+                      1: 141-150  2: 151-160  what sessions have committed since, each with its own rows
+    replay_ddl        91: step 0, ALTER …     what was begun and is not done
+    replay_skipped    17                      what was left out by order of the user
+
+All that is applied is their union, at any moment and wherever the replay was killed: a session's row is committed with
+its data, and shortened only when what it loses stands above it. The position's GTID and order key are those of its
+rank, and move with it, in one transaction. The lock lets in one replay at a time; sessions that an earlier one left
+behind, in the middle of a COMMIT or an ALTER, are waited for before anything is read.
+"""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_merge.errors import ReplayStopped, TargetBusy
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.replay.server.mysql import META_SCHEMA, NOTICE_SECONDS, MysqlTarget, Session, lock_name
+from binlog_merge.replay.server.places import Place
+
+RECORD_GONE: Final = (
+    f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "
+    "restore the target with it, or empty the target, this schema too"
+)
+_LAST_NUMBER: Final = re.compile(r"\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class BegunDdl:
+    """How far a DDL has come: `step` parts are done; `intent` was begun, when its tables were as `before` says."""
+
+    step: int = 0
+    intent: str | None = None
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a target has. `applied` holds everything from rank 1 on that needs no applying.
+
+    `place` is the position as it was published last; what sessions have committed since is in `applied` alone.
+    """
+
+    applied: RankSet
+    begun: dict[int, BegunDdl]
+    place: Place
+
+
+class Ledger(Session):
+    """The session that holds the replay's lock, keeps the position, and answers questions about the target."""
+
+    def __init__(self, target: MysqlTarget) -> None:
+        super().__init__(target)
+        self._place = Place(0)
+        self._above = RankSet()
+        self._held: list[int] = []
+
+    def begin(self, wait_seconds: float = 0) -> Found | None:
+        """Take the lock, and those of an earlier replay's sessions; return what the target has, None if nothing.
+
+        Raises ServerRefused, and TargetBusy if another replay is there, or what it left behind for `wait_seconds`.
+        """
+        self.open()
+        if not self.lock(0, NOTICE_SECONDS):
+            raise TargetBusy(
+                f"another replay of this cluster is writing to {self.target.address}", remedy=self._holder(0)
+            )
+        self._prepare()
+        self._wait_for_others(time.monotonic() + max(wait_seconds, NOTICE_SECONDS))
+        return self._found()
+
+    def take_over(self, applied: RankSet, place: Place, sessions: int) -> int:
+        """Record that all of `applied` is there, up to `place` without a gap, and give `sessions` sessions new rows.
+
+        Return what those sessions have to open with. Sessions of an earlier replay that was cut off from the server,
+        and does not know it, open no more: until here their locks were held, and from here on it is another number.
+        """
+        cluster, above, number = self.target.cluster, applied - RankSet.upto(place.rank), secrets.randbits(48)
+        self.run("BEGIN")
+        self.run(
+            f"REPLACE INTO {META_SCHEMA}.replay_position (cluster, `rank`, gtid, order_key) VALUES (%s, %s, %s, %s)",
+            (cluster, place.rank, place.gtid, place.key),
+        )
+        self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
+        # A DDL that was refused, and then left out.
+        self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, place.rank))
+        for worker in range(sessions + 1):
+            self.run(
+                f"INSERT INTO {META_SCHEMA}.replay_worker (cluster, worker, commits, ranks) VALUES (%s, %s, %s, %s)",
+                (cluster, worker, number, "" if worker else str(above)),
+            )
+        self.run("COMMIT")
+        failpoint("replay-taken-over")
+        while self._held:
+            self.ask("SELECT RELEASE_LOCK(%s)", (lock_name(cluster, self._held.pop()),))
+        self._place, self._above = place, above
+        return number
+
+    def finish(self) -> None:
+        """Let the next replay in, and close."""
+        self.ask("SELECT RELEASE_ALL_LOCKS()")
+        self.close()
+
+    def publish(self, applied: RankSet, place: Place) -> None:
+        """Bring the books up to date; `place` is where the first gap begins."""
+        above = applied - RankSet.upto(place.rank)
+        if (place, above) == (self._place, self._above):
+            return
+        cluster = self.target.cluster
+        self.run("BEGIN")
+        changed = self.run(
+            f"UPDATE {META_SCHEMA}.replay_position SET `rank` = %s, gtid = %s, order_key = %s "
+            "WHERE cluster = %s AND `rank` = %s",
+            (place.rank, place.gtid, place.key, cluster, self._place.rank),
+        )
+        if changed != 1 and place != self._place:
+            self.run("ROLLBACK")
+            raise ReplayStopped(
+                f"the target's position is no longer {self._place.rank}: something else has moved it",
+                remedy="look for what writes to the schema binlog_merge there, and run the replay again",
+            )
+        self.run(
+            f"UPDATE {META_SCHEMA}.replay_worker SET ranks = %s WHERE cluster = %s AND worker = 0",
+            (str(above), cluster),
+        )
+        self.run("COMMIT")
+        self._place, self._above = place, above
+
+    def _prepare(self) -> None:
+        there = self.ask(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_ddl'",
+            (META_SCHEMA,),
+        )
+        if not there:
+            for statement in _META_TABLES:
+                self.run(statement)
+
+    def _wait_for_others(self, until: float) -> None:
+        """Wait until every session of an earlier replay has ended, and what it was in with it; let none open anew."""
+        rows = self.ask(
+            f"SELECT worker FROM {META_SCHEMA}.replay_worker WHERE cluster = %s AND worker > 0", (self.target.cluster,)
+        )
+        for (number,) in rows:
+            if not self.lock(number, max(0.0, until - time.monotonic())):
+                raise TargetBusy(
+                    f"a session of an earlier replay is still at work on {self.target.address}",
+                    remedy=f"wait for it to end, a DDL may take its time; {self._holder(number)}",
+                )
+            self._held.append(number)
+
+    def _holder(self, number: int) -> str:
+        """Return which session has a lock, as words of a remedy."""
+        found = self.ask(
+            "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)",
+            (lock_name(self.target.cluster, number),),
+        )
+        for session, user, host in found:
+            return f"if that replay is gone for good, KILL {session} ({user}@{host}) on the server"
+        return "or look for it in SHOW PROCESSLIST"
+
+    def _found(self) -> Found | None:
+        cluster = (self.target.cluster,)
+        position = self.ask(
+            f"SELECT `rank`, gtid, order_key FROM {META_SCHEMA}.replay_position WHERE cluster = %s", cluster
+        )
+        sessions = self.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", cluster)
+        if bool(position) != bool(sessions):
+            # They come in one transaction.
+            raise ReplayStopped(
+                f"someone has emptied {META_SCHEMA}.{'replay_worker' if position else 'replay_position'}, which says "
+                "with other tables what is applied",
+                remedy=RECORD_GONE,
+            )
+        if not position:
+            return None
+        rank, gtid, key = position[0]
+        applied = RankSet.upto(int(rank))
+        for (ranks,) in sessions:
+            applied |= RankSet.parse(ranks)
+        begun = self.ask(
+            f"SELECT `rank`, step, intent, before_intent FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s", cluster
+        )
+        steps = {int(rank): BegunDdl(int(step), *told) for rank, step, *told in begun}
+        return Found(applied, steps, _place(int(rank), gtid, key))
+
+
+def _place(rank: int, gtid: str | None, key: str | None) -> Place:
+    """Return a position as recorded. Replays used to raise the rank alone at times: the key is then the GTID's."""
+    number = _LAST_NUMBER.search(gtid or "")
+    return Place(min(rank, int(number[0])) if number else rank, gtid, key)
+
+
+_META_TABLES: Final = (
+    f"CREATE DATABASE IF NOT EXISTS {META_SCHEMA}",
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_position (
+  cluster CHAR(36) NOT NULL PRIMARY KEY, `rank` BIGINT UNSIGNED NOT NULL, gtid VARCHAR(80), order_key CHAR(54)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_worker (
+  cluster CHAR(36) NOT NULL, worker INT UNSIGNED NOT NULL, commits BIGINT UNSIGNED NOT NULL DEFAULT 0,
+  ranks LONGTEXT NOT NULL, PRIMARY KEY (cluster, worker)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_skipped (
+  cluster CHAR(36) NOT NULL, `rank` BIGINT UNSIGNED NOT NULL, gtid VARCHAR(80) NOT NULL,
+  skipped_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (cluster, `rank`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
+    f"""CREATE TABLE IF NOT EXISTS {META_SCHEMA}.replay_ddl (
+  cluster CHAR(36) NOT NULL, `rank` BIGINT UNSIGNED NOT NULL, step INT UNSIGNED NOT NULL DEFAULT 0,
+  intent LONGTEXT, before_intent LONGTEXT, PRIMARY KEY (cluster, `rank`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4""",
+)

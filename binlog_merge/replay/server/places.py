@@ -1,0 +1,56 @@
+"""Places in the log as a target records them: a transaction's number, with what tells its log from another output."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.segments import Segment, segments
+
+_ANOTHER: Final = "this is another output of the cluster: go on with the one that the replay began with"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Behind the transaction `rank`; `gtid` and `key` are that transaction's, None where they are not known."""
+
+    rank: int
+    gtid: str | None = None
+    key: str | None = None
+
+
+def places_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Place]:
+    """Return the places behind some transactions; what the log does not have is known by its number alone.
+
+    Raises what reading raises.
+    """
+    found = {rank: Place(rank) for rank in ranks}
+    wanted = {rank for rank in found if 0 < rank <= binlog.last_rank}
+    for file in binlog.state.files:
+        # What ends a file the manifest knows; a DDL's order key is nowhere else.
+        if file.last_rank in wanted and binlog.with_gtids:
+            gtid = f"{binlog.cluster_uuid}:{file.last_rank}"
+            found[file.last_rank] = Place(file.last_rank, gtid, file.last_key)
+            wanted.discard(file.last_rank)
+    if not wanted:
+        return found
+    for piece in segments(binlog, min(wanted), max(wanted)):
+        if not isinstance(piece, Segment):
+            read = [(piece.begin, piece.key)] if piece.begin.rank in wanted else []
+        else:
+            numbers = [i for i, rank in enumerate(piece.ranks) if rank in wanted]
+            read = [(piece.begin(i), piece.key(i)) for i in numbers]
+        for begin, key in read:
+            gtid = begin.gtid if ":" in begin.gtid else f"transaction {begin.rank}"
+            found[begin.rank] = Place(begin.rank, gtid, None if key is None else key.text())
+    return found
+
+
+def check_place(recorded: Place, here: Place) -> None:
+    """Raise ReplayStopped where the log has another transaction than the one that a target records."""
+    if recorded.key is not None and here.key is not None and recorded.key != here.key:
+        raise ReplayStopped(
+            f"the target's transaction {recorded.rank} has the order key {recorded.key}, this log's {here.key}",
+            remedy=_ANOTHER,
+        )

@@ -1,0 +1,205 @@
+"""DDL on a MySQL target, restartable: MySQL commits by itself around it, so position and effect cannot be one.
+
+    record the intent, and what the tables are now ── carry out ── record that it is done
+
+Killed in between, the next run finds the intent. DDL is atomic in MySQL 8.0 and later: if the tables are no longer what
+they were, it is done; if they are, it is carried out (perhaps again, where it changes nothing that can be seen: no row
+came in between). Tables are told apart by definition and by InnoDB's id, which a rename keeps and TRUNCATE does not.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from binlog_merge.binlog.query import StatusVar
+from binlog_merge.errors import ReplayStopped
+from binlog_merge.files.failpoint import failpoint
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.filter import MIXED_REMEDY, Filter
+from binlog_merge.log.reader import Statement
+from binlog_merge.replay.server.ledger import BegunDdl
+from binlog_merge.replay.server.mysql import META_SCHEMA, RowSession, Session, passes
+from binlog_merge.replay.server.settings import KEPT, afterwards, settings_of
+from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.effects import Name
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.names import quote_name
+
+_TIES: Final = (b"REFERENCES", b"FOREIGN", b"CONSTRAINT", b"RENAME", b"DATABASE", b"SCHEMA")
+_CORRECT: Final = "correct the filter, or the target by hand"
+_ABSENT: Final = frozenset({1049, 1109, 1146})
+_DENIED: Final = frozenset({1044, 1142, 1227})
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One statement to be carried out, as bytes, and the tables by which its effect is told."""
+
+    sql: bytes
+    tables: tuple[Name, ...]
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is left of a statement after the filter; `left_out` says what is not, and why.
+
+    `is_global`: every table must wait for it, as far as the statement alone tells.
+    """
+
+    steps: tuple[Step, ...]
+    left_out: tuple[str, ...] = ()
+    is_global: bool = True
+
+    @property
+    def tables(self) -> tuple[Name, ...]:
+        """Return the tables of all steps."""
+        return tuple(dict.fromkeys(table for step in self.steps for table in step.tables))
+
+    @property
+    def ties(self) -> bool:
+        """Tell whether foreign keys may come of it, or go, or belong to other tables from then on."""
+        return any(word in step.sql.upper() for step in self.steps for word in _TIES)
+
+
+def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
+    """Return the steps of a statement. Raises ReplayStopped where the filter makes it an error, or cannot tell."""
+    query = statement.query
+    schema = query.schema_text
+    session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+    try:
+        events: tuple[DdlEvent, ...] = ddl_events(query.text, schema, session)
+    except DdlNotUnderstood as error:
+        if chosen is not None:
+            raise ReplayStopped(f"the filter cannot tell what a statement is about: {error.reason}") from None
+        return Plan((Step(query.query, ((schema, ""),), schema),))
+    tables = tuple(dict.fromkeys(table for event in events for table in event.tables))
+    whole = Step(query.query, tables or ((schema, ""),), schema)
+    is_global = len(events) != 1 or events[0].is_global
+    if chosen is None:
+        return Plan((whole,), (), is_global)
+    if not events:
+        return Plan((), (f"{query.text}: changes no table",))
+    steps: list[Step] = []
+    left_out: list[str] = []
+    for event in events:
+        decision = chosen.ddl(event, commit_tso=commit_tso)
+        if decision.outcome == "error":
+            raise ReplayStopped(
+                f"{event.text}: {decision.rule}",
+                remedy=f"{MIXED_REMEDY}; --skip passes over the transaction" if decision.mixed else _CORRECT,
+            )
+        if decision.outcome == "restate":
+            raise ReplayStopped(
+                f"{event.text}: {decision.rule}, and a replay does not know what it was",
+                remedy="choose both tables; or filter when merging, `merge --filter`, which writes the columns out; or "
+                "make the table at the target by hand and pass over this transaction with --skip",
+            )
+        if decision.outcome == "apply":
+            steps.append(Step(event.text.encode("utf-8", "surrogateescape"), event.tables, schema))
+        else:
+            left_out.append(f"{event.text}: {decision.rule}")
+    return Plan(tuple(steps) if left_out else (whole,), tuple(left_out), is_global)
+
+
+def carry_out(
+    session: RowSession, rank: int, statement: Statement, steps: Sequence[Step], found: BegunDdl, first: int = 0
+) -> None:
+    """Carry out what is not carried out yet; `found` is how far an earlier run has come with this transaction.
+
+    `first` is the number of its first step in the transaction.
+    """
+    import pymysql
+
+    for number, step in enumerate(steps, first):
+        if number < found.step:
+            continue
+        before = fingerprint(session, step.tables)
+        text = step.sql.decode("utf-8", "backslashreplace")
+        begun = number == found.step and found.intent == text
+        if not (begun and found.before != before):
+            if not begun:
+                _note(session, rank, BegunDdl(number, text, before))
+            failpoint("replay-intended")
+            try:
+                _run(session, statement, step)
+            except pymysql.MySQLError as error:
+                if not passes(error):
+                    # Refused, so without effect. What is corrected at the target is not to be taken for its effect.
+                    _note(session, rank, BegunDdl(number))
+                raise
+            failpoint("replay-ddl-done")
+        _note(session, rank, BegunDdl(number + 1))
+        failpoint("replay-step-done")
+
+
+def forget(session: RowSession, rank: int) -> None:
+    """Forget, in the transaction that records it as applied, that a DDL was begun."""
+    session.run(
+        f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` = %s", (session.target.cluster, rank)
+    )
+
+
+def _note(session: RowSession, rank: int, now: BegunDdl) -> None:
+    """Record how far a DDL has come, before it is begun and behind it."""
+    session.run(
+        f"REPLACE INTO {META_SCHEMA}.replay_ddl (cluster, `rank`, step, intent, before_intent) "
+        "VALUES (%s, %s, %s, %s, %s)",
+        (session.target.cluster, rank, now.step, now.intent, now.before),
+    )
+
+
+def _run(target: Session, statement: Statement, step: Step) -> None:
+    if step.schema and not statement.suppress_use and _there(target, step.schema):
+        target.use(step.schema)
+    own = {str(name): str(value) for name, value in target.ask(f"SHOW SESSION VARIABLES WHERE {KEPT}")}
+    settings = settings_of(statement, own)
+    target.run(settings)
+    target.send(step.sql)
+    for setting in afterwards(settings, own):
+        target.run(setting)
+
+
+def _there(target: Session, schema: str) -> bool:
+    return bool(target.ask("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (schema,)))
+
+
+def fingerprint(target: Session, tables: Sequence[Name]) -> str:
+    """Return a hash of what some tables and databases are now."""
+    told = hashlib.sha256()
+    for schema, table in tables:
+        for fact in _facts(target, schema, table):
+            told.update(repr(fact).encode())
+    return told.hexdigest()
+
+
+def _facts(target: Session, schema: str, table: str) -> list[Any]:
+    if not table:
+        names = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 1"
+        return [_shown(target, f"SHOW CREATE DATABASE {quote_name(schema)}"), target.ask(names, (schema,))]
+    return [
+        _shown(target, f"SHOW CREATE TABLE {quote_name(schema)}.{quote_name(table)}"),
+        _innodb_id(target, schema, table),
+    ]
+
+
+def _shown(target: Session, sql: str) -> Any:
+    return _unless(target, sql, (), _ABSENT)
+
+
+def _innodb_id(target: Session, schema: str, table: str) -> Any:
+    sql = "SELECT table_id FROM information_schema.innodb_tables WHERE name = %s"
+    return _unless(target, sql, (f"{schema}/{table}",), _DENIED)
+
+
+def _unless(target: Session, sql: str, arguments: Sequence[Any], errors: frozenset[int]) -> Any:
+    """Return a query's rows, or None where the server gives one of these errors."""
+    import pymysql
+
+    try:
+        return target.ask(sql, arguments or None)
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] in errors:
+            return None
+        raise

@@ -1,0 +1,180 @@
+"""Sessions at work: threads that apply groups and carry out DDL, and tell how it went.
+
+Groups are taken from one queue in the order of their numbers, so the first that is not committed is always at work, and
+what it waits for is committed. Where it waits for a lock all the same (what collides was not seen, or lies in the gaps
+of an index), those behind it give way. Each DDL has a thread and a session of its own.
+"""
+
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.reader import Rows, Statement
+from binlog_merge.replay.server.barrier import PendingDdl
+from binlog_merge.replay.server.groups import Group, Turns, Yielded
+from binlog_merge.replay.server.ledger import BegunDdl
+from binlog_merge.replay.server.mysql import RETRY, RowSession
+from binlog_merge.replay.server.statements import Plan, carry_out, forget
+from binlog_merge.replay.server.transactions import Transaction
+
+DDL_SESSIONS: Final = 4
+"""How many DDL may run beside each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A group or a DDL has come to its end: applied, if there is no `error`; given up, if that is Stopped.
+
+    `transaction` is the one in which it failed, `row` the row, where that is known.
+    """
+
+    work: Group | PendingDdl
+    error: Exception | None = None
+    transaction: Transaction | None = None
+    row: str = ""
+
+
+class Workers:
+    """Threads, each with its session. Give work by `submit` and `carry_out`; `outcomes` tells how it went.
+
+    `sessions` are open; the last DDL_SESSIONS of them are for DDL, and are opened when they are needed.
+    """
+
+    def __init__(self, sessions: list[RowSession], keep_order: bool, retry_seconds: float) -> None:
+        self.outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self.turns = Turns(keep_order)
+        self._known = RankSet()
+        self._retry_seconds = retry_seconds
+        self._sessions = sessions
+        self._groups: queue.SimpleQueue[Group | None] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[RowSession] = queue.SimpleQueue()
+        for session in sessions[-DDL_SESSIONS:]:
+            self._idle.put(session)
+        own = sessions[:-DDL_SESSIONS]
+        self._threads = [threading.Thread(target=self._work, args=(session,), daemon=True) for session in own]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, group: Group) -> None:
+        """Have a group applied."""
+        self._groups.put(group)
+
+    def carry_out(self, ddl: PendingDdl, found: BegunDdl) -> None:
+        """Have a DDL carried out, from where an earlier run left it; at most DDL_SESSIONS at a time."""
+        session = self._idle.get_nowait()
+        thread = threading.Thread(target=self._ddl, args=(session, ddl, found), daemon=True)
+        self._threads = [*(t for t in self._threads if t.is_alive()), thread]
+        thread.start()
+
+    def forget(self, known: RankSet) -> None:
+        """Let sessions leave out of their records what is recorded elsewhere."""
+        self._known = known
+
+    def stop(self, at_once: bool) -> None:
+        """End all threads and sessions; `at_once`: whatever they are in, and what is not committed is undone."""
+        for _ in self._sessions:
+            self._groups.put(None)
+        if at_once:
+            self.turns.stop()
+            for session in self._sessions:
+                session.break_off()
+        for thread in self._threads:
+            thread.join()
+        for session in self._sessions:
+            session.close()
+
+    def _work(self, session: RowSession) -> None:
+        while (group := self._groups.get()) is not None:
+            at: list[Transaction] = []
+            try:
+                self._apply(session, group, at)
+            except Exception as error:
+                self.turns.fail(group.number)
+                row = session.row()
+                _undo(session)
+                self.outcomes.put(Outcome(group, error, at[-1] if at else None, row))
+            else:
+                self.outcomes.put(Outcome(group))
+
+    def _apply(self, session: RowSession, group: Group, at: list[Transaction]) -> None:
+        """Apply a group, again and again while locks are in the way."""
+        import pymysql
+
+        since: float | None = None
+        while True:
+            try:
+                self._once(session, group, at)
+                self.turns.done(group)
+                return
+            except Yielded:
+                session.rollback()
+                self.turns.give_way(group)
+            except pymysql.MySQLError as error:
+                since = since or time.monotonic()
+                large = any(transaction.rest is not None for transaction, _ in group.transactions)
+                if error.args[0] not in RETRY or large or time.monotonic() - since > self._retry_seconds:
+                    raise
+                session.rollback()
+                self.turns.favour(group)
+                self.turns.give_way(group)
+
+    def _once(self, session: RowSession, group: Group, at: list[Transaction]) -> None:
+        self.turns.give_way(group)
+        session.begin()
+        for transaction, others in group.transactions:
+            at.append(transaction)
+            if not self.turns.are_done(others):
+                session.flush()
+                self.turns.after(others, group)
+            if transaction.skipped:
+                session.skipped(transaction.rank, transaction.gtid)
+            for part in transaction.parts:
+                _add(session, part)
+            for part in transaction.rest or ():
+                _add(session, part)
+        session.record(group.ranks, self._known)
+        self.turns.commit(group)
+        session.commit()
+
+    def _ddl(self, session: RowSession, ddl: PendingDdl, found: BegunDdl) -> None:
+        transaction: Transaction = ddl.payload
+        try:
+            self._statements(session, transaction, found)
+        except Exception as error:
+            self._idle.put(session)
+            self.outcomes.put(Outcome(ddl, error, transaction))
+        else:
+            self._idle.put(session)
+            self.outcomes.put(Outcome(ddl))
+
+    def _statements(self, session: RowSession, transaction: Transaction, found: BegunDdl) -> None:
+        if not session.is_open:
+            session.open()
+        step = 0
+        for item, content in transaction.parts:
+            if isinstance(item, Statement) and isinstance(content, Plan):
+                session.flush()
+                carry_out(session, transaction.rank, item, content.steps, found, step)
+                step += len(content.steps)
+            else:
+                _add(session, (item, content))
+        session.record(RankSet.of([transaction.rank]), self._known)
+        forget(session, transaction.rank)
+        session.commit()
+
+
+def _add(session: RowSession, part: Any) -> None:
+    item, event = part
+    if isinstance(item, Rows):
+        session.add(item, event)
+
+
+def _undo(session: RowSession) -> None:
+    """Undo what a failed group has done, where the session is still there."""
+    try:
+        session.rollback()
+    except Exception:  # what failed before is told; a session that is gone has nothing left to undo
+        session.close()

@@ -1,0 +1,232 @@
+"""The optional metadata of a logical table map: the source's fields, in the source's order, speaking of other columns.
+
+Each column contributes what the source says of it when its cells pass as they are, and what MySQL would write for its
+logical definition when it is padded or converted; names are always the logical ones. A field that has nothing left to
+speak of is dropped, as MySQL never writes an empty one. A field that the source had no column for is added behind the
+others, so that a padded column is described as fully as the rest. A primary key that lost a column is no key: it goes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from binlog_merge.binlog.cells import real_type
+from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.constants import MetadataType as M
+from binlog_merge.binlog.optional_metadata import CHARACTER_TYPES, NUMERIC_TYPES, DefaultCharset, OptionalMetadata
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import UnsupportedInput
+from binlog_merge.values.binlog_types import DEFAULT_VECTOR_LENGTH, GEOMETRY_TYPES, binlog_column
+from snapshot_store.model import Column
+from snapshot_store.mysql.text.charsets import BINARY_COLLATION, collation_id
+from snapshot_store.mysql.text.codecs import encode_text
+
+
+@dataclass(frozen=True, slots=True)
+class MapColumn:
+    """One column of a table map with all that the fixed part and the metadata say of it."""
+
+    name: str
+    type: int
+    meta: int
+    nullable: bool
+    unsigned: bool
+    collation: int
+    members: tuple[bytes, ...]
+    geometry: int
+    dimensions: int
+    visible: bool
+
+    @property
+    def real(self) -> int:
+        return real_type(self.type, self.meta)
+
+    @property
+    def numeric(self) -> bool:
+        return self.type in NUMERIC_TYPES
+
+    @property
+    def character(self) -> bool:
+        return self.real in CHARACTER_TYPES
+
+
+def from_source(table_map: TableMap) -> tuple[MapColumn, ...]:
+    """Return the columns of a table map; what its metadata does not say is left at its zero value."""
+    optional = table_map.optional or OptionalMetadata()
+    count = len(table_map.types)
+    geometry, dimensions = iter(optional.geometry_types or ()), iter(optional.vector_dimensions or ())
+    return tuple(
+        MapColumn(
+            name=optional.column_names[i] if optional.column_names else "",
+            type=table_map.types[i],
+            meta=table_map.metas[i],
+            nullable=table_map.nullable(i),
+            unsigned=unsigned,
+            collation=BINARY_COLLATION if collation is None else collation,
+            members=members or (),
+            geometry=next(geometry, 0) if table_map.types[i] == T.GEOMETRY else 0,
+            dimensions=next(dimensions, 0) if table_map.types[i] == T.VECTOR else 0,
+            visible=optional.visibility[i] if optional.visibility else True,
+        )
+        for i, unsigned, collation, members in zip(
+            range(count), table_map.unsigned(), table_map.collations(), table_map.members(), strict=True
+        )
+    )
+
+
+def from_definition(column: Column) -> MapColumn:
+    """Return what MySQL would write into a table map for a column of the schema."""
+    kind = column.type
+    code, meta = binlog_column(column)
+    collation = collation_id(kind.charset, kind.collation)
+    if collation is None:
+        raise UnsupportedInput(
+            f"column {column.name}: collation {kind.collation or kind.charset} is not one of MySQL 9.7's",
+            remedy="report the collation's name; its number is needed for the table map",
+        )
+    return MapColumn(
+        name=column.name,
+        type=code,
+        meta=meta,
+        nullable=column.nullable,
+        unsigned=kind.unsigned or kind.name == "year",
+        collation=collation,
+        members=tuple(_member(column, member) for member in kind.members),
+        geometry=GEOMETRY_TYPES.get(kind.name, 0),
+        dimensions=(kind.length or DEFAULT_VECTOR_LENGTH) if kind.name == "vector" else 0,
+        visible=not column.invisible,
+    )
+
+
+def _member(column: Column, member: str) -> bytes:
+    charset = column.type.charset or "binary"
+    try:
+        return encode_text("latin1" if charset == "binary" else charset, member)
+    except (UnicodeError, LookupError) as error:
+        raise UnsupportedInput(
+            f"column {column.name}: member {member!r} has no form in {charset}: {error}",
+            remedy="report the column's definition",
+        ) from None
+
+
+def logical_metadata(
+    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
+) -> OptionalMetadata | None:
+    """Return the metadata of the logical table map; `sources` has each logical column's physical one, -1 for none."""
+    if source.unknown:
+        kinds = ", ".join(str(kind) for kind, _ in source.unknown)
+        raise UnsupportedInput(
+            f"table map metadata of type {kinds} is not known, so it cannot be mapped to other columns",
+            remedy="report the server version; with binlog_row_metadata=MINIMAL the nodes may write less of it",
+        )
+    fields: dict[str, Any] = {}
+    order: list[int] = []
+    for kind in (*source.order, *_added(source.order, columns)):
+        name, make = _MAKE[kind]
+        value = make(source, columns, sources)
+        if value:
+            fields[name] = value
+            order.append(kind)
+    return replace(OptionalMetadata(), order=tuple(order), **fields) if order else None
+
+
+def _added(order: Sequence[int], columns: Sequence[MapColumn]) -> list[int]:
+    """Return the fields to add: those MySQL would write at this level of detail for kinds of columns not had before."""
+    if not order:
+        return []
+    characters, members = _characters(columns), _of_type(columns, T.ENUM, T.SET)
+    candidates: list[tuple[set[int], Sequence[MapColumn], int]] = [
+        ({M.SIGNEDNESS}, _numbers(columns), M.SIGNEDNESS),
+        (
+            {M.DEFAULT_CHARSET, M.COLUMN_CHARSET},
+            characters,
+            M.COLUMN_CHARSET if _each_is_smaller(characters) else M.DEFAULT_CHARSET,
+        ),
+        ({M.GEOMETRY_TYPE}, _of_type(columns, T.GEOMETRY), M.GEOMETRY_TYPE),
+        ({M.VECTOR_DIMENSIONALITY}, _of_type(columns, T.VECTOR), M.VECTOR_DIMENSIONALITY),
+    ]
+    if M.COLUMN_NAME in order:
+        candidates += [
+            (
+                {M.ENUM_AND_SET_DEFAULT_CHARSET, M.ENUM_AND_SET_COLUMN_CHARSET},
+                members,
+                M.ENUM_AND_SET_COLUMN_CHARSET if _each_is_smaller(members) else M.ENUM_AND_SET_DEFAULT_CHARSET,
+            ),
+            ({M.SET_STR_VALUE}, _of_type(columns, T.SET), M.SET_STR_VALUE),
+            ({M.ENUM_STR_VALUE}, _of_type(columns, T.ENUM), M.ENUM_STR_VALUE),
+        ]
+    return [kind for forms, chosen, kind in candidates if chosen and not forms & set(order)]
+
+
+def _each_is_smaller(columns: Sequence[MapColumn]) -> bool:
+    """Choose between the two forms of a charset field as MySQL does: by an estimate of one byte per number."""
+    if not columns:
+        return False
+    most = Counter(column.collation for column in columns).most_common(1)[0][1]
+    return len(columns) < 1 + 2 * (len(columns) - most)
+
+
+def _numbers(columns: Sequence[MapColumn]) -> list[MapColumn]:
+    return [column for column in columns if column.numeric]
+
+
+def _characters(columns: Sequence[MapColumn]) -> list[MapColumn]:
+    return [column for column in columns if column.character]
+
+
+def _of_type(columns: Sequence[MapColumn], *types: int) -> list[MapColumn]:
+    return [column for column in columns if column.real in types]
+
+
+def _default_charset(source: DefaultCharset | None, columns: Sequence[MapColumn]) -> DefaultCharset | None:
+    if not columns:
+        return None
+    if source is None:
+        counts = Counter(column.collation for column in columns)
+        default = min(counts, key=lambda collation: (-counts[collation], collation))
+    else:
+        default = source.collation
+    exceptions = ((i, column.collation) for i, column in enumerate(columns) if column.collation != default)
+    return DefaultCharset(default, tuple(exceptions))
+
+
+def _simple_key(
+    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
+) -> tuple[int, ...] | None:
+    key = source.simple_primary_key or ()
+    return tuple(sources.index(column) for column in key) if all(column in sources for column in key) else None
+
+
+def _prefix_key(
+    source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
+) -> tuple[tuple[int, int], ...] | None:
+    key = source.primary_key_with_prefix or ()
+    if any(column not in sources for column, _ in key):
+        return None
+    return tuple((sources.index(column), length) for column, length in key)
+
+
+_Make = Callable[[OptionalMetadata, Sequence[MapColumn], Sequence[int]], Any]
+
+_MAKE: Final[dict[int, tuple[str, _Make]]] = {
+    M.SIGNEDNESS: ("signedness", lambda s, c, _: tuple(x.unsigned for x in _numbers(c))),
+    M.DEFAULT_CHARSET: ("default_charset", lambda s, c, _: _default_charset(s.default_charset, _characters(c))),
+    M.COLUMN_CHARSET: ("column_charset", lambda s, c, _: tuple(x.collation for x in _characters(c))),
+    M.COLUMN_NAME: ("column_names", lambda s, c, _: tuple(x.name for x in c)),
+    M.SET_STR_VALUE: ("set_values", lambda s, c, _: tuple(x.members for x in _of_type(c, T.SET))),
+    M.ENUM_STR_VALUE: ("enum_values", lambda s, c, _: tuple(x.members for x in _of_type(c, T.ENUM))),
+    M.GEOMETRY_TYPE: ("geometry_types", lambda s, c, _: tuple(x.geometry for x in _of_type(c, T.GEOMETRY))),
+    M.SIMPLE_PRIMARY_KEY: ("simple_primary_key", _simple_key),
+    M.PRIMARY_KEY_WITH_PREFIX: ("primary_key_with_prefix", _prefix_key),
+    M.ENUM_AND_SET_DEFAULT_CHARSET: (
+        "enum_and_set_default_charset",
+        lambda s, c, _: _default_charset(s.enum_and_set_default_charset, _of_type(c, T.ENUM, T.SET)),
+    ),
+    M.ENUM_AND_SET_COLUMN_CHARSET: (
+        "enum_and_set_column_charset",
+        lambda s, c, _: tuple(x.collation for x in _of_type(c, T.ENUM, T.SET)),
+    ),
+    M.COLUMN_VISIBILITY: ("visibility", lambda s, c, _: tuple(x.visible for x in c)),
+    M.VECTOR_DIMENSIONALITY: ("vector_dimensions", lambda s, c, _: tuple(x.dimensions for x in _of_type(c, T.VECTOR))),
+}

@@ -1,0 +1,118 @@
+"""Reshape: rows of a physical table in the shape of the logical one, column by column, by name.
+
+    physical   id  name  added        trimmed: added      the logical table lacks it
+    logical    name  id  dropped      padded:  dropped    the physical table lacks it
+                                      order:   name, id   a type that differs is converted
+
+The plan is made once per table map and then only bytes move. Where both tables have the same columns in the same
+order, row images pass untouched, and of the table map only id and names change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.reshape.metadata import from_definition, from_source, logical_metadata
+from binlog_merge.reshape.pads import constant_pad, encode_now, pad_cell, pads_now
+from binlog_merge.reshape.plan import ReshapePlan
+from binlog_merge.reshape.rows import reshape_rows, rewrite_rows
+from binlog_merge.values.convert import DEFAULT_OPTIONS, Converter, ReshapeOptions, make_converter, passes
+from binlog_merge.values.evaluate.row import Computed
+from snapshot_store.diff import column_map
+from snapshot_store.model import Table
+
+__all__ = ["ColumnPlan", "ReshapePlan", "encode_now", "make_plan", "plan_column", "reshape_rows", "rewrite_rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """Where a logical column's cells come from: as they are (`kept`), converted, or a pad (None: NULL)."""
+
+    kept: bool = False
+    convert: Converter | None = None
+    pad: bytes | Computed | None = None
+    pads_now: bool = False
+
+
+def plan_column(
+    physical: Table,
+    logical: Table,
+    i: int,
+    at: int,
+    actual: Sequence[tuple[int, int]],
+    options: ReshapeOptions = DEFAULT_OPTIONS,
+) -> ColumnPlan:
+    """Return the plan of logical column `i`, made from physical column `at`, or padded where that is -1.
+
+    `actual` are type and metadata of the physical columns as table maps say them. Raises UnsupportedInput where no
+    value can be known.
+    """
+    column = logical.columns[i]
+    if at < 0:
+        now = pads_now(column)
+        return ColumnPlan(pad=None if now else pad_cell(column, logical.columns), pads_now=now)
+    if passes(physical.columns[at], column):
+        return ColumnPlan(kept=True)
+    default = constant_pad(column) if options.policy == "default" else None
+    return ColumnPlan(convert=make_converter(physical.columns[at], column, actual[at], options, default))
+
+
+def make_plan(
+    table_map: TableMap,
+    physical: Table,
+    logical: Table,
+    table_id: int,
+    options: ReshapeOptions = DEFAULT_OPTIONS,
+) -> ReshapePlan:
+    """Return the plan for rows behind `table_map`, which must agree with `physical` (see `witness.check_witness`).
+
+    Raises UnsupportedInput where a pad or a conversion is not possible.
+    """
+    columns = column_map(physical, logical)
+    source = tuple(-1 if e.physical_index is None else e.physical_index for e in columns.entries)
+    actual = tuple(zip(table_map.types, table_map.metas, strict=True))
+    made = [plan_column(physical, logical, i, at, actual, options) for i, at in enumerate(source)]
+    kept = tuple(one.kept for one in made)
+    identity = columns.identity and all(kept)
+    out = table_map if identity else _reshaped(table_map, logical, kept, source)
+    out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
+    pad_now = tuple(i for i, one in enumerate(made) if one.pads_now)
+    computed = tuple((i, one.pad) for i, one in enumerate(made) if isinstance(one.pad, Computed))
+    convert = tuple(one.convert for one in made)
+    return ReshapePlan(
+        schema=table_map.schema,
+        table=table_map.table,
+        table_id=table_id,
+        identity=identity,
+        needs_slow_path=bool(pad_now or computed) or any(convert),
+        out_table_map_body=out.pack(),
+        column_types=table_map.types,
+        column_metas=table_map.metas,
+        out_types=out.types,
+        out_metas=out.metas,
+        source=source,
+        pads=tuple(one.pad if isinstance(one.pad, bytes) else None for one in made),
+        pad_now=pad_now,
+        convert=convert,
+        logical=logical.columns,
+        offset=options.offset,
+        computed=computed,
+    )
+
+
+def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:
+    """Return the table map of the logical columns, names and id still the source's."""
+    known = from_source(table_map)
+    out = [
+        replace(known[source[i]], name=column.name) if kept[i] else from_definition(column)
+        for i, column in enumerate(logical.columns)
+    ]
+    nullable = sum(1 << i for i, column in enumerate(out) if column.nullable)
+    mapped = replace(
+        table_map,
+        types=bytes(column.type for column in out),
+        metas=tuple(column.meta for column in out),
+        null_bitmap=nullable.to_bytes((len(out) + 7) // 8, "little"),
+    )
+    optional = table_map.optional
+    return mapped.with_optional(None if optional is None else logical_metadata(optional, out, source))

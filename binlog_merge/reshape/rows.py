@@ -1,0 +1,145 @@
+"""Rows events in the logical table's shape: cells are cut out and set in again, decoded only to be converted.
+
+    present bitmaps   mapped: a column the image does not hold stays absent
+    padded columns    held by every after image of WRITE_ROWS, by another image only if it holds all physical columns
+    null bitmaps      anew; bits behind the last column are 0
+    partial JSON      differences stay as they are, their bits go to the logical JSON columns
+
+This is the plain twin of the compiled kernel: the same bytes, one row at a time.
+"""
+
+from collections.abc import Sequence
+
+from binlog_merge.binlog.constants import WRITE_TYPES
+from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, RowImage, RowsEvent, iter_rows, join_rows
+from binlog_merge.binlog.rows import present_columns as bits_of
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.binlog.wire import pack_uint
+from binlog_merge.reshape.pads import compute_pad, encode_now
+from binlog_merge.reshape.plan import ReshapePlan
+from binlog_merge.values.evaluate.row import Row
+from binlog_merge.values.time import shifted
+from binlog_merge.values.value import ConversionError, Value, decode_cell
+
+
+def rewrite_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> bytes:
+    """Return the body of a rows event in the logical shape; `commit_us` fills CURRENT_TIMESTAMP pads.
+
+    Raises BinlogFormatError for bytes that are no rows event of the plan's table, ConversionError for a value that
+    its new type cannot hold.
+    """
+    if plan.identity:
+        RowsEvent.parse(type_code, body)
+        return pack_uint(plan.table_id, 6) + body[6:]
+    return reshape_rows(plan, type_code, body, commit_us)[0]
+
+
+def reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
+    """Return what `rewrite_rows` does for a plan that is not the identity, and how many rows there are."""
+    try:
+        return _reshape_rows(plan, type_code, body, commit_us)
+    except ConversionError as error:
+        raise ConversionError(f"{plan.schema}.{plan.table}: {error}") from None
+
+
+def _reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
+    event = RowsEvent.parse(type_code, body)
+    pads = _pads(plan, commit_us)
+    before, after = event.present_before, event.present_after
+    out = RowsEvent(
+        type_code,
+        plan.table_id,
+        event.flags,
+        event.extra,
+        len(plan.source),
+        None if before is None else _mapped(plan, before, event.column_count, False),
+        None if after is None else _mapped(plan, after, event.column_count, type_code in WRITE_TYPES),
+        b"",
+    )
+    _check_rows_remain(plan, event, out)
+    rows = [
+        (
+            _image(plan, row[0], out.present_before, pads, commit_us),
+            _image(plan, row[1], out.present_after, pads, commit_us),
+        )
+        for row in iter_rows(event, _table_map(plan, plan.column_types, plan.column_metas))
+    ]
+    return join_rows(out, rows, _table_map(plan, plan.out_types, plan.out_metas)).pack(), len(rows)
+
+
+def _table_map(plan: ReshapePlan, types: bytes, metas: tuple[int, ...]) -> TableMap:
+    # Cutting and joining need types and metadata only, and the name for errors.
+    return TableMap(0, 0, plan.schema, plan.table, types, metas, b"")
+
+
+def _pads(plan: ReshapePlan, commit_us: int) -> list[bytes | None]:
+    pads = list(plan.pads)
+    for i in plan.pad_now:
+        pads[i] = encode_now(plan.logical[i], commit_us, plan.offset)
+    return pads
+
+
+def _mapped(plan: ReshapePlan, present: bytes, count: int, insert: bool) -> bytes:
+    """Return the columns-present bitmap of the logical image."""
+    held = set(bits_of(present, count))
+    padded = insert or len(held) == count
+    bits = sum(1 << i for i, source in enumerate(plan.source) if (padded if source < 0 else source in held))
+    return bits.to_bytes((len(plan.source) + 7) // 8, "little")
+
+
+def _check_rows_remain(plan: ReshapePlan, event: RowsEvent, out: RowsEvent) -> None:
+    # With MINIMAL images a row may be told by trimmed columns alone (a generated key, say). Without them it would
+    # match any row, and an insert of nothing could not even be counted.
+    for image, held, left in (
+        ("before", event.present_before, out.present_before),
+        ("after", event.present_after if event.type_code in WRITE_TYPES else None, out.present_after),
+    ):
+        if held is not None and bits_of(held, event.column_count) and not any(left or b""):
+            raise ConversionError(
+                f"the {image} images hold only columns that the logical table lacks; "
+                "set binlog_row_image=FULL on the nodes while such a column exists"
+            )
+
+
+def _image(
+    plan: ReshapePlan, image: RowImage | None, present: bytes | None, pads: Sequence[bytes | None], commit_us: int
+) -> RowImage | None:
+    if image is None or present is None:
+        return None
+    cells: list[Cell] = [ABSENT] * len(plan.source)
+    for i in bits_of(present, len(plan.source)):
+        source = plan.source[i]
+        cells[i] = pads[i] if source < 0 else _cell(plan, i, image[source])
+    for i, expression in plan.computed:
+        if cells[i] is not ABSENT:
+            row = Row(_values(plan, cells, expression.columns), commit_us, plan.offset)
+            cells[i] = compute_pad(plan.logical[i], expression, row)
+    return tuple(cells)
+
+
+def _values(plan: ReshapePlan, cells: Sequence[Cell], names: frozenset[str]) -> dict[str, Value | None]:
+    """Return the values of the named columns that the image has."""
+    found: dict[str, Value | None] = {}
+    for column, cell in zip(plan.logical, cells, strict=True):
+        if column.name.lower() in names and isinstance(cell, bytes | bytearray | memoryview | None):
+            value = None if cell is None else decode_cell(column.type, bytes(cell))
+            if column.type.name == "timestamp" and isinstance(value, Civil):
+                value = shifted(value, plan.offset)
+            found[column.name.lower()] = value
+    return found
+
+
+def _cell(plan: ReshapePlan, i: int, cell: Cell) -> Cell:
+    converter = plan.convert[i]
+    if converter is None or cell is ABSENT:
+        return cell
+    if isinstance(cell, PartialJson):
+        if converter.bytes_pass:
+            return cell
+        raise ConversionError(
+            f"column {plan.logical[i].name}: a partial JSON update cannot be converted to "
+            "another type; set binlog_row_value_options='' on the nodes while the column is modified"
+        )
+    assert not isinstance(cell, type(ABSENT))
+    return converter(None if cell is None else bytes(cell))

@@ -1,0 +1,1 @@
+"""Serve: hands a merged binlog out as a MySQL server would."""

@@ -1,0 +1,265 @@
+"""What is said to a statement: rows, OK or an error, from the facts about the server and what the session has set."""
+
+import time
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
+from binlog_merge.serve.sql import parse_statement
+from binlog_merge.serve.statements import (
+    Call,
+    Empty,
+    Expression,
+    Kill,
+    Literal,
+    Names,
+    Nothing,
+    Select,
+    SetVariables,
+    Show,
+    ShowEvents,
+    SystemVariable,
+    Use,
+    UserVariable,
+)
+from binlog_merge.serve.variables import Facts, variables
+
+SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
+"""Schemas that clients name when they connect; a server has them always."""
+_WHAT: Final = (
+    "this is binlog-merge serve, which hands out a merged binlog and has no tables: it answers what replicas and "
+    "binlog readers ask (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, SHOW VARIABLES, SELECT @@…, "
+    "SET, COM_BINLOG_DUMP), not"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A result."""
+
+    columns: Sequence[Column]
+    rows: Iterable[Sequence[Value]]
+
+
+Answer = Rows | Ok | Err
+
+
+class World(Protocol):
+    """What answers are made of beside the session's own state."""
+
+    def facts(self) -> Facts:
+        """Return what the server can say of itself now."""
+
+    def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
+        """Yield the rows of SHOW BINLOG EVENTS; may raise while it does."""
+
+    def replicas(self) -> Iterable[Sequence[Value]]:
+        """Yield the rows of SHOW REPLICAS."""
+
+    def kill(self, connection_id: int) -> bool:
+        """End a connection; tell whether there was one."""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a client has set in its session: user variables as `@name`, the session's by their names.
+
+    `tls` is the version of TLS in use, "" without.
+    """
+
+    user: str
+    connection_id: int
+    tls: str = ""
+    schema: str | None = None
+    values: dict[str, Value] = field(default_factory=dict)
+
+    def either(self, *names: str) -> Value:
+        """Return the first of these variables that is set."""
+        return next((self.values[name] for name in names if self.values.get(name) is not None), None)
+
+
+class _Refused(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        self.answer = Err.of(code, message)
+
+
+_MOST_SETTINGS: Final = 1000
+
+
+def answer(sql: bytes, settings: Settings, world: World) -> Answer:
+    """Answer one statement; only a SET or USE changes the session's settings."""
+    text = sql.decode("utf-8", "surrogateescape")
+    try:
+        return _answer(text, settings, world)
+    except _Refused as refused:
+        return refused.answer
+
+
+def _answer(text: str, settings: Settings, world: World) -> Answer:
+    match parse_statement(text):
+        case Select(items):
+            facts = world.facts()
+            values = [_value(expression, settings, facts) for _, expression in items]
+            names = [Column(name, isinstance(value, int)) for (name, _), value in zip(items, values, strict=True)]
+            return Rows(names, [values])
+        case SetVariables(items):
+            return _set(items, settings, world.facts())
+        case Show() as show:
+            return _show(show, settings, world)
+        case ShowEvents() as show:
+            return Rows(_EVENT_COLUMNS, world.events(show))
+        case Use(schema):
+            return use(schema, settings)
+        case Kill(connection_id):
+            known = world.kill(connection_id)
+            return Ok() if known else Err.of(ErrorCode.ER_NO_SUCH_THREAD, f"Unknown thread id: {connection_id}")
+        case Nothing():
+            return Ok()
+        case Empty():
+            return Err.of(ErrorCode.ER_EMPTY_QUERY, "Query was empty")
+        case _:
+            return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(text.split())[:80]}'")
+
+
+def use(schema: str, settings: Settings) -> Ok | Err:
+    """Make a schema the default, if it is one that every server has."""
+    if schema and schema.lower() not in SCHEMAS:
+        return Err.of(ErrorCode.ER_BAD_DB_ERROR, f"Unknown database '{schema[:64]}': {_WHAT} schemas of users")
+    settings.schema = schema or None
+    return Ok()
+
+
+def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
+    for name, expression in items:
+        try:
+            value = _value(expression, settings, facts)
+        except _Refused:
+            if name.startswith("@"):
+                raise
+            value = None  # what a session variable of a connector is computed from is no concern of ours
+        if len(settings.values) < _MOST_SETTINGS:
+            settings.values[name] = value
+    return Ok()
+
+
+def _value(expression: Expression, settings: Settings, facts: Facts) -> Value:
+    match expression:
+        case Literal(value):
+            return value
+        case UserVariable(name):
+            return settings.values.get("@" + name)
+        case SystemVariable(name):
+            known = variables(facts)
+            if name not in known:
+                raise _Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
+            return _selected(name, known[name])
+        case Call(name, arguments):
+            return _call(name, [_value(argument, settings, facts) for argument in arguments], settings, facts)
+
+
+def _selected(name: str, value: Value) -> Value:
+    """Return a variable as SELECT shows it: switches are 1 and 0, but for those that have more than two positions."""
+    if value in ("ON", "OFF") and name not in ("gtid_mode", "enforce_gtid_consistency"):
+        return int(value == "ON")
+    return value
+
+
+def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
+    match name, values:
+        case "version", []:
+            return facts.version
+        case "unix_timestamp", []:
+            return int(time.time())
+        case "now" | "current_timestamp" | "sysdate", []:
+            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+        case "connection_id", []:
+            return settings.connection_id
+        case "user" | "current_user" | "session_user" | "system_user", []:
+            return f"{settings.user}@%"
+        case "database" | "schema", []:
+            return settings.schema
+        case "uuid", []:
+            return str(uuid.uuid4())
+        case "gtid_subset", [str(inner), str(outer)]:
+            return int(_gtids(outer).contains_set(_gtids(inner)))
+        case "gtid_subtract", [str(one), str(other)]:
+            return str(_minus(_gtids(one), _gtids(other)))
+        case _:
+            raise _Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {_WHAT} functions")
+
+
+def _gtids(text: str) -> GtidSet:
+    try:
+        return GtidSet.parse_text(text)
+    except BinlogFormatError:
+        raise _Refused(
+            ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
+        ) from None
+
+
+def _minus(one: GtidSet, other: GtidSet) -> GtidSet:
+    left = [(source, _ranks(one, source) - _ranks(other, source)) for source in one.intervals]
+    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in left for first, last in ranks.intervals)
+
+
+def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:
+    return RankSet(tuple((start, end - 1) for start, end in gtids.intervals.get(source, ())))
+
+
+def _show(show: Show, settings: Settings, world: World) -> Rows:
+    facts = world.facts()
+    match show.what:
+        case "variables":
+            return _named(dict(sorted(variables(facts).items())), show.names)
+        case "status":
+            return _named({"Ssl_version": settings.tls}, show.names)
+        case "binary log status":
+            file, position = facts.view.end
+            return Rows(_STATUS_COLUMNS, [(file, position, "", "", str(facts.view.executed))])
+        case "binary logs":
+            return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
+        case "replicas":
+            return Rows(_REPLICA_COLUMNS, world.replicas())
+        case "databases":
+            return Rows([Column("Database")], [(schema,) for schema in SCHEMAS])
+        case "grants":
+            granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
+            return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])
+        case _:
+            return Rows([Column("Level"), Column("Code", True), Column("Message")], [])
+
+
+def _named(values: dict[str, Value], names: Names | None) -> Rows:
+    chosen = [(name, value) for name, value in values.items() if names is None or names.match(name)]
+    return Rows([Column("Variable_name"), Column("Value")], chosen)
+
+
+_LOG_COLUMNS: Final = (Column("Log_name"), Column("File_size", True), Column("Encrypted"))
+_STATUS_COLUMNS: Final = (
+    Column("File"),
+    Column("Position", True),
+    Column("Binlog_Do_DB"),
+    Column("Binlog_Ignore_DB"),
+    Column("Executed_Gtid_Set"),
+)
+_EVENT_COLUMNS: Final = (
+    Column("Log_name"),
+    Column("Pos", True),
+    Column("Event_type"),
+    Column("Server_id", True),
+    Column("End_log_pos", True),
+    Column("Info"),
+)
+_REPLICA_COLUMNS: Final = (
+    Column("Server_Id", True),
+    Column("Host"),
+    Column("Port", True),
+    Column("Source_Id", True),
+    Column("Replica_UUID"),
+)

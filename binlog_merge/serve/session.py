@@ -1,0 +1,206 @@
+"""One client's conversation, packet by packet: what it is allowed, and what it is told. Knows no socket.
+
+    greeting ─▶ (SSL request, TLS) ─▶ handshake response ─▶ (auth switch) ─▶ commands ─▶ a dump, which has no end
+
+`receive` takes a payload and returns a step: payloads to send, and what to do then. Whatever the bytes, it returns one.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.protocol.commands import (
+    BinlogDump,
+    BinlogDumpGtid,
+    Com,
+    Dump,
+    InitDb,
+    Plain,
+    Query,
+    RegisterReplica,
+    parse_command,
+)
+from binlog_merge.protocol.handshake import (
+    CACHING_SHA2,
+    FAST_AUTH_SUCCESS,
+    NATIVE,
+    OFFERED,
+    SSL_REQUEST_LEN,
+    AuthSwitch,
+    Greeting,
+    HandshakeResponse,
+    SslRequest,
+    proves,
+)
+from binlog_merge.protocol.packets import Capability, Err, ErrorCode, Ok, result_set
+from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+
+_REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
+_CRASHES: Final = (
+    "This merged binlog has order keys behind XID (output.cts: end or both), for readers of PolarDB-X's global binlog. "
+    "A MySQL replica would crash on them, so none is served: merge with output.cts: begin."
+)
+
+
+class Then(Enum):
+    """What to do when a step's payloads are sent."""
+
+    GO_ON = auto()
+    START_TLS = auto()
+    DUMP = auto()
+    CLOSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What follows from a client's packet."""
+
+    payloads: Iterable[bytes] = ()
+    then: Then = Then.GO_ON
+    dump: Dump | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The one user that there is."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+class _Phase(Enum):
+    HANDSHAKE = auto()
+    SWITCHED = auto()
+    COMMANDS = auto()
+
+
+class Session:
+    """The state of one conversation. `tls`: it is offered, and refusing it is the client's choice."""
+
+    def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
+        self.settings = Settings("", connection_id)
+        self.replica: RegisterReplica | None = None
+        self.attributes: dict[str, str] = {}
+        self._account = account
+        self._world = world
+        self._nonce = nonce
+        self._tls = tls
+        self._phase = _Phase.HANDSHAKE
+        self._plugin = CACHING_SHA2
+
+    @property
+    def trusted(self) -> bool:
+        """Tell whether the client has proved who it is."""
+        return self._phase is _Phase.COMMANDS
+
+    def greeting(self) -> bytes:
+        """Return the payload that begins the conversation."""
+        flags = OFFERED | (Capability.CLIENT_SSL if self._tls else 0)
+        version = self._world.facts().version
+        return Greeting(version, self.settings.connection_id, self._nonce, Capability(flags)).pack()
+
+    def tls_started(self, version: str) -> None:
+        """Take note that the conversation goes on encrypted."""
+        self.settings.tls = version
+
+    def receive(self, payload: bytes) -> Step:
+        """Return what follows from a packet's payload."""
+        try:
+            if self._phase is _Phase.HANDSHAKE:
+                return self._handshake(payload)
+            if self._phase is _Phase.SWITCHED:
+                return self._proved(payload)
+            return self._command(payload)
+        except BinlogFormatError as error:
+            if self.trusted:
+                return _refusal(ErrorCode.ER_MALFORMED_PACKET, f"Malformed communication packet: {error.reason}")
+            return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, f"Bad handshake: {error.reason}")
+
+    def _handshake(self, payload: bytes) -> Step:
+        if len(payload) == SSL_REQUEST_LEN:
+            if self._tls and not self.settings.tls and SslRequest.parse(payload).capabilities & Capability.CLIENT_SSL:
+                return Step(then=Then.START_TLS)
+            return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, "Bad handshake: TLS was not offered")
+        response = HandshakeResponse.parse(payload)
+        self.settings.user, self.attributes = response.user, dict(response.attributes)
+        self.settings.schema = response.database or None
+        self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
+        if not response.proof and response.attributes.get("_client_name") == "libmariadb":
+            self._plugin = NATIVE  # it has the other one only where a plugin is installed
+        # A client whose own plugin is not the one of the greeting names its own, and waits to be asked.
+        if response.plugin != self._plugin or (self._account.password and not response.proof):
+            self._phase = _Phase.SWITCHED
+            return Step([AuthSwitch(self._plugin, self._nonce).pack()])
+        return self._proved(response.proof)
+
+    def _proved(self, proof: bytes) -> Step:
+        settings, account = self.settings, self._account
+        known = proves(self._plugin, account.password, self._nonce, proof)
+        if not known or settings.user != account.user:
+            using = "YES" if proof else "NO"
+            return _farewell(
+                ErrorCode.ER_ACCESS_DENIED_ERROR,
+                f"Access denied for user '{settings.user[:80]}' (using password: {using})",
+            )
+        opened = use(settings.schema or "", settings)
+        if isinstance(opened, Err):
+            return Step([opened.pack()], Then.CLOSE)
+        self._phase = _Phase.COMMANDS
+        fast = [FAST_AUTH_SUCCESS] if self._plugin == CACHING_SHA2 and account.password else []
+        return Step([*fast, opened.pack()])
+
+    def _command(self, payload: bytes) -> Step:
+        match parse_command(payload):
+            case Query(sql):
+                return self._answered(sql)
+            case InitDb(schema):
+                return Step([use(schema.decode("utf-8", "replace"), self.settings).pack()])
+            case RegisterReplica() as replica:
+                self.replica = replica
+                return Step([Ok().pack()])
+            case BinlogDump() | BinlogDumpGtid() as dump:
+                return self._dump(dump)
+            case Plain(Com.COM_QUIT):
+                return Step(then=Then.CLOSE)
+            case Plain(Com.COM_PING):
+                return Step([Ok().pack()])
+            case Plain(Com.COM_RESET_CONNECTION):
+                self.settings.values.clear()
+                return Step([Ok().pack()])
+            case Plain(Com.COM_STATISTICS):
+                files = self._world.facts().view.there
+                return Step([f"Files: {len(files)}  Bytes: {sum(file.size for file in files)}".encode()])
+            case Plain(Com.COM_STMT_PREPARE):
+                return _refusal(
+                    ErrorCode.ER_UNSUPPORTED_PS, "binlog-merge serve has no prepared statements; send the text"
+                )
+            case Plain(code):
+                return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, f"Unknown command {code}: this is binlog-merge serve")
+
+    def _answered(self, sql: bytes) -> Step:
+        said = answer(sql, self.settings, self._world)
+        if isinstance(said, Rows):
+            return Step(result_set(said.columns, said.rows))
+        return Step([said.pack()])
+
+    def _dump(self, dump: Dump) -> Step:
+        view = self._world.facts().view
+        if view.key_ends_transaction and _REPLICA_ATTRIBUTE in self.attributes:
+            return _refusal(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, _CRASHES)
+        if self.settings.either("@source_binlog_checksum", "@master_binlog_checksum") is None:
+            return _refusal(
+                ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG,
+                "Replica can not handle replication events with the checksum that source is configured to log: "
+                "SET @source_binlog_checksum = @@global.binlog_checksum first",
+            )
+        return Step(then=Then.DUMP, dump=dump)
+
+
+def _refusal(code: ErrorCode, message: str) -> Step:
+    return Step([Err.of(code, message).pack()])
+
+
+def _farewell(code: ErrorCode, message: str) -> Step:
+    return Step([Err.of(code, message).pack()], Then.CLOSE)

@@ -1,0 +1,250 @@
+"""From a place in the published log to what is sent from there on, event by event, checksums verified.
+
+    Opened   Events* | Skipped*   AtEnd …   Opened …       AtEnd: ask again, more may be published by then
+
+An event leaves here whole and sound, or not at all. They leave in runs, since one at a time would cost more than all
+that is done with them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import BinaryIO, Final
+from zlib import crc32
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid import Gtid
+from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.errors import ChecksumMismatch
+from binlog_merge.files.source import io_error
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.place import NotServed, Start, place_of
+
+_CHUNK: Final = 1 << 18
+_TYPE_AND_SIZE: Final = Struct("<4xB4xI")
+_LEAST_SIZE: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
+_GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
+_DAMAGED: Final = "restore the file, or merge again into an empty directory; what stands before it is served"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file begins, to be announced with the position from which it is sent."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events as they stand in the file, one behind the other: their bytes and their sizes; `end` is behind the last."""
+
+    data: memoryview
+    sizes: Sequence[int]
+    file: str
+    end: int
+
+    def each(self) -> Iterator[memoryview]:
+        """Yield the events one by one."""
+        at = 0
+        for size in self.sizes:
+            yield self.data[at : at + size]
+            at += size
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A transaction that the reader has; `end` is behind it."""
+
+    file: str
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtEnd:
+    """Nothing more is published. What comes next will stand at this place."""
+
+    file: str
+    position: int
+
+
+Item = Opened | Events | Skipped | AtEnd
+
+
+def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
+    """Yield what a request brings, without an end: AtEnd comes again as long as it is asked.
+
+    Raises NotServed, and ChecksumMismatch or IoError, with the place, for a file that is not as it was published.
+    """
+    place = place_of(log.view(), start)
+    number, position, resumes = place.number, place.position, place.resumes
+    while True:
+        while number >= len((view := log.view()).files):
+            yield AtEnd(view.name(number), len(BINLOG_MAGIC))
+        yield Opened(view.name(number), position)
+        with _Reader(log, view, number, place.has) as reader:
+            yield from reader.events(position, resumes)
+        number, position, resumes = number + 1, len(BINLOG_MAGIC), False
+
+
+class _Reader:
+    """One file, from a position to its end, as far as it is published and as it grows."""
+
+    def __init__(self, log: PublishedLog, view: LogView, number: int, has: RankSet) -> None:
+        self._log = log
+        self._view = view
+        self._number = number
+        self._has = has
+        self._name = view.name(number)
+        self._path = str(view.path(number))
+        self._size = view.size(number)
+        self._source = self._opened()
+
+    def __enter__(self) -> "_Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._source.close()
+
+    def events(self, position: int, resumes: bool) -> Iterator[Item]:
+        """Yield the file's events from a position on, its format description first."""
+        first = self._event(len(BINLOG_MAGIC))
+        if first.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
+            raise self._damaged("no format description begins the file", len(BINLOG_MAGIC))
+        description = _resumed(first) if resumes else first.pack()
+        yield Events(memoryview(description), (len(description),), self._name, first.end)
+        at = first.end
+        if position > len(BINLOG_MAGIC):
+            at = position
+            self._check_begins(at)
+        while True:
+            while at < self._size:
+                for item in self._chunk(at):
+                    yield item
+                    at = item.end
+            if self._view.files[self._number].closed:
+                return
+            yield AtEnd(self._name, at)
+            self._grown()
+
+    def _chunk(self, at: int) -> Iterator[Events | Skipped]:
+        """Yield what the next piece of the file brings: at least one event, in runs between those that are skipped."""
+        data = self._piece(at)
+        view = memoryview(data)
+        begin = pos = 0
+        sizes: list[int] = []
+        while pos + EVENT_HEADER_LEN <= len(data):
+            kind, size = _TYPE_AND_SIZE.unpack_from(data, pos)
+            if not _sound(view, pos, size):
+                break  # the next piece begins with it
+            length = self._length_of_known(view[pos : pos + size], at + pos) if kind in _GTIDS else 0
+            if length:
+                if sizes:
+                    yield Events(view[begin:pos], sizes, self._name, at + pos)
+                yield Skipped(self._name, at + pos + length)
+                begin, sizes = pos + length, []
+            else:
+                sizes.append(size)
+            pos += length or size
+        if sizes:
+            yield Events(view[begin:pos], sizes, self._name, at + pos)
+        elif pos == 0:
+            self._event(at)  # says what is wrong with it
+            raise self._damaged("no event can be read", at)
+
+    def _piece(self, at: int) -> bytes:
+        """Return the file's bytes from a position on: so many, but for the file's end or an event that is larger."""
+        data = self._read(at, _CHUNK)
+        size = EventHeader.parse(data).event_size if len(data) >= EVENT_HEADER_LEN else 0
+        return self._read(at, size) if len(data) < size <= MAX_EVENT_SIZE else data
+
+    def _length_of_known(self, data: memoryview, at: int) -> int:
+        """Return the length of the transaction that begins with this GTID event if the reader has it, else 0."""
+        if not self._has:
+            return 0
+        try:
+            gtid = Gtid.parse(data[EVENT_HEADER_LEN:-CHECKSUM_LEN])
+        except BinlogFormatError as error:
+            raise self._damaged(error.reason, at) from None
+        if gtid.gno not in self._has:
+            return 0
+        length = gtid.transaction_length or 0
+        if not len(data) < length <= self._size - at:
+            raise self._damaged(f"a transaction of {length} bytes does not fit", at)
+        return length
+
+    def _grown(self) -> None:
+        """Take note of what is published by now. A file that has grown is another one under the same name."""
+        self._view = self._log.view()
+        size = self._view.size(self._number)
+        if size != self._size:
+            self._source.close()
+            self._size, self._source = size, self._opened()
+
+    def _check_begins(self, at: int) -> None:
+        """Raise NotServed unless an event begins where a client says that one does, or the file ends there."""
+        if at == self._size:
+            return
+        try:
+            event = self._event(at)
+            begins = event.header.log_pos == event.end & 0xFFFFFFFF
+        except ChecksumMismatch:
+            begins = False
+        if not begins:
+            raise NotServed(f"no event begins at {self._name}:{at}, where the replica asks for one")
+
+    def _event(self, at: int) -> RawEvent:
+        """Return the event at a position. Raises ChecksumMismatch if it is not whole and sound."""
+        try:
+            size = EventHeader.parse(self._read(at, EVENT_HEADER_LEN)).event_size
+            if not EVENT_HEADER_LEN <= size <= self._size - at:
+                raise BinlogFormatError(f"event of {size} bytes, {self._size - at} are published")
+            return frame(memoryview(self._read(at, size)), 0, file=self._path, offset=at, checksum=True)
+        except BinlogFormatError as error:
+            raise self._damaged(error.reason, at) from None
+
+    def _read(self, at: int, size: int) -> bytes:
+        """Return bytes of the file, no more than are published."""
+        try:
+            self._source.seek(at)
+            return self._source.read(min(size, self._size - at))
+        except OSError as error:
+            raise io_error(error, self._path, at) from error
+
+    def _opened(self) -> BinaryIO:
+        try:
+            source = self._view.path(self._number).open("rb")
+        except FileNotFoundError:
+            raise NotServed(f"could not find next log: {self._name} was removed") from None
+        except OSError as error:
+            raise io_error(error, self._path) from error
+        try:
+            check_magic(source.read(len(BINLOG_MAGIC)))
+        except BinlogFormatError as error:
+            source.close()
+            raise self._damaged(error.reason, 0) from None
+        return source
+
+    def _damaged(self, reason: str, position: int) -> ChecksumMismatch:
+        return ChecksumMismatch(reason, file=self._path, position=position, remedy=_DAMAGED)
+
+
+def _sound(view: memoryview, pos: int, size: int) -> bool:
+    """Tell whether an event is all there, and as its checksum says."""
+    end = pos + size
+    if size < _LEAST_SIZE or end > len(view):
+        return False
+    return crc32(view[pos : end - CHECKSUM_LEN]) == int.from_bytes(view[end - CHECKSUM_LEN : end], "little")
+
+
+def _resumed(event: RawEvent) -> bytes:
+    """Return a format description that does not move the reader's position: log_pos and its time are 0.
+
+    With a time of its own a replica would take it for a source that was started anew, and drop temporary tables.
+    """
+    body = bytearray(event.body)
+    body[52:56] = bytes(4)  # behind binlog_version 2 and server_version 50
+    packed = replace(event.header, log_pos=0).pack() + bytes(body)
+    return packed + crc32(packed).to_bytes(CHECKSUM_LEN, "little")

@@ -1,0 +1,271 @@
+"""Texts and integers read as dates and times, as a MySQL server reads them.
+
+Lenient: any punctuation divides, two digits of a year do, bare digits are cut into fields from the left. What follows
+the part that is understood is lost, a whole that is not a date or time is zero. Source: `str_to_datetime`,
+`str_to_time`, `number_to_datetime` and `number_to_time` in mysql-server mysys/my_time.cc.
+"""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.values.numbers import carried
+from binlog_merge.values.value import ConversionError, Lost
+
+MAX_TIME: Final = (838 * 3600 + 59 * 60 + 59) * 1_000_000
+ZERO_DATE: Final = Civil(0, 0, 0)
+
+_DAYS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_EXPONENT: Final = re.compile(r"[eE][+-]?\d", re.ASCII)
+_SPACES: Final = " \t\n\v\f\r"
+_PUNCTUATION: Final = r"[!-/:-@\[-`{-~]"
+_DELIMITERS: Final = re.compile(rf"(?:{_PUNCTUATION}|\s)*", re.ASCII)
+_DIGITS: Final = re.compile(r"\d+", re.ASCII)
+_LIKE_TIMESTAMP: Final = re.compile(
+    rf"\d{{11,}}(?:\Z|\.)|\d{{1,6}}[^\s\d!-/:-@\[-`{{-~]|(?:\d+{_PUNCTUATION}+){{2}}\d+{_PUNCTUATION}*\s", re.ASCII
+)
+"""What the server takes for a date with a time of day once it is long enough, and for nothing if it then is none."""
+_MAX_NUMBER: Final = (1 << 32) - 1
+_FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a time of day
+
+
+def is_date(moment: Civil) -> bool:
+    """Tell whether a server stores the moment: months and days may be 0, but not beyond the month's end."""
+    leap = moment.year % 4 == 0 and (moment.year % 100 != 0 or moment.year % 400 == 0)
+    if moment.month > 12 or moment.hour > 23 or moment.minute > 59 or moment.second > 59:
+        return False
+    last = 31 if not moment.month else 28 if moment.month == 2 and not leap else _DAYS[moment.month - 1]
+    return moment.day <= last
+
+
+def time_of_day(moment: Civil) -> timedelta:
+    """Return the time of day of a moment."""
+    return _span(((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.micro)
+
+
+def _span(microseconds: int) -> timedelta:
+    return timedelta(microseconds=microseconds)
+
+
+def _micros(digits: str) -> int:
+    """Return the microseconds of the digits behind the point; a seventh rounds the sixth."""
+    return (int((digits + "0" * 7)[:7]) + 5) // 10
+
+
+def read_moment(text: str, lost: Lost) -> Civil:
+    """Return the date, with or without a time of day, that a text begins with; the zero date where it is none."""
+    found = _read_moment(text)
+    if found is None:
+        lost.append(f"{text[:40]!r} is no date")
+        return ZERO_DATE
+    moment, fraction, rest = found
+    if rest.strip(_SPACES):
+        lost.append(f"{text[:40]!r} is a date followed by {rest[:20]!r}")
+    return _with_fraction(moment, fraction, lost)
+
+
+def _with_fraction(moment: Civil, fraction: str, lost: Lost) -> Civil:
+    try:
+        return carried(moment, _micros(fraction))
+    except ConversionError as error:
+        lost.append(str(error))
+        return ZERO_DATE
+
+
+def _read_moment(text: str) -> tuple[Civil, str, str] | None:
+    """Return the moment in seconds, the digits of its fraction and what follows; None where there is no moment."""
+    text = text.lstrip(_SPACES)
+    digits = re.match(r"[\dT]*", text, re.ASCII)
+    assert digits is not None
+    first = len(digits[0])
+    if not digits[0][:1].isdigit():
+        return None
+    bare = first == len(text) or text[first] == "."
+    if bare:
+        fields, fraction, rest = _fixed_fields(text, 4 if first in (4, 8) or first >= 14 else 2)
+    else:
+        fields, fraction, rest = _divided_fields(text)
+    if any(len(field.lstrip("0")) > 6 for field in fields):
+        return None
+    numbers = [int(field) for field in fields]
+    if len(numbers) < 3:
+        return None
+    if (first not in (4, 8) and first < 14 if bare else len(fields[0]) == 2) and (any(numbers) or fraction.strip("0")):
+        numbers[0] += 2000 if numbers[0] < 70 else 1900
+    moment = Civil(*numbers)
+    if not is_date(moment) or moment.year > 9999 or (moment[:3] == (0, 0, 0) and any(numbers)):
+        return None
+    if moment == ZERO_DATE and rest.strip(_SPACES):
+        return None
+    return moment, fraction, rest
+
+
+def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
+    """Cut YYYYMMDD, YYMMDDhhmmss and the like."""
+    fields: list[str] = []
+    at = 0
+    while len(fields) < 6 and text[at : at + 1].isdigit():
+        found = re.compile(rf"\d{{1,{width}}}", re.ASCII).match(text, at)
+        assert found is not None
+        fields.append(found[0])
+        at, width = found.end(), 2
+        if len(fields) == 3 and text[at : at + 1] == "T":
+            at += 1
+        elif len(fields) < 6:
+            delimiters = _DELIMITERS.match(text, at)
+            assert delimiters is not None
+            if len(fields) != 3 and any(char.isspace() for char in delimiters[0]):
+                return [], "", text
+            at = delimiters.end()
+    return fields, *_fraction(text, at, len(fields))
+
+
+def _divided_fields(text: str) -> tuple[list[str], str, str]:
+    """Cut YYYY-MM-DD hh:mm:ss with any punctuation between; space only behind the day."""
+    fields: list[str] = []
+    at = end = 0
+    while len(fields) < 6:
+        found = _DIGITS.match(text, at)
+        if found is None:
+            break
+        fields.append(found[0])
+        at = end = found.end()
+        if len(fields) == 6:
+            break
+        if len(fields) == 3 and text[at : at + 1] == "T":
+            at = end = at + 1
+            continue
+        delimiters = _DELIMITERS.match(text, at)
+        between = delimiters[0] if delimiters else ""
+        if len(fields) != 3 and any(char.isspace() for char in between):
+            return [], "", text
+        at = end = at + len(between)
+    return fields, *_fraction(text, end, len(fields))
+
+
+def _fraction(text: str, at: int, count: int) -> tuple[str, str]:
+    found = re.compile(r"\.(\d*)", re.ASCII).match(text, at) if count == 6 else None
+    return (found[1], text[found.end() :]) if found else ("", text[at:])
+
+
+def moment_of_number(number: int, lost: Lost) -> Civil:
+    """Return the date that YYMMDD, YYYYMMDD, YYMMDDhhmmss or YYYYMMDDhhmmss is; the zero date where it is none."""
+    moment = _moment_of_number(number)
+    if moment is None:
+        lost.append(f"{number} is no date")
+    return moment or ZERO_DATE
+
+
+def _moment_of_number(number: int) -> Civil | None:
+    if number and number < 10_000_101_000_000:
+        if number < 101:
+            return None
+        if number <= 691_231:
+            number = (number + 20_000_000) * 1_000_000
+        elif number < 700_101:
+            return None
+        elif number <= 991_231:
+            number = (number + 19_000_000) * 1_000_000
+        elif number <= 99_991_231:
+            number *= 1_000_000
+        elif number < 101_000_000:
+            return None
+        elif number <= 691_231_235_959:
+            number += 20_000_000_000_000
+        elif number < 700_101_000_000:
+            return None
+        elif number <= 991_231_235_959:
+            number += 19_000_000_000_000
+    date, clock = divmod(number, 1_000_000)
+    moment = Civil(date // 10_000, date // 100 % 100, date % 100, clock // 10_000, clock // 100 % 100, clock % 100)
+    return moment if is_date(moment) and moment.year <= 9999 else None
+
+
+def time_of_number(number: int, lost: Lost) -> timedelta:
+    """Return the time that hhmmss is, or the time of day of a date with one; the nearest where it is none."""
+    if number > 8_385_959:
+        if number >= 10**10 and (moment := _moment_of_number(number)) is not None:
+            return time_of_day(moment)
+        lost.append(f"{number} is longer than 838:59:59")
+        return _span(MAX_TIME)
+    hours, minutes, seconds = number // 10_000, number // 100 % 100, number % 100
+    if minutes > 59 or seconds > 59:
+        lost.append(f"{number} is no time")
+        return timedelta(0)
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def read_time(text: str, lost: Lost) -> timedelta:
+    """Return the time that a text begins with: [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS."""
+    plain = text.lstrip(_SPACES)
+    negative = plain.startswith("-")
+    plain = plain[1:] if negative else plain
+    if not plain:
+        return timedelta(0)
+    if len(plain.encode()) >= _FULL_TIMESTAMP and _LIKE_TIMESTAMP.match(plain):
+        return _time_of_timestamp(plain, lost)
+    parts = _time_parts(plain)
+    if parts is None or _EXPONENT.match(parts[-1]):
+        lost.append(f"{text[:40]!r} is no time")
+        return timedelta(0)
+    days, hours, minutes, seconds, fraction, rest = parts
+    if minutes > 59 or seconds > 59:
+        lost.append(f"{text[:40]!r} is no time")
+        return timedelta(0)
+    # What rounds the sixth digit of a time is the last one, not the seventh (`nanoseconds` in str_to_time).
+    micros = ((days * 24 + hours) * 3600 + minutes * 60 + seconds) * 1_000_000 + _micros(
+        fraction[:6] + fraction[6:][-1:]
+    )
+    if days * 24 + hours > 838:
+        lost.append(f"{text[:40]!r} is longer than 838:59:59")
+        micros = MAX_TIME
+    elif rest.strip(_SPACES):
+        lost.append(f"{text[:40]!r} is a time followed by {rest[:20]!r}")
+    return _span(-micros if negative else micros)
+
+
+def _time_of_timestamp(text: str, lost: Lost) -> timedelta:
+    found = _read_moment(text)
+    if found is None:
+        lost.append(f"{text[:40]!r} is no time")
+        return timedelta(0)
+    moment, fraction, rest = found
+    if rest.strip(_SPACES):
+        lost.append(f"{text[:40]!r} is a time followed by {rest[:20]!r}")
+    return time_of_day(moment) + _span(_micros(fraction))  # up to 24:00:00, the day is not carried into
+
+
+def _time_parts(text: str) -> tuple[int, int, int, int, str, str] | None:
+    found = re.match(r"(\d*)(\s*)", text, re.ASCII)
+    assert found is not None
+    value, at = int(found[1] or "0"), found.end()
+    left = text[at:]
+    if value > _MAX_NUMBER:
+        return None
+    if len(left) > 1 and found[1] and found[2] and left[0].isdigit():
+        days, numbers = value, []
+    elif len(left) > 1 and left[0] == ":" and left[1].isdigit():
+        days, numbers, left = 0, [value], left[1:]
+    else:
+        fraction, rest = _time_fraction(left)
+        return 0, value // 10_000, value // 100 % 100, value % 100, fraction, rest
+    while True:
+        field = re.match(r"\d+", left, re.ASCII)
+        assert field is not None
+        numbers.append(int(field[0][:18]))
+        left = left[field.end() :]
+        if len(numbers) == 3 or len(left) < 2 or left[0] != ":" or not left[1].isdigit():
+            break
+        left = left[1:]
+    numbers += [0] * (3 - len(numbers))
+    fraction, rest = _time_fraction(left)
+    return days, numbers[0], numbers[1], numbers[2], fraction, rest
+
+
+def _time_fraction(text: str) -> tuple[str, str]:
+    if re.match(r"\.\d", text, re.ASCII) or text == ".":
+        found = re.match(r"\.(\d*)", text, re.ASCII)
+        assert found is not None
+        return found[1], text[found.end() :]
+    return "", text

@@ -1,0 +1,303 @@
+"""Cells of one column type as cells of another: what a MODIFY that is still under way asks for.
+
+A converter decodes with the physical type and encodes with the logical one. Its values are those that a MySQL server
+gives the column by ALTER TABLE ... MODIFY. Where a server in strict mode would refuse the value (text that does not
+fit, a character that the new character set lacks, a number out of range, no number at all) the policy decides:
+
+    error     ConversionError, which stops the merge before the row's transaction
+    clamp     what a server without strict mode stores: the nearest number, the text cut, '?', the zero date
+    default   the column's DEFAULT, as for a column that the physical table lacks
+
+Which pairs cannot be converted is known when the plan is made: GEOMETRY to or from anything else, TIME to a date,
+binary strings to JSON.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final, Literal
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.errors import UnsupportedInput
+from binlog_merge.values.binlog_types import (
+    DEFAULT_VECTOR_LENGTH,
+    GEOMETRY_TYPES,
+    LENGTH_BYTES,
+    binlog_column,
+    byte_length,
+    member_bytes,
+)
+from binlog_merge.values.json import number_of_document, read_json
+from binlog_merge.values.numbers import to_bit, to_decimal, to_float, to_integer, to_year
+from binlog_merge.values.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
+from binlog_merge.values.time import shifted, to_date, to_datetime, to_time, to_timestamp
+from binlog_merge.values.value import (
+    BINARY_TYPES,
+    INTEGER_BYTES,
+    TEXT_TYPES,
+    ConversionError,
+    Json,
+    Lost,
+    Value,
+    decode_cell,
+    encode_cell,
+)
+from snapshot_store.diff import same_type
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.text.codecs import encode_text, has_codec
+
+__all__ = [
+    "DEFAULT_OPTIONS",
+    "ConversionError",
+    "Converter",
+    "Policy",
+    "ReshapeOptions",
+    "coerce",
+    "make_converter",
+    "passes",
+]
+
+Policy = Literal["error", "clamp", "default"]
+
+_SUBSETS: Final = (("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1"))
+_TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
+
+
+@dataclass(frozen=True, slots=True)
+class ReshapeOptions:
+    """What the configuration says of reshaping: the policy, and the session time zone of the DDL.
+
+    `offset` is that time zone's, in minutes ahead of UTC.
+    """
+
+    policy: Policy = "error"
+    offset: int = 0
+
+
+DEFAULT_OPTIONS: Final = ReshapeOptions()
+
+_COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost], Value]]] = {
+    **dict.fromkeys(INTEGER_BYTES, to_integer),
+    "decimal": to_decimal,
+    "float": to_float,
+    "double": to_float,
+    "bit": to_bit,
+    "year": to_year,
+    "date": to_date,
+    "datetime": to_datetime,
+    "time": to_time,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """Turns a cell of the physical column into a cell of the logical one.
+
+    `default` is what the policy of that name puts in the place of a value that does not fit, None for NULL. Where the
+    bytes pass as they are, only NULL is looked after.
+    """
+
+    physical: Column
+    logical: Column
+    options: ReshapeOptions = DEFAULT_OPTIONS
+    default: bytes | None = None
+    bytes_pass: bool = False
+
+    def __call__(self, cell: bytes | None) -> bytes | None:
+        """Return the logical cell, None for NULL; raises ConversionError with the column's name and both types."""
+        try:
+            new, lost = self.nearest(cell)
+        except ConversionError as error:
+            lost = [str(error)]
+            if self.options.policy != "default":
+                raise self._failed(lost[0]) from None
+        if not lost:
+            return new
+        if self.options.policy == "error":
+            raise self._failed(lost[0])
+        return new if self.options.policy == "clamp" else self.default
+
+    def nearest(self, cell: bytes | None) -> tuple[bytes | None, Lost]:
+        """Return what a server without strict mode stores, and what is lost by it.
+
+        Raises ConversionError where it stores nothing at all.
+        """
+        lost: Lost = []
+        if cell is None:
+            if self.logical.nullable:
+                return None, lost
+            lost.append("NULL, and the column is NOT NULL")
+            # The invalid value of an ENUM: the column's reset value, not its implicit default.
+            reset = encode_cell(self.logical.type, 0) if self.logical.type.name == "enum" else None
+            return reset or implicit_default(self.logical.type), lost
+        if self.bytes_pass:
+            return cell, lost
+        old, new = self.physical.type, self.logical.type
+        value = coerce(old, new, decode_cell(old, cell), lost, self.options.offset)
+        return encode_cell(new, value), lost
+
+    def _failed(self, reason: str) -> ConversionError:
+        return ConversionError(
+            f"column {self.logical.name}, {self.physical.type.name} to {self.logical.type.name}: {reason}"
+        )
+
+
+def passes(physical: Column, logical: Column) -> bool:
+    """Tell whether every cell of the physical column, NULL too, is a cell of the logical one."""
+    old, new = physical.type, logical.type
+    # FLOAT(M,D) and DOUBLE(M,D) are rounded when they are stored, which their bytes do not show.
+    rounded = (
+        new.name in ("float", "double")
+        and new.decimals is not None
+        and (old.length, old.decimals)
+        != (
+            new.length,
+            new.decimals,
+        )
+    )
+    return same_type(old, new) and not rounded and (logical.nullable or not physical.nullable)
+
+
+def make_converter(
+    physical: Column,
+    logical: Column,
+    actual: tuple[int, int],
+    options: ReshapeOptions = DEFAULT_OPTIONS,
+    default: bytes | None = None,
+) -> Converter | None:
+    """Return the converter between two columns that differ, or None where the bytes are the same anyway.
+
+    `actual` is what the table map says of the physical column; `default` is for the policy of that name. Raises
+    UnsupportedInput for a pair of types that no value can be converted between.
+    """
+    old, new = physical.type, logical.type
+    if _same_bytes(old, new) or passes(replace(physical, nullable=False), logical):
+        if logical.nullable or not physical.nullable:
+            return None
+        return Converter(physical, logical, options, default, bytes_pass=True)
+    reason = _refusal(old, new)
+    if reason is None and actual != binlog_column(physical):
+        reason = "the table map has an older format of its type"
+    if reason is not None:
+        raise UnsupportedInput(
+            f"column {logical.name}: {old.name} cannot be converted to {new.name}: {reason}",
+            remedy="let the MODIFY finish on every node before the logical DDL, or exclude the table",
+        )
+    return Converter(physical, logical, options, default)
+
+
+def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
+    """Tell whether every cell of the old type is, byte for byte, the right cell of the new one."""
+    if old.name in GEOMETRY_TYPES and new.name in GEOMETRY_TYPES:
+        return True
+    if old.name != new.name:
+        return False
+    if old.name == "vector":
+        return (new.length or DEFAULT_VECTOR_LENGTH) >= (old.length or DEFAULT_VECTOR_LENGTH)
+    if old.name in ("enum", "set") and old.charset == new.charset:
+        grown = new.members[: len(old.members)] == old.members
+        return grown and member_bytes(old) == member_bytes(new)
+    if old.name in ("char", "varchar", "binary", "varbinary"):
+        # The usual MODIFY to a longer column. Trailing padding of CHAR and BINARY is not in their cells.
+        longer = (new.length or 1) >= (old.length or 1) and (byte_length(old) < 256) == (byte_length(new) < 256)
+        return longer and (old.charset, new.charset) in (*_SUBSETS, (old.charset, old.charset))
+    return False
+
+
+def _refusal(old: ColumnType, new: ColumnType) -> str | None:
+    for kind in (old, new):
+        if kind.name in GEOMETRY_TYPES:
+            return f"values of type {kind.name} are only passed on as they are"
+        if kind.charset and kind.charset != "binary" and not has_codec(kind.charset):
+            return f"character set {kind.charset} has no codec here"
+    if "vector" in (old.name, new.name) and {old.name, new.name} - {"vector", *BINARY_TYPES}:
+        return "a VECTOR becomes nothing but another VECTOR or a binary string"
+    if new.name == "json" and old.name in (*BINARY_TYPES, "bit"):
+        return "a JSON document is not made from binary strings"
+    if old.name == "time" and new.name in ("date", "datetime", "timestamp"):
+        return "a server adds the day of the conversion"
+    return None
+
+
+def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: int = 0) -> Value:
+    """Return a value of column type `old` as the nearest value of `new`, as ALTER TABLE ... MODIFY does.
+
+    What that loses is appended to `lost`; `offset` is the session time zone's, in minutes. Raises ConversionError
+    where no value is near.
+    """
+    if old.name == "timestamp" and isinstance(value, Civil):
+        if new.name == "timestamp":
+            return to_timestamp(new, value, lost, 0)
+        value = shifted(value, offset)
+    if old.name == "bit" and new.name in LENGTH_BYTES and isinstance(value, int):
+        value = value.to_bytes(((old.length or 1) + 7) // 8, "big")  # its bytes in a TEXT or BLOB, digits elsewhere
+    if new.name in TEXT_TYPES:
+        return to_text(new, text_of(old, value), lost)
+    if new.name in BINARY_TYPES:
+        return to_bytes(new, _bytes_of(old, new, value), lost)
+    if new.name == "vector":
+        return _to_vector(new, value)
+    if new.name == "json":
+        text = text_of(old, value)
+        return read_json(text if isinstance(text, str) else text.decode("utf-8"))
+    if new.name in ("enum", "set"):
+        if old.name == "bit" and isinstance(value, int):
+            return member_of_number(new, value, lost)
+        numbers = (old.charset or "") not in WIDE  # which the server reads byte by byte
+        return (to_enum if new.name == "enum" else to_set)(new, text_of(old, value), lost, numbers)
+    if isinstance(value, Json):
+        by_value = new.name in ("decimal", "bit")
+        value = number_of_document(value, lost) if by_value else text_of(old, value)
+    if new.name in _TEMPORAL and old.name != "bit" and not isinstance(value, Civil | timedelta):
+        value = text_of(old, value)  # numbers too: 20240102 is a date, 101 is none
+    elif old.name == "date" and isinstance(value, Civil) and new.name not in _TEMPORAL:
+        value = (value.year * 100 + value.month) * 100 + value.day
+    if new.name == "timestamp":
+        return to_timestamp(new, value, lost, offset)
+    return _COERCE[new.name](new, value, lost)
+
+
+def _bytes_of(old: ColumnType, new: ColumnType, value: Value) -> bytes:
+    text = text_of(old, value)
+    if isinstance(text, bytes):
+        return text
+    data = encode_text(old.charset or "utf8mb4", text)
+    # CHAR(n) to BINARY(n) of as many bytes is done in place, and the padding of CHAR becomes part of the value; a
+    # server that copies the table for another change of the same statement pads with zero bytes instead.
+    in_place = old.name == "char" and new.name == "binary" and byte_length(old) == byte_length(new) == old.length
+    return data.ljust(byte_length(new), b" ") if in_place else data
+
+
+def _to_vector(kind: ColumnType, value: Value) -> bytes:
+    if (
+        not isinstance(value, bytes)
+        or len(value) % 4
+        or not 1 <= len(value) // 4 <= (kind.length or DEFAULT_VECTOR_LENGTH)
+    ):
+        raise ConversionError(f"{value!r} is no vector of up to {kind.length or DEFAULT_VECTOR_LENGTH} entries")
+    return value
+
+
+def implicit_default(kind: ColumnType) -> bytes:
+    """Return MySQL's implicit default of a NOT NULL column: 0, '', the zero date, the first member of an ENUM.
+
+    Raises ConversionError for types that have none.
+    """
+    if kind.name in GEOMETRY_TYPES:
+        raise ConversionError(f"{kind.name} NOT NULL has no default")
+    if kind.name == "json":
+        return encode_cell(kind, Json(None))
+    if kind.name == "vector":
+        return bytes(4)  # what ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives rows that are there
+    if kind.name in TEXT_TYPES:
+        return encode_cell(kind, "")
+    if kind.name in BINARY_TYPES:
+        return encode_cell(kind, b"".ljust(kind.length or 1, b"\0") if kind.name == "binary" else b"")
+    if kind.name == "enum":
+        return encode_cell(kind, 1)
+    if kind.name in ("date", "datetime", "timestamp"):
+        return encode_cell(kind, Civil(0, 0, 0))
+    if kind.name == "time":
+        return encode_cell(kind, timedelta(0))
+    return encode_cell(kind, 0)

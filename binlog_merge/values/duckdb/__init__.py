@@ -1,0 +1,1 @@
+"""Expressions over batches of rows, compiled to DuckDB SQL."""

@@ -1,0 +1,159 @@
+"""A table's columns for expressions: their SQL, and rows in the Arrow types that the engine reads.
+
+Dates and times go in as MySQL's text, so that every value has a place; ENUM and SET as text, beside their numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from binlog_merge.binlog.temporal import time_text
+from binlog_merge.values.duckdb.piece import COLUMN, Sql, quoted
+from snapshot_store.model import Column, Table
+
+_INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
+_TEXTS: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BYTES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENTS: Final = frozenset({"date", "datetime", "timestamp"})
+UNIX_EPOCH_ZERO: Final = "0000-00-00 00:00:00"
+
+
+def column_sql(column: Column, place: str) -> Sql:
+    """Return a column that stands in the batch as `place`; of kind "" with a reason where it cannot be asked about."""
+    name, kind = place, column.type.name
+    if kind in _INTEGERS:
+        return Sql(f"{name}::HUGEINT", "int", year=kind == "year", bit=kind == "bit")
+    if kind == "decimal":
+        scale = column.type.decimals or 0
+        if (column.type.length or 10) > 38:
+            return Sql(f"column {column.name}: DECIMAL of more than 38 digits cannot stand in a filter", "")
+        return Sql(name, "decimal", scale=scale)
+    if kind in ("float", "double"):
+        return Sql(f"{name}::DOUBLE", "double")
+    if kind in _TEXTS:
+        return Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN)
+    if kind in _BYTES:
+        return Sql(name, "binary")
+    if kind in ("enum", "set"):
+        return _member_sql(column, name)
+    if kind in _MOMENTS:
+        digits = f"replace(replace(replace({name}, '-', ''), ':', ''), ' ', '')"
+        value = f"({digits})::DECIMAL(20,6)"
+        return Sql(f"({value} * 1000000)::DECIMAL(20,6)" if kind == "date" else value, _moment_kind(kind))
+    if kind == "time":
+        return Sql(f"replace({name}, ':', '')::DECIMAL(13,6)", "time")
+    if kind == "json":
+        return Sql(name, "json")
+    return Sql(f"column {column.name}: {kind.upper()} cannot stand in a filter", "")
+
+
+def _moment_kind(kind: str) -> str:
+    return "date" if kind == "date" else "datetime"
+
+
+def _member_sql(column: Column, name: str) -> Sql:
+    members = "[" + ", ".join(quoted(member) for member in column.type.members) + "]"
+    if column.type.name == "enum":
+        numbers = f"(CASE WHEN {name} IS NOT NULL THEN coalesce(list_position({members}, {name}), 0) END)::HUGEINT"
+    else:
+        bits = f"list_sum(list_transform(string_split({name}, ','), lambda x: pow(2, list_position({members}, x) - 1)))"
+        numbers = f"(CASE WHEN {name} IS NOT NULL THEN coalesce({bits}, 0) END)::HUGEINT"
+    return Sql(name, "string", column.type.collation or "utf8mb4_0900_ai_ci", COLUMN, numbers=numbers)
+
+
+def engine_array(column: Column, values: Any, time_zone: str) -> Any:
+    """Return an Arrow array of a column's values in the type that `column_sql` expects; TIMESTAMP in `time_zone`."""
+    kind = column.type.name
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), _engine_type(column))
+    if kind in ("enum", "set") and pa.types.is_integer(values.type):
+        return _members(column, values)
+    if kind == "timestamp":
+        return _zoned(values, time_zone)
+    if kind in _MOMENTS and not pa.types.is_string(values.type):
+        return pc.cast(pc.cast(values, pa.timestamp("us")) if kind != "date" else values, pa.string())
+    if kind == "time" and pa.types.is_duration(values.type):
+        return pa.array([None if v is None else time_text(v, 6) for v in values.to_pylist()], pa.string())
+    if kind in _TEXTS and pa.types.is_binary(values.type):
+        return values.cast(pa.string())
+    if kind == "decimal" and pa.types.is_decimal256(values.type) and values.type.precision <= 38:
+        return values.cast(pa.decimal128(values.type.precision, values.type.scale))
+    return values
+
+
+def _engine_type(column: Column) -> Any:
+    """Return the type of a column of which no value is known."""
+    kind = column.type.name
+    if kind in _INTEGERS:
+        return pa.int64()
+    if kind == "decimal":
+        return pa.decimal128(38, column.type.decimals or 0)
+    if kind in ("float", "double"):
+        return pa.float64()
+    return pa.binary() if kind in _BYTES else pa.string()
+
+
+def _members(column: Column, values: Any) -> Any:
+    members = column.type.members
+    texts: list[str | None] = []
+    for value in values.to_pylist():
+        if value is None:
+            texts.append(None)
+        elif column.type.name == "enum":
+            texts.append(members[value - 1] if 0 < value <= len(members) else "")
+        else:
+            texts.append(",".join(member for i, member in enumerate(members) if value >> i & 1))
+    return pa.array(texts, pa.string())
+
+
+def _zoned(values: Any, time_zone: str) -> Any:
+    """Return UTC times as text of a time zone; 0000-00-00 has none."""
+    if pa.types.is_string(values.type):
+        if time_zone == "UTC":
+            return values
+        zero = pc.starts_with(values, UNIX_EPOCH_ZERO[:10])
+        moments = pc.cast(pc.if_else(zero, pa.scalar(None, pa.string()), values), pa.timestamp("us"))
+        return pc.if_else(zero, values, _zoned(pc.assume_timezone(moments, "UTC"), time_zone))
+    moments = pc.cast(values, pa.timestamp("us", tz=time_zone))
+    return pc.cast(pc.local_timestamp(moments), pa.string())
+
+
+def one_row(table: Table, row: Sequence[Any] | Mapping[str, Any]) -> Any:
+    """Return one row of plain values as a batch.
+
+    Values are as the binlog has them: ENUM's index, SET's and BIT's bits, dates as text, JSON as text, bytes. A
+    sequence has all columns in their order, or all but virtual ones; what a shorter one lacks is NULL.
+    """
+    columns = list(table.columns)
+    if not isinstance(row, Mapping):
+        stored = [c for c in columns if c.generated is None or c.generated.stored]
+        named = columns if len(row) == len(columns) else stored
+        if len(row) > len(named):
+            raise ValueError(f"{len(row)} values for the {len(columns)} columns of {table.schema}.{table.name}")
+        row = dict(zip((c.name for c in named), row, strict=False)) | {c.name: None for c in named[len(row) :]}
+    by_name = {name.lower(): value for name, value in row.items()}
+    present = [c for c in columns if c.name.lower() in by_name]
+    arrays = [_array(c, by_name[c.name.lower()]) for c in present]
+    return pa.RecordBatch.from_arrays(arrays, names=[c.name for c in present])
+
+
+def _array(column: Column, value: Any) -> Any:
+    kind = column.type.name
+    if value is None:
+        return pa.nulls(1)
+    if kind in _INTEGERS:
+        return pa.array([int(value)], pa.uint64() if int(value) > 0x7FFFFFFFFFFFFFFF else pa.int64())
+    if kind == "decimal":
+        return pa.array([Decimal(str(value))], pa.decimal128(38, column.type.decimals or 0))
+    if kind in ("float", "double"):
+        return pa.array([float(value)], pa.float32() if kind == "float" else pa.float64())
+    if kind in ("enum", "set") and isinstance(value, int):
+        return pa.array([value], pa.uint64())
+    if kind in _BYTES:
+        return pa.array([value.encode("latin-1") if isinstance(value, str) else bytes(value)], pa.binary())
+    return pa.array([value.decode() if isinstance(value, bytes) else str(value)], pa.string())

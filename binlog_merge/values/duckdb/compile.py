@@ -1,0 +1,266 @@
+"""A filter expression, read by MySQL's grammar, as SQL over the columns of a batch of rows.
+
+The tree comes from `snapshot_store.mysql.expr.read`, which cuts the text with sqlglot's tokenizer and follows the
+server's own rules of precedence. What is not understood for certain is refused when the filter is made.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from binlog_merge.values.duckdb.arithmetic import ALL_BITS, arithmetic, bits_of, cast
+from binlog_merge.values.duckdb.collations import likeness
+from binlog_merge.values.duckdb.compare import common_collation, compare
+from binlog_merge.values.duckdb.functions import call
+from binlog_merge.values.duckdb.piece import (
+    COLUMN,
+    EXPLICIT,
+    NULL,
+    SESSION,
+    ExpressionError,
+    Sql,
+    boolean,
+    clock,
+    condition,
+    constant_moment,
+    moment,
+    number,
+    numeric_literal,
+    quoted,
+    string,
+)
+from binlog_merge.values.duckdb.unify import as_model, unified
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.read import read_expression
+
+Columns = Mapping[str, Sql]
+"""The columns of a table by lower-case name."""
+
+
+class UnknownColumn(ExpressionError):  # noqa: N818 (what was found, as in binlog_merge.errors)
+    """An expression names a column that its table does not have."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(f"unknown column {column}")
+        self.column = column
+
+
+def parse(text: str) -> Node:
+    """Return the tree of an expression. Raises ExpressionError."""
+    try:
+        found = read_expression(text, SESSION)
+    except (DdlNotUnderstood, IndexError, RecursionError, ValueError, TypeError) as error:
+        raise ExpressionError(getattr(error, "reason", None) or str(error)) from None
+    if found.forbidden:
+        raise ExpressionError(f"{found.forbidden} cannot stand in a filter")
+    return found.node
+
+
+def compile_filter(node: Node, columns: Columns) -> str:
+    """Return SQL of whether the expression's value is 1. Raises ExpressionError, UnknownColumn."""
+    piece = _Compiler(columns).piece(node)
+    if piece.kind != "bool":
+        piece = compare("=", piece, numeric_literal("1"), SESSION)
+    return f"coalesce({piece.text}, FALSE)"
+
+
+def compile_value(node: Node, columns: Columns) -> Sql:
+    """Return the expression's value. Raises ExpressionError, UnknownColumn."""
+    return _Compiler(columns).piece(node)
+
+
+class _Compiler:
+    """Turns nodes into pieces; a method for each kind of node."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    def piece(self, node: Node) -> Sql:
+        """Return a node as SQL."""
+        method: Callable[[Node], Sql] | None = getattr(self, f"_{node.kind}", None)
+        if method is None:
+            raise ExpressionError(f"{node.text or node.kind} cannot stand in a filter")
+        return method(node)
+
+    def _pieces(self, node: Node) -> list[Sql]:
+        return [self.piece(arg) for arg in node.args]
+
+    def _literal(self, node: Node) -> Sql:
+        text = node.text
+        if text == "NULL":
+            return NULL
+        if text in ("true", "false"):
+            value = f"({text.upper()})"
+            return Sql(value, "bool", constant=text)
+        if text.lower().startswith(("0x", "x'")):
+            digits = text[2:].rstrip("'")
+            # As a number a literal of more than eight bytes keeps its last ones.
+            last = int(digits[-16:] or "0", 16)
+            return Sql(f"unhex('{digits}')", "binary", numbers=f"{last}::HUGEINT", raw=bytes.fromhex(digits))
+        return numeric_literal(text)
+
+    def _string(self, node: Node) -> Sql:
+        charset = node.args[0].text if node.args else "utf8mb4"
+        if charset == "binary":
+            return Sql(f"unhex('{node.text.encode('latin-1', 'replace').hex()}')", "binary")
+        return Sql(quoted(node.text), "string", constant=node.text)
+
+    def _column(self, node: Node) -> Sql:
+        found = self.columns.get(node.text.lower())
+        if found is None:
+            raise UnknownColumn(node.text)
+        if not found.kind:
+            raise ExpressionError(found.text)
+        return found
+
+    def _compare(self, node: Node) -> Sql:
+        left, right = self._pieces(node)
+        return compare(node.text, left, right, SESSION)
+
+    def _and(self, node: Node) -> Sql:
+        return boolean("(" + " AND ".join(condition(p) for p in self._pieces(node)) + ")")
+
+    def _or(self, node: Node) -> Sql:
+        return boolean("(" + " OR ".join(condition(p) for p in self._pieces(node)) + ")")
+
+    def _xor(self, node: Node) -> Sql:
+        left, right = (condition(p) for p in self._pieces(node))
+        return boolean(f"({left} <> {right})")
+
+    def _not(self, node: Node) -> Sql:
+        return boolean(f"(NOT {condition(self.piece(node.args[0]))})")
+
+    def _null(self, node: Node) -> Sql:
+        return boolean(f"({self.piece(node.args[0]).text} IS {'NOT ' if node.negated else ''}NULL)")
+
+    def _truth(self, node: Node) -> Sql:
+        holds = f"coalesce({condition(self.piece(node.args[0]))}, {'FALSE' if node.text == 'true' else 'TRUE'})"
+        yes = (node.text == "true") is not node.negated
+        return boolean(holds if yes else f"(NOT {holds})")
+
+    def _between(self, node: Node) -> Sql:
+        value, low, high = self._pieces(node)
+        if len({"string" if piece.kind == "string" else "other" for piece in (low, high) if piece.kind != "null"}) > 1:
+            raise ExpressionError("BETWEEN a string and something else")
+        if any(piece.kind == "json" for piece in (value, low, high)):
+            raise ExpressionError("BETWEEN with a JSON value; compare it with each")
+        above, below = compare(">=", value, low, SESSION), compare("<=", value, high, SESSION)
+        return boolean(f"({'NOT ' if node.negated else ''}({above.text} AND {below.text}))")
+
+    def _in(self, node: Node) -> Sql:
+        value, *items = self._pieces(node)
+        any_of = " OR ".join(compare("=", value, item, SESSION).text for item in items)
+        return boolean(f"({'NOT ' if node.negated else ''}({any_of}))")
+
+    def _like(self, node: Node) -> Sql:
+        text, pattern = (string(self.piece(arg)) for arg in node.args[:2])
+        escape = self.piece(node.args[2]).constant if len(node.args) > 2 else "\\"
+        if escape is None or len(escape) > 1:
+            raise ExpressionError("ESCAPE must be one character")
+        rules = common_collation(text, pattern).collation
+        sides = f"{likeness(text.text, rules)} LIKE {likeness(pattern.text, rules)}"
+        return boolean(f"({sides} ESCAPE {quoted(escape)})" if escape else f"({sides})")
+
+    def _collate(self, node: Node) -> Sql:
+        piece = string(self.piece(node.args[0]))
+        return replace(piece, collation=node.text, strength=EXPLICIT, constant=None)
+
+    def _using(self, node: Node) -> Sql:
+        piece = string(self.piece(node.args[0]))
+        if node.text not in ("utf8mb4", "utf8mb3", "utf8"):
+            raise ExpressionError(f"CONVERT USING {node.text}")
+        return replace(piece, collation="utf8mb4_0900_ai_ci", constant=None)
+
+    def _row(self, node: Node) -> Sql:
+        raise ExpressionError("a row of several values")
+
+    def _prefix(self, node: Node) -> Sql:
+        piece = number(self.piece(node.args[0]))
+        if node.text == "-":
+            constant = f"-{piece.constant}" if piece.constant is not None and piece.constant[0] != "-" else None
+            return replace(piece, text=f"(-{piece.text})", constant=constant)
+        return Sql(f"({ALL_BITS} - {bits_of(piece)})", "int")
+
+    def _binary(self, node: Node) -> Sql:
+        left, right = self._pieces(node)
+        if "null" in (left.kind, right.kind):
+            return NULL
+        return arithmetic(node.text, left, right)
+
+    def _interval(self, node: Node) -> Sql:
+        sign, unit = node.text.split()
+        base, amount = self.piece(node.args[0]), self.piece(node.args[1])
+        if unit not in _UNITS or amount.kind not in ("int", "string") or amount.constant is None:
+            raise ExpressionError(f"INTERVAL of {unit}: only a constant number of a simple unit is understood")
+        if not re.fullmatch(r"-?\d{1,9}", amount.constant):
+            raise ExpressionError(f"INTERVAL {amount.constant!r} {unit}")
+        whole = base.kind == "date" and unit in ("day", "week", "month", "quarter", "year")
+        at = f"floor({moment(base, SESSION).text})::HUGEINT"
+        start = f"try_strptime(lpad(({at})::VARCHAR, 14, '0'), '%Y%m%d%H%M%S')"
+        moved = f"({start} {sign} INTERVAL ({amount.constant}) {_UNITS[unit]})"
+        fraction = f"({moment(base, SESSION).text} - {at})"
+        return Sql(
+            f"(try_cast(strftime({moved}, '%Y%m%d%H%M%S.%f') AS DECIMAL(20,6)) + {fraction})",
+            "date" if whole else "datetime",
+        )
+
+    def _moment(self, node: Node) -> Sql:
+        text = node.args[0].text
+        if node.text == "TIME":
+            return clock(Sql("", "string", constant=text))
+        found = constant_moment(text, False, SESSION)
+        return replace(found, kind="date" if node.text == "DATE" else "datetime")
+
+    def _cast(self, node: Node) -> Sql:
+        return cast(node.text, self.piece(node.args[0]))
+
+    def _case(self, node: Node) -> Sql:
+        pieces = self._pieces(node)
+        operand = pieces.pop(0) if "operand" in node.text else None
+        otherwise = pieces.pop() if "else" in node.text else NULL
+        results, model = unified([*pieces[1::2], otherwise], SESSION)
+        whens = [
+            condition(when) if operand is None else compare("=", operand, when, SESSION).text for when in pieces[::2]
+        ]
+        arms = " ".join(f"WHEN {when} THEN {then}" for when, then in zip(whens, results[:-1], strict=True))
+        return as_model(model, f"(CASE {arms} ELSE {results[-1]} END)")
+
+    def _call(self, node: Node) -> Sql:
+        return call(node.text, self._pieces(node), SESSION)
+
+    def _extract(self, node: Node) -> Sql:
+        names = {"year": "year", "month": "month", "day": "dayofmonth", "hour": "hour"}
+        names |= {"minute": "minute", "second": "second"}
+        if node.text not in names:
+            raise ExpressionError(f"EXTRACT({node.text.upper()})")
+        return call(names[node.text], self._pieces(node), SESSION)
+
+    def _trim(self, node: Node) -> Sql:
+        raise ExpressionError("TRIM of something else than blanks")
+
+
+_UNITS = {
+    "microsecond": "MICROSECOND",
+    "second": "SECOND",
+    "minute": "MINUTE",
+    "hour": "HOUR",
+    "day": "DAY",
+    "week": "WEEK",
+    "month": "MONTH",
+    "quarter": "QUARTER",
+    "year": "YEAR",
+}
+
+
+def generated_column(column: Column, columns: Columns) -> Sql:
+    """Return a virtual column as what it is computed from."""
+    if column.generated is None:
+        raise ExpressionError(f"{column.name} is no generated column")
+    piece = _Compiler(columns).piece(parse(column.generated.expression))
+    if piece.kind == "string":
+        return replace(piece, collation=column.type.collation or piece.collation, strength=COLUMN, constant=None)
+    if column.type.name in ("tinyint", "smallint", "mediumint", "int", "bigint") and piece.kind != "int":
+        return cast("signed", piece)
+    return piece

@@ -1,0 +1,89 @@
+"""MySQL's functions that count days and seconds, as SQL of the engine that evaluates expressions.
+
+Source: refman, "Date and Time Functions".
+"""
+
+from collections.abc import Callable, Sequence
+
+from binlog_merge.values.duckdb.piece import ExpressionError, Sql, clock, moment
+from snapshot_store.mysql.sql.session import DdlSession
+
+_FIRST_DAY = "DATE '0001-01-01'"
+"""Which is day 366 of MySQL's count."""
+
+
+def _digits(piece: Sql, session: DdlSession) -> tuple[str, str]:
+    """Return SQL of the digits YYYYMMDD and hhmmss.ffffff of a moment."""
+    text = moment(piece, session).text
+    whole = f"floor(({text}) / 1000000)::HUGEINT"
+    return whole, f"(({text}) - {whole} * 1000000)"
+
+
+def _date(piece: Sql, session: DdlSession) -> str:
+    """Return SQL of a day; NULL for one that is in no calendar."""
+    day, _ = _digits(piece, session)
+    return f"TRY(make_date(({day} // 10000)::BIGINT, ({day} // 100 % 100)::BIGINT, ({day} % 100)::BIGINT))"
+
+
+def _days(piece: Sql, session: DdlSession) -> str:
+    return f"(date_diff('day', {_FIRST_DAY}, {_date(piece, session)}) + 366)::HUGEINT"
+
+
+def _seconds(digits: str) -> str:
+    whole = f"trunc({digits})::HUGEINT"
+    return f"({whole} // 10000 * 3600 + {whole} // 100 % 100 * 60 + {whole} % 100)"
+
+
+def _of_day(template: str) -> Callable[[Sequence[Sql], DdlSession], Sql]:
+    return lambda args, session: Sql(f"({template.format(_date(args[0], session))})::HUGEINT", "int")
+
+
+def _to_seconds(args: Sequence[Sql], session: DdlSession) -> Sql:
+    return Sql(f"({_days(args[0], session)} * 86400 + {_seconds(_digits(args[0], session)[1])})", "int")
+
+
+def _yearweek(args: Sequence[Sql], session: DdlSession) -> Sql:
+    """Weeks begin on Sunday, the first of a year on its first one: a week is of its Sunday's year."""
+    if len(args) > 1 and args[1].constant != "0":
+        raise ExpressionError("YEARWEEK() in another mode than 0")
+    day = _date(args[0], session)
+    sunday = f"({day} - dayofweek({day})::INTEGER)"
+    return Sql(f"(year({sunday}) * 100 + (dayofyear({sunday}) + 6) // 7)::HUGEINT", "int")
+
+
+def _quarter(args: Sequence[Sql], session: DdlSession) -> Sql:
+    return Sql(f"(({_digits(args[0], session)[0]} // 100 % 100 + 2) // 3)::HUGEINT", "int")
+
+
+def _datediff(args: Sequence[Sql], session: DdlSession) -> Sql:
+    return Sql(f"({_days(args[0], session)} - {_days(args[1], session)})", "int")
+
+
+def _time(piece: Sql, session: DdlSession) -> str:
+    """Return SQL of the digits hhmmss.ffffff of a time, or of a moment's time of day."""
+    if piece.kind == "string" and piece.constant is None:
+        raise ExpressionError("the time of a string")
+    return _digits(piece, session)[1] if piece.kind in ("date", "datetime") else clock(piece).text
+
+
+def _time_to_sec(args: Sequence[Sql], session: DdlSession) -> Sql:
+    return Sql(_seconds(_time(args[0], session)), "int")
+
+
+def _microsecond(args: Sequence[Sql], session: DdlSession) -> Sql:
+    text = f"abs({_time(args[0], session)})"
+    return Sql(f"(({text} - floor({text})) * 1000000)::HUGEINT", "int")
+
+
+DATES = {
+    "to_days": (1, 1, lambda args, session: Sql(_days(args[0], session), "int")),
+    "to_seconds": (1, 1, _to_seconds),
+    "datediff": (2, 2, _datediff),
+    "dayofweek": (1, 1, _of_day("dayofweek({}) + 1")),
+    "weekday": (1, 1, _of_day("isodow({}) - 1")),
+    "dayofyear": (1, 1, _of_day("dayofyear({})")),
+    "quarter": (1, 1, _quarter),
+    "yearweek": (1, 2, _yearweek),
+    "time_to_sec": (1, 1, _time_to_sec),
+    "microsecond": (1, 1, _microsecond),
+}

@@ -1,0 +1,181 @@
+"""Pieces of an expression as typed SQL, and how MySQL converts them.
+
+| kind | held as |
+|---|---|
+| `int`, `decimal`, `double` | HUGEINT, DECIMAL, DOUBLE |
+| `bool` | BOOLEAN: what a condition gives; a number where one is asked for |
+| `string`, `binary` | VARCHAR, BLOB |
+| `date`, `datetime` | DECIMAL(20,6): the digits YYYYMMDDhhmmss.ffffff, so that 0000-00-00 has a place |
+| `time` | DECIMAL(13,6): the digits hhmmss.ffffff, with a sign |
+| `json` | VARCHAR: the document's text |
+| `null` | NULL |
+
+Source: refman, "Type Conversion in Expression Evaluation".
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import DdlSession
+from snapshot_store.mysql.values.literal_times import datetime_text, time_text
+
+EXPLICIT, COLUMN, LITERAL = 0, 2, 4
+SESSION = DdlSession()
+"""Expressions are read in a session without SQL modes: 0000-00-00, which rows may hold, can be asked for."""
+_LEAST_DATE: Final = 101
+"""The least number that means a date: 2000-01-01."""
+NUMBERS: Final = ("int", "bool", "decimal", "double")
+MOMENTS: Final = ("date", "datetime")
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read, or is not understood for certain."""
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A piece: its SQL, its kind; for strings the collation and how strong it is; a constant's own value.
+
+    `numbers` is SQL of the same value where a number is asked for (ENUM, SET, bit literals), "" where it is not known;
+    `raw` are a bit literal's own bytes, `year` marks a YEAR column, `bit` a BIT one: bytes where text is asked for.
+    """
+
+    text: str
+    kind: str
+    collation: str = "utf8mb4_0900_ai_ci"
+    strength: int = LITERAL
+    constant: str | None = None
+    numbers: str | None = None
+    scale: int = 0
+    raw: bytes | None = None
+    year: bool = False
+    bit: bool = False
+
+
+NULL = Sql("NULL", "null")
+
+
+def quoted(text: str) -> str:
+    """Return a string literal."""
+    if "\0" in text:
+        return "concat(" + ", chr(0), ".join(quoted(part) for part in text.split("\0")) + ")"
+    return "'" + text.replace("'", "''") + "'"
+
+
+def boolean(text: str) -> Sql:
+    """Return a condition."""
+    return Sql(text, "bool")
+
+
+def condition(piece: Sql) -> str:
+    """Return SQL of whether a piece is true."""
+    if piece.kind == "bool":
+        return piece.text
+    if piece.kind == "null":
+        return "NULL::BOOLEAN"
+    return f"({number(piece).text} <> 0)"
+
+
+def number(piece: Sql) -> Sql:
+    """Return a piece as a number; a string gives what stands at its beginning, else 0."""
+    if piece.numbers == "":
+        raise ExpressionError("an ENUM or SET out of CASE, IF or COALESCE as a number")
+    if piece.numbers is not None:
+        return Sql(piece.numbers, "int")
+    if piece.kind == "bool":
+        return Sql(f"({piece.text})::INTEGER::HUGEINT", "int")
+    if piece.kind == "date":
+        return Sql(f"floor({piece.text} / 1000000)::HUGEINT", "int")
+    if piece.kind == "string":
+        return Sql(_leading_number(piece.text), "double")
+    if piece.kind == "json":
+        raise ExpressionError("a JSON value as a number; ->> gives it as text, CAST makes a number of that")
+    if piece.kind == "binary":
+        raise ExpressionError("a binary string as a number")
+    return replace(piece, kind="decimal") if piece.kind in ("datetime", "time") else piece
+
+
+def _leading_number(text: str) -> str:
+    pattern = r"^\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    found = f"regexp_extract({text}, '{pattern}', 1)"
+    return f"(CASE WHEN {text} IS NULL THEN NULL ELSE coalesce(try_cast({found} AS DOUBLE), 0) END)"
+
+
+def clamped(text: str, least: str, most: str) -> str:
+    """Return SQL of a number within limits; NULL stays NULL, of which the engine's own functions take no notice."""
+    return f"(CASE WHEN {text} < {least} THEN {least} WHEN {text} > {most} THEN {most} ELSE {text} END)"
+
+
+def double(piece: Sql) -> str:
+    """Return SQL of a piece as a DOUBLE."""
+    return f"({number(piece).text})::DOUBLE"
+
+
+def string(piece: Sql) -> Sql:
+    """Return a piece as a string, as MySQL prints it."""
+    if piece.kind in ("string", "null"):
+        return piece
+    if piece.kind == "bool":
+        return string(number(piece))
+    if piece.kind == "binary" or piece.bit:
+        raise ExpressionError("a binary string as text; write CONVERT(… USING utf8mb4)")
+    if piece.kind == "date":
+        return Sql(_date_text(piece.text), "string")
+    if piece.kind in ("int", "decimal", "json"):
+        return Sql(f"({piece.text})::VARCHAR", "string")
+    raise ExpressionError(f"a {piece.kind} as text")
+
+
+def _date_text(text: str) -> str:
+    digits = f"lpad((floor({text} / 1000000)::HUGEINT)::VARCHAR, 8, '0')"
+    return "(" + " || '-' || ".join(f"substr({digits}, {at}, {size})" for at, size in ((1, 4), (5, 2), (7, 2))) + ")"
+
+
+def moment(piece: Sql, session: DdlSession) -> Sql:
+    """Return a piece as a date and time; constants are read as MySQL reads them."""
+    if piece.kind in (*MOMENTS, "null"):
+        return piece
+    if piece.constant is not None and piece.kind in ("string", "int"):
+        return replace(constant_moment(piece.constant, piece.kind != "string", session), strength=piece.strength)
+    raise ExpressionError(f"a {piece.kind} value that is no constant as a date: a server reads it by rules of its own")
+
+
+def constant_moment(text: str, is_number: bool, session: DdlSession) -> Sql:
+    """Return a date and time that a literal means. Raises ExpressionError."""
+    if is_number and 0 < abs(int(text)) < _LEAST_DATE:
+        raise ExpressionError(f"incorrect date: {text}")
+    try:
+        shown = datetime_text(is_number, text, ColumnType("datetime", fsp=6), session)
+    except ValueError as error:
+        raise ExpressionError(f"incorrect date: {error}") from None
+    digits = "".join(c for c in shown if c.isdigit() or c == ".")
+    return Sql(f"{digits}::DECIMAL(20,6)", "datetime", constant=shown)
+
+
+def clock(piece: Sql) -> Sql:
+    """Return a piece as a time of day or a duration."""
+    if piece.kind in ("time", "null"):
+        return piece
+    if piece.constant is not None and piece.kind in ("string", "int", "decimal"):
+        try:
+            shown = time_text(piece.kind != "string", piece.constant, 6)
+        except ValueError as error:
+            raise ExpressionError(f"incorrect time: {error}") from None
+        return Sql(f"{shown.replace(':', '')}::DECIMAL(13,6)", "time", constant=shown)
+    if piece.kind in ("int", "decimal") and not piece.bit:
+        return Sql(f"({piece.text})::DECIMAL(13,6)", "time")
+    raise ExpressionError(f"a {piece.kind} as a time")
+
+
+def numeric_literal(text: str) -> Sql:
+    """Return a number as written in SQL."""
+    if "e" in text.lower():
+        return Sql(f"{text}::DOUBLE", "double", constant=text)
+    whole, _, fraction = text.partition(".")
+    if len(whole.lstrip("-")) + len(fraction) > 38:
+        return Sql(f"{text}::DOUBLE", "double", constant=text)
+    if fraction:
+        size = max(len(whole.lstrip("-")) + len(fraction), 1)
+        return Sql(f"{text}::DECIMAL({size},{len(fraction)})", "decimal", constant=text, scale=len(fraction))
+    return Sql(f"{whole}::HUGEINT", "int", constant=text)

@@ -1,0 +1,50 @@
+"""What IF, CASE, COALESCE and functions of several pieces give: one type, and for strings one collation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from binlog_merge.values.duckdb.compare import common_collation
+from binlog_merge.values.duckdb.piece import NULL, Sql, number, string
+from snapshot_store.mysql.sql.session import DdlSession
+
+Args = Sequence[Sql]
+Function = Callable[[Args, DdlSession], Sql]
+
+
+def unified(pieces: Args, session: DdlSession) -> tuple[list[str], Sql]:
+    """Return pieces as SQL of one type, and a model of it: of what IF, CASE and COALESCE give."""
+    kinds = {piece.kind for piece in pieces if piece.kind != "null"}
+    if not kinds:
+        return [piece.text for piece in pieces], NULL
+    if kinds == {"string"}:
+        rule = ruling(pieces)
+        return [piece.text for piece in pieces], rule
+    if len(kinds) == 1 and kinds <= {"date", "datetime", "time", "json", "binary", "bool"}:
+        model = next(piece for piece in pieces if piece.kind in kinds)
+        return [piece.text for piece in pieces], replace(model, constant=None)
+    if kinds <= {"date", "datetime"}:
+        return [piece.text for piece in pieces], Sql("", "datetime")
+    if kinds <= {"int", "bool", "decimal", "double"}:
+        return [number(p).text if p.kind != "null" else p.text for p in pieces], _wider(pieces)
+    texts = [string(piece) for piece in pieces]
+    return [piece.text for piece in texts], ruling(texts)
+
+
+def ruling(pieces: Args) -> Sql:
+    """Return a model of the strings among some pieces: of what their collation is. Raises ExpressionError."""
+    strings = [piece for piece in pieces if piece.kind == "string"]
+    rule = strings[0]
+    for piece in strings[1:]:
+        rule = common_collation(rule, piece)
+    return replace(rule, constant=None, numbers="" if any(piece.numbers is not None for piece in strings) else None)
+
+
+def _wider(pieces: Args) -> Sql:
+    kinds = {piece.kind for piece in pieces}
+    kind = "double" if "double" in kinds else "decimal" if "decimal" in kinds else "int"
+    return Sql("", kind, scale=max(piece.scale for piece in pieces))
+
+
+def as_model(model: Sql, text: str) -> Sql:
+    """Return SQL as a piece like another."""
+    return replace(model, text=text, constant=None, numbers="" if model.numbers == "" else None)

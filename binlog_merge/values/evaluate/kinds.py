@@ -1,0 +1,151 @@
+"""What kind of value each part of an expression gives, and which parts have no one answer.
+
+This is what the plan asks before any row comes: whoever gets a kind can rely on it that `evaluate` computes the value.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from binlog_merge.values.evaluate.functions import CALLS, CHANGING
+from binlog_merge.values.value import TEXT_TYPES
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.expr.nodes import Node
+
+Kind = str
+"""int, decimal, double, text, date, datetime, time, json, null: what a value is before a column makes it its own."""
+
+_COLUMN_KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), "int"),
+    **dict.fromkeys(TEXT_TYPES, "text"),
+    **{name: name for name in ("decimal", "double", "date", "datetime", "time", "json")},
+    "float": "double",
+    "timestamp": "datetime",
+}
+TYPES: Final[dict[Kind, ColumnType]] = {
+    "decimal": ColumnType("decimal", length=65, decimals=30),
+    "double": ColumnType("double"),
+    "text": ColumnType("varchar", length=1 << 32, charset="utf8mb4"),
+    "date": ColumnType("date"),
+    "datetime": ColumnType("datetime", fsp=6),
+    "time": ColumnType("time", fsp=6),
+    "json": ColumnType("json"),
+}
+_NUMBERS: Final = ("int", "decimal", "double")
+BIGINT: Final = ColumnType("bigint")
+BIGINT_UNSIGNED: Final = ColumnType("bigint", unsigned=True)
+UNITS: Final = {"microsecond": 1, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6, "day": 86400 * 10**6,
+                 "week": 7 * 86400 * 10**6}  # fmt: skip
+MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
+CASTS: Final[dict[str, tuple[Kind, ColumnType]]] = {
+    "signed": ("int", BIGINT),
+    "unsigned": ("int", BIGINT_UNSIGNED),
+    "json": ("json", TYPES["json"]),
+    "date": ("date", TYPES["date"]),
+    "double": ("double", TYPES["double"]),
+}
+
+
+class NotComputableError(Exception):
+    """An expression that has no one answer here; says which part of it, and why."""
+
+
+def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
+    """Return what kind of value a part gives; raises NotComputableError where it is not computed here."""
+    kinds = [kind_of(arg, columns) for arg in node.args] if node.kind not in ("string", "moment") else []
+    match node.kind:
+        case "literal":
+            return literal_kind(node.text)
+        case "string":
+            if not node.text.isascii() and node.args and not node.args[0].text.startswith("utf8"):
+                raise NotComputableError(f"{node.text!r} is written in {node.args[0].text}")
+            return "text"
+        case "column":
+            column = columns.get(node.text.lower())
+            kind = _COLUMN_KINDS.get(column.type.name) if column is not None else None
+            if kind is None:
+                raise NotComputableError(f"column {node.text} is {column.type.name if column else 'not there'}")
+            return kind
+        case "prefix" if node.text == "-":
+            return _one_of(node, kinds, *_NUMBERS)
+        case "binary":
+            return _arithmetic_kind(node, kinds)
+        case "compare" | "between" | "in":
+            moments = all(kind in ("date", "datetime", "null") for kind in kinds)
+            if not moments:
+                _one_of(node, kinds, *_NUMBERS)
+            return "int"
+        case "and" | "or" | "xor" | "not" | "null" if node.text != "rows":
+            return "int"
+        case "case":
+            skip = node.text.startswith("operand")
+            if skip:
+                compared = [kinds[0], *kinds[1:][: (len(kinds) - 1) // 2 * 2 : 2]]
+                _one_of(node, compared, *_NUMBERS)
+            values = kinds[1:] if skip else kinds
+            paired = len(values) // 2 * 2
+            return _same(node, [*values[1:paired:2], *values[paired:]])
+        case "cast" if node.text in CASTS:
+            return CASTS[node.text][0]
+        case "cast" if node.text.startswith("char charset"):
+            return _one_of(node, kinds, "text", "int", "date") and "text"
+        case "interval":
+            unit = node.text.split()[1].lower()
+            if unit in UNITS or unit in MONTHS:
+                return "datetime" if unit in ("microsecond", "second", "minute", "hour") else kinds[0]
+        case "call" if node.text in CHANGING:
+            raise NotComputableError(f"{node.text}() gives another value each time")
+        case "call" if node.text in ("if", "ifnull", "coalesce", "nullif"):
+            return _same(node, kinds[1:] if node.text == "if" else kinds)
+        case "call" if node.text in ("now", "utc_timestamp"):
+            return "datetime"
+        case "call" if node.text in ("curdate", "curtime", "unix_timestamp") and not node.args:
+            return {"curdate": "date", "curtime": "time"}.get(node.text, "int")
+        case "call" if node.text in CALLS:
+            function = CALLS[node.text]
+            if not function.least <= len(kinds) <= function.most:
+                raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
+            for kind in kinds:
+                if kind not in (*function.takes, "null"):
+                    raise NotComputableError(f"{node.text}() of a value of kind {kind}")
+            if node.text == "round":
+                if len(node.args) == 2 and node.args[1].kind != "literal":
+                    raise NotComputableError("round() to a number of digits that is not written out")
+                return kinds[0]
+            return function.gives or _same(node, kinds)
+    raise NotComputableError(f"{node.text or node.kind} is not among what is computed here")
+
+
+def literal_kind(text: str) -> Kind:
+    """Return the kind of a number, of TRUE, FALSE or NULL."""
+    if text == "NULL":
+        return "null"
+    if text.lower() in ("true", "false") or text.isdigit():
+        return "int"
+    plain = text.lower()
+    if plain.startswith("0x"):
+        raise NotComputableError(f"{text} may be a text or a number")
+    return "double" if "e" in plain else "decimal"
+
+
+def _one_of(node: Node, kinds: list[Kind], *allowed: Kind) -> Kind:
+    for kind in kinds:
+        if kind not in (*allowed, "null"):
+            raise NotComputableError(f"{node.text or node.kind} of a value of kind {kind}")
+    return max(kinds, key=lambda kind: allowed.index(kind) if kind in allowed else -1, default="null")
+
+
+def _same(node: Node, kinds: list[Kind]) -> Kind:
+    found = {kind for kind in kinds if kind != "null"}
+    if len(found) > 1:
+        raise NotComputableError(f"{node.text or node.kind} of values of kinds {', '.join(sorted(found))}")
+    return found.pop() if found else "null"
+
+
+def _arithmetic_kind(node: Node, kinds: list[Kind]) -> Kind:
+    kind = _one_of(node, kinds, *_NUMBERS)
+    if node.text in ("+", "-", "*") or (node.text == "/" and kind == "double"):
+        return kind
+    if node.text in ("%", "DIV") and kind in ("int", "null"):
+        return kind
+    raise NotComputableError(f"{node.text} of a value of kind {kind}")

@@ -1,0 +1,291 @@
+"""Expressions of generated columns and expression defaults, computed for a row as the server computes them.
+
+Only what has one answer wherever it is asked: integers, decimals, doubles, texts, dates and JSON, put together by
+operators and functions whose result does not depend on a session. Comparing texts (a collation decides), dividing
+decimals (digits that are not shown decide) and functions that give another value each time are refused, when the plan
+is made, with the reason. The time of day is the commit time.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.values.convert import coerce
+from binlog_merge.values.evaluate.functions import CALLS
+from binlog_merge.values.evaluate.kinds import (
+    BIGINT,
+    BIGINT_UNSIGNED,
+    CASTS,
+    MONTHS,
+    TYPES,
+    UNITS,
+    Kind,
+    NotComputableError,
+    kind_of,
+    literal_kind,
+)
+from binlog_merge.values.time import moment_of, shifted
+from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.sql.session import DdlSession
+
+_COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """An expression that can be computed: its text, its tree, and what kind of value it gives."""
+
+    source: str
+    node: Node
+    kind: Kind
+    columns: frozenset[str]
+    at_commit: bool
+
+
+def computed(source: str, columns: Mapping[str, Column]) -> Computed:
+    """Return an expression over `columns` (by lower-case name), ready to be evaluated; raises NotComputableError."""
+    try:
+        read = read_expression(source, DdlSession())
+    except DdlNotUnderstood as error:
+        raise NotComputableError(str(error)) from None
+    at_commit = bool(read.functions & {"now", "curdate", "curtime", "unix_timestamp", "utc_timestamp"})
+    return Computed(source, read.node, kind_of(read.node, columns), read.columns, at_commit)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What an expression is evaluated for: values by lower-case column name, and the commit time.
+
+    `offset` is the time zone's, in minutes ahead of UTC.
+    """
+
+    values: Mapping[str, Value | None]
+    commit_us: int
+    offset: int
+
+    def now(self, digits: int) -> Civil:
+        """Return the commit time on the session's clock."""
+        unit = 10 ** (6 - digits)
+        return shifted(moment_of(self.commit_us // unit * unit), self.offset)
+
+
+def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
+    """Return the expression's value as one of the column; raises ConversionError where it does not fit."""
+    value = _value(expression.node, row)
+    if value is None:
+        return None
+    kind = TYPES.get(expression.kind, BIGINT_UNSIGNED if isinstance(value, int) and value >= 0 else BIGINT)
+    if isinstance(value, Decimal):  # a text column shows its digits
+        kind = ColumnType("decimal", length=65, decimals=max(0, -int(value.as_tuple().exponent)))
+    elif expression.kind == "datetime" and column.type.name in TEXT_TYPES:
+        raise ConversionError(f"({expression.source}) is a moment, whose digits in a text are not known")
+    if column.type.name in INTEGER_BYTES:
+        value = _even(value)
+    lost: Lost = []
+    found = coerce(kind, column.type, value, lost, row.offset)
+    if lost:
+        raise ConversionError(f"({expression.source}): {lost[0]}")
+    return found
+
+
+def _even(value: Value) -> Value:
+    """Return a DOUBLE in a document as a whole number: to the even one where it lies between two, as nowhere else."""
+    return Json(round(value.document)) if isinstance(value, Json) and isinstance(value.document, float) else value
+
+
+def _value(node: Node, row: Row) -> Value | None:
+    match node.kind:
+        case "string":
+            return node.text
+        case "literal":
+            return _literal(node.text)
+        case "column":
+            return row.values[node.text.lower()]
+        case "and" | "or":
+            return _logic(node, row)
+        case "null":
+            return int((_value(node.args[0], row) is None) != node.negated)
+        case "case":
+            return _case(node, row)
+        case "call" if node.text in ("now", "utc_timestamp", "curdate", "curtime", "unix_timestamp"):
+            return _clock(node, row)
+    if node.kind == "call" and node.text in ("if", "ifnull", "coalesce"):
+        return _choice(node, row)
+    args = [_value(arg, row) for arg in node.args]
+    if node.kind == "in":
+        return _in(args, node.negated)
+    if node.kind == "compare" and node.text == "<=>":
+        return int(args[0] == args[1])
+    if node.kind == "call" and node.text in CALLS and CALLS[node.text].nulls:
+        return CALLS[node.text].run(*args)
+    if None in args:
+        return args[0] if node.text == "nullif" else None
+    return _strict(node, [arg for arg in args if arg is not None])
+
+
+def _strict(node: Node, args: list[Value]) -> Value | None:
+    """Return the value of an operator or function that is NULL where an argument is."""
+    match node.kind:
+        case "prefix":
+            return _bounded(-_number(args[0]))
+        case "binary":
+            return _arithmetic(node.text, _number(args[0]), _number(args[1]))
+        case "compare":
+            return int(_COMPARE[node.text](args[0], args[1]))
+        case "between":
+            return int((args[1] <= args[0] <= args[2]) != node.negated)  # type: ignore[operator]
+        case "xor":
+            return int(bool(args[0]) != bool(args[1]))
+        case "not":
+            return int(not args[0])
+        case "cast":
+            return _cast(node.text, args[0])
+        case "interval":
+            return _later(node.text, args[0], args[1])
+    if node.text == "nullif":
+        return None if args[0] == args[1] else args[0]
+    return CALLS[node.text].run(*args)
+
+
+def _literal(text: str) -> Value | None:
+    if text == "NULL":
+        return None
+    if text.lower() in ("true", "false"):
+        return int(text.lower() == "true")
+    return {"int": int, "double": float, "decimal": Decimal}[literal_kind(text)](text)
+
+
+def _logic(node: Node, row: Row) -> Value | None:
+    stop = node.kind == "or"
+    found = [_value(arg, row) for arg in node.args]
+    if any(value is not None and bool(value) == stop for value in found):
+        return int(stop)
+    return None if None in found else int(not stop)
+
+
+def _choice(node: Node, row: Row) -> Value | None:
+    if node.text == "if":
+        return _value(node.args[1 if _value(node.args[0], row) else 2], row)
+    found = (_value(arg, row) for arg in node.args)
+    return next((value for value in found if value is not None), None)
+
+
+def _case(node: Node, row: Row) -> Value | None:
+    args = list(node.args)
+    operand = _value(args.pop(0), row) if node.text.startswith("operand") else None
+    while len(args) > 1:
+        when, then = args.pop(0), args.pop(0)
+        found = _value(when, row)
+        if found is not None and (operand == found if node.text.startswith("operand") else found):
+            return _value(then, row)
+    return _value(args[0], row) if args else None
+
+
+def _in(args: list[Value | None], negated: bool) -> Value | None:
+    wanted, *items = args
+    if wanted is None or (None in items and wanted not in items):
+        return None
+    return int((wanted in items) != negated)
+
+
+def _number(value: Value) -> int | float | Decimal:
+    assert isinstance(value, int | float | Decimal)
+    return value
+
+
+def _bounded(number: int | float | Decimal) -> int | float | Decimal:
+    if isinstance(number, int) and not -(1 << 63) <= number < 1 << 63:
+        raise ConversionError(f"{number} is out of the range of BIGINT")
+    return number
+
+
+def _arithmetic(symbol: str, a: int | float | Decimal, b: int | float | Decimal) -> Value:
+    if symbol in ("%", "DIV", "/") and not b:
+        raise ConversionError(f"{a} {symbol} 0: division by zero")
+    if isinstance(a, float) or isinstance(b, float):
+        x, y = float(a), float(b)
+        return x / y if symbol == "/" else x + y if symbol == "+" else x - y if symbol == "-" else x * y
+    if symbol in ("%", "DIV"):
+        quotient = abs(int(a)) // abs(int(b)) * (1 if (a < 0) == (b < 0) else -1)
+        return quotient if symbol == "DIV" else int(a) - quotient * int(b)
+    if isinstance(a, int) and isinstance(b, int):
+        return _bounded(a + b if symbol == "+" else a - b if symbol == "-" else a * b)
+    x2, y2 = Decimal(a), Decimal(b)
+    return x2 + y2 if symbol == "+" else x2 - y2 if symbol == "-" else x2 * y2
+
+
+def _cast(word: str, value: Value) -> Value:
+    lost: Lost = []
+    if word.startswith("char charset"):
+        return value.date_text() if isinstance(value, Civil) else str(value)
+    target = CASTS[word][1]
+    if target.name in INTEGER_BYTES:
+        value = _even(value)
+    source = BIGINT if isinstance(value, int) else TYPES[_kind_of_value(value)]
+    found = coerce(source, target, value, lost)
+    if lost:
+        raise ConversionError(f"cast as {word}: {lost[0]}")
+    return found
+
+
+def _kind_of_value(value: Value) -> Kind:
+    for type_, kind in ((Decimal, "decimal"), (float, "double"), (str, "text"), (Civil, "datetime"), (Json, "json")):
+        if isinstance(value, type_):
+            return kind
+    return "time"
+
+
+def _clock(node: Node, row: Row) -> Value:
+    digits = _value(node.args[0], row) if node.args else 0
+    assert isinstance(digits, int)
+    if node.text == "unix_timestamp":
+        return row.commit_us // 1_000_000
+    if node.text == "utc_timestamp":
+        return Row({}, row.commit_us, 0).now(digits)
+    now = row.now(digits)
+    if node.text == "curdate":
+        return Civil(now.year, now.month, now.day)
+    if node.text == "curtime":
+        return timedelta(hours=now.hour, minutes=now.minute, seconds=now.second)
+    return now
+
+
+def _later(words: str, moment: Value, amount: Value) -> Value | None:
+    sign, unit = words.lower().split()
+    assert isinstance(moment, Civil)
+    count = int(Decimal(_number(amount)).quantize(Decimal(1), ROUND_HALF_UP)) * (-1 if sign == "-" else 1)
+    if unit in UNITS:
+        micros = UNITS[unit] * count
+        later = shifted(moment, micros // (60 * 10**6))
+        return _with_micros(later, micros % (60 * 10**6))
+    months = moment.year * 12 + moment.month - 1 + MONTHS[unit] * count
+    year, month = months // 12, months % 12 + 1
+    if not 1 <= year <= 9999:
+        raise ConversionError(f"{moment.text(0)} {words}: no date")
+    last = (date(year + month // 12, month % 12 + 1, 1) - timedelta(days=1)).day if (year, month) < (9999, 12) else 31
+    return moment._replace(year=year, month=month, day=min(moment.day, last))
+
+
+def _with_micros(moment: Civil, micros: int) -> Civil:
+    total = moment.second * 10**6 + moment.micro + micros
+    later = shifted(moment, total // (60 * 10**6))
+    return later._replace(second=total % (60 * 10**6) // 10**6, micro=total % 10**6)
+
+
+__all__ = ["Computed", "NotComputableError", "Row", "computed", "value_for"]

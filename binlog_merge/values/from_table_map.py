@@ -1,0 +1,118 @@
+"""The table that a table map with FULL metadata describes (`binlog_row_metadata=FULL`).
+
+Columns that nobody sees are in table maps and row images when they are VIRTUAL generated, INVISIBLE or a generated
+primary key (`my_row_id`); the hidden columns of functional indexes are not.
+"""
+
+from typing import Final
+
+from binlog_merge.binlog.cells import string_max_length
+from binlog_merge.binlog.constants import ColumnType as T
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES, INTEGERS, LENGTH_BYTES, NUMERIC
+from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.text.charsets import charset_of, collation_name, max_bytes
+from snapshot_store.mysql.text.codecs import decode_text
+
+
+def decode_members(charset: str, members: tuple[bytes, ...]) -> tuple[str, ...] | None:
+    """Return the member texts of an ENUM or SET column, or None where they are no text in that character set."""
+    try:
+        # Members of a binary column are bytes; the schema history reads them as latin1, one character each.
+        return tuple(decode_text("latin1" if charset == "binary" else charset, member) for member in members)
+    except (UnicodeError, LookupError):
+        return None
+
+
+def table_from_table_map(table_map: TableMap) -> Table | None:
+    """Return the table that FULL metadata describes, or None where it says less.
+
+    Defaults, generated columns, AUTO_INCREMENT and indexes other than the primary key are not in a table map.
+    """
+    optional = table_map.optional
+    if optional is None or optional.column_names is None:
+        return None
+    types = [column_type(table_map, i) for i in range(len(table_map.types))]
+    if None in types:
+        return None
+    visible = optional.visibility or (True,) * len(types)
+    columns = tuple(
+        Column(name, kind, nullable=table_map.nullable(i), invisible=not visible[i])
+        for i, (name, kind) in enumerate(zip(optional.column_names, types, strict=True))
+        if kind is not None
+    )
+    key = optional.primary_key_with_prefix or tuple((i, 0) for i in optional.simple_primary_key or ())
+    parts = tuple(IndexPart(columns[i].name, length or None) for i, length in key)
+    primary = (Index("PRIMARY", parts, unique=True),) if parts else ()
+    return Table(table_map.schema, table_map.table, columns, primary)
+
+
+_FROM_BINLOG: Final[dict[int, str]] = {
+    **{code: name for name, code in INTEGERS.items()},
+    T.FLOAT: "float",
+    T.DOUBLE: "double",
+    T.NEWDECIMAL: "decimal",
+    T.BIT: "bit",
+    T.YEAR: "year",
+    T.DATE: "date",
+    T.NEWDATE: "date",
+    T.TIME: "time",
+    T.TIME2: "time",
+    T.DATETIME: "datetime",
+    T.DATETIME2: "datetime",
+    T.TIMESTAMP: "timestamp",
+    T.TIMESTAMP2: "timestamp",
+    T.VARCHAR: "varchar",
+    T.STRING: "char",
+    T.BLOB: "text",
+    T.ENUM: "enum",
+    T.SET: "set",
+    T.JSON: "json",
+    T.GEOMETRY: "geometry",
+    T.VECTOR: "vector",
+}
+_BINARY_NAMES: Final = {"varchar": "varbinary", "char": "binary"}
+
+
+def column_type(table_map: TableMap, i: int) -> ColumnType | None:
+    """Return the type of a column as far as the table map alone tells it, or None."""
+    code, meta = table_map.real_types()[i], table_map.metas[i]
+    name = _FROM_BINLOG.get(code)
+    collation = table_map.collations()[i]
+    charset = charset_of(collation) if collation is not None else None
+    if name in ("varchar", "char", "text", "enum", "set"):
+        rules = collation_name(collation or 0)
+        return None if charset is None or rules is None else _text_from(table_map, i, name, charset, rules)
+    optional = table_map.optional
+    if name == "geometry" and optional and optional.geometry_types is not None:
+        kinds = [j for j, kind in enumerate(table_map.types) if kind == T.GEOMETRY]
+        number = optional.geometry_types[kinds.index(i)]
+        return next((ColumnType(kind) for kind, known in GEOMETRY_TYPES.items() if known == number), None)
+    if name == "vector" and optional and optional.vector_dimensions is not None:
+        kinds = [j for j, kind in enumerate(table_map.types) if kind == T.VECTOR]
+        return ColumnType("vector", length=optional.vector_dimensions[kinds.index(i)])
+    if name == "decimal":
+        return ColumnType("decimal", meta & 0xFF, meta >> 8, unsigned=table_map.unsigned()[i])
+    if name == "bit":
+        return ColumnType("bit", length=(meta & 0xFF) + (meta >> 8) * 8)
+    if name in ("time", "datetime", "timestamp"):
+        return ColumnType(name, fsp=meta)
+    if name is None or name in ("geometry", "vector"):
+        return None
+    return ColumnType(name, unsigned=name in NUMERIC - {"year"} and table_map.unsigned()[i])
+
+
+def _text_from(table_map: TableMap, i: int, name: str, charset: str, collation: str | None) -> ColumnType | None:
+    meta, text = table_map.metas[i], charset != "binary"
+    if name in ("enum", "set"):
+        found = table_map.members()[i]
+        members = None if found is None else decode_members(charset, found)
+        return None if members is None else ColumnType(name, members=members, charset=charset, collation=collation)
+    length = None
+    if name == "text":
+        name = next((n for n, size in LENGTH_BYTES.items() if size == meta and n.endswith("text") == text), name)
+    else:
+        length = (string_max_length(meta) if name == "char" else meta) // (max_bytes(charset) or 1)
+        name = name if text else _BINARY_NAMES[name]
+    return ColumnType(name, length, charset=charset if text else None, collation=collation if text else None)

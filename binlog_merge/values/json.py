@@ -1,0 +1,51 @@
+"""JSON documents to and from other columns, as MySQL's ALTER TABLE ... MODIFY turns them.
+
+A document becomes what its text becomes, except in DECIMAL and BIT columns, which take its value. Text becomes the
+document it is the text of; what is no JSON text cannot be stored, not even without strict mode.
+"""
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.json_binary import encode_json
+from binlog_merge.values.value import ConversionError, Json, Lost
+
+_INTEGERS = (-(1 << 63), (1 << 64) - 1)
+
+
+def read_json(text: str) -> Json:
+    """Return the document of a JSON text; raises ConversionError where it is none."""
+    try:
+        document = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_no_constant)
+        encode_json(document)
+    except (ValueError, RecursionError, BinlogFormatError) as error:
+        raise ConversionError(f"{text[:40]!r} is no JSON document: {error}") from None
+    return Json(document)
+
+
+def _integer(digits: str) -> int | float:
+    number = int(digits)
+    return number if _INTEGERS[0] <= number <= _INTEGERS[1] else _float(digits)
+
+
+def _float(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:40]} is too great for a DOUBLE")
+    return number
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def number_of_document(value: Json, lost: Lost) -> int | float | str | Decimal:
+    """Return a document as DECIMAL and BIT columns take it: numbers, texts that may hold one, true and false."""
+    document = value.document
+    if isinstance(document, int | float | str | Decimal):  # bool is an int
+        return int(document) if isinstance(document, bool) else document
+    lost.append("the document is no number")
+    return 0

@@ -1,0 +1,180 @@
+"""Values to integers, decimals, floats, bits and years, as MySQL's ALTER TABLE ... MODIFY turns them.
+
+Each function returns what a server without strict mode stores (clamped, cut, or 0), and says in `lost` where a server
+in strict mode refuses. Rounding: decimals and texts half away from zero, floats half to even (`rint`).
+"""
+
+import math
+import re
+import struct
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from typing import Final
+
+from binlog_merge.binlog.temporal import Civil
+from binlog_merge.values.value import INTEGER_BYTES, ConversionError, Lost, Value
+from snapshot_store.mysql.column_type import ColumnType
+
+MICROSECOND: Final = timedelta(microseconds=1)
+_EXACT: Final = Context(prec=400)
+_SPACES: Final = " \t\n\v\f\r"
+_NUMBER: Final = re.compile(r"\s*([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
+_DIGITS: Final = re.compile(r"\s*([+-]?\d+)", re.ASCII)
+_MAX_FLOAT: Final = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+_MAX_DOUBLE: Final = struct.unpack("<d", b"\xff" * 6 + b"\xef\x7f")[0]
+_BIGINT: Final = (-(1 << 63), (1 << 63) - 1)
+
+
+def number_of(value: Value, lost: Lost) -> int | float | Decimal:
+    """Return a value as a number: the number a text begins with, a date as YYYYMMDD, a time as HHMMSS."""
+    if isinstance(value, str | bytes):
+        text = value if isinstance(value, str) else value.decode("latin-1")
+        found = _NUMBER.match(text)
+        # Spaces behind a number are nothing in a text, but something in a binary string.
+        if found is None or (text[found.end() :].strip(_SPACES) if text is value else text[found.end() :]):
+            lost.append(f"{value[:40]!r} is not a number")
+        return _limited(Decimal(found[1])) if found else Decimal(0)
+    if isinstance(value, timedelta):
+        seconds, micros = divmod(abs(value) // MICROSECOND, 1_000_000)
+        clock = seconds // 3600 * 10_000 + seconds // 60 % 60 * 100 + seconds % 60
+        return Decimal(clock * 1_000_000 + micros).scaleb(-6, _EXACT) * (-1 if value < timedelta(0) else 1)
+    if isinstance(value, Civil):
+        date = (value.year * 100 + value.month) * 100 + value.day
+        clock = (value.hour * 100 + value.minute) * 100 + value.second
+        return Decimal((date * 1_000_000 + clock) * 1_000_000 + value.micro).scaleb(-6, _EXACT)
+    if isinstance(value, int | float | Decimal):
+        return value
+    raise ConversionError(f"{value!r} is no number")
+
+
+def _limited(number: Decimal) -> Decimal:
+    """Return a number that arithmetic can be done with: beyond every column, but not by millions of digits."""
+    if number and abs(number.adjusted()) > 330:
+        return Decimal(10).scaleb(330).copy_sign(number) if number.adjusted() > 0 else Decimal(0)
+    return number
+
+
+def in_whole_seconds(value: Value) -> Value:
+    """Return a time or moment rounded to seconds, carried into minutes, hours and days; other values as they are."""
+    if isinstance(value, timedelta):
+        seconds = (abs(value) // MICROSECOND + 500_000) // 1_000_000
+        return timedelta(seconds=-seconds if value < timedelta(0) else seconds)
+    return rounded_moment(value, 0) if isinstance(value, Civil) else value
+
+
+def rounded_moment(moment: Civil, fsp: int) -> Civil:
+    """Return a moment rounded to `fsp` digits of a second, a full second carried into the date.
+
+    Raises ConversionError where there is no next second.
+    """
+    unit = 10 ** (6 - fsp)
+    return carried(moment, (moment.micro + unit // 2) // unit * unit)
+
+
+def carried(moment: Civil, micros: int) -> Civil:
+    """Return the moment with these microseconds instead of its own; a million are a second more."""
+    if micros < 1_000_000:
+        return moment._replace(micro=micros)
+    try:
+        at = datetime(*moment[:6]) + timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        raise ConversionError(f"{moment.text(6)} cannot be rounded up to the next second") from None
+    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second)
+
+
+def rounded(value: int | float | Decimal, scale: int = 0) -> Decimal:
+    """Return a number with `scale` digits behind the point, half away from zero."""
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    try:
+        return exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
+    except InvalidOperation:
+        raise ConversionError(f"{value} is not a number that fits") from None
+
+
+def _within(number: int, low: int, high: int, kind: ColumnType, lost: Lost) -> int:
+    if not low <= number <= high:
+        lost.append(f"{number} is out of the range of {kind.name}{' unsigned' if kind.unsigned else ''}")
+    return max(low, min(high, number))
+
+
+def _whole(value: Value, lost: Lost) -> int:
+    try:
+        value = in_whole_seconds(value)
+    except ConversionError as error:
+        lost.append(str(error))
+    number = number_of(value, lost)
+    return round(number) if isinstance(number, float) else int(rounded(number))
+
+
+def to_integer(kind: ColumnType, value: Value, lost: Lost) -> int:
+    """Return an integer in the range of an integer column."""
+    bits = 8 * INTEGER_BYTES[kind.name]
+    low, high = (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    if isinstance(value, float):  # val_int is signed
+        low, high = max(low, _BIGINT[0]), min(high, _BIGINT[1])
+    return _within(_whole(value, lost), low, high, kind, lost)
+
+
+def to_decimal(kind: ColumnType, value: Value, lost: Lost) -> Decimal:
+    """Return a decimal with as many digits as the column has."""
+    scale = kind.decimals or 0
+    precision = 10 if kind.length is None else kind.length
+    exact = number_of(value, lost)
+    number = rounded(exact, scale)
+    greatest = Decimal(10**precision - 1).scaleb(-scale, _EXACT)
+    if abs(number) > greatest:
+        lost.append(f"{number} has more than {precision - scale} digits before the point")
+        number = greatest.copy_sign(number)
+    if exact < 0 and kind.unsigned:
+        lost.append(f"{exact} is negative, the column is UNSIGNED")
+        return Decimal(0).scaleb(-scale)
+    return number
+
+
+def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
+    """Return a float in the range of the column, rounded to (M,D) where it has them."""
+    number = float(number_of(value, lost))
+    if number < 0 and kind.unsigned:
+        lost.append(f"{number} is negative, the column is UNSIGNED")
+        return 0.0
+    greatest = _MAX_FLOAT if kind.name == "float" else _MAX_DOUBLE
+    if kind.decimals is not None and kind.length is not None:
+        # Field_real::truncate rounds what is behind the point, counted from the next lower integer.
+        factor = 10.0**kind.decimals
+        greatest = min(greatest, 10.0 ** (kind.length - kind.decimals) - 1 / factor)
+        if math.isfinite(number):
+            below = math.floor(number)
+            number = below + round((number - below) * factor) / factor
+    if abs(number) > greatest:
+        lost.append(f"{number} is out of the range of {kind.name}")
+        return math.copysign(greatest, number)
+    return number
+
+
+def to_bit(kind: ColumnType, value: Value, lost: Lost) -> int:
+    """Return an integer of as many bits as the column has; of a text the digits it begins with."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        found = _DIGITS.match(value)
+        if found is None or value[found.end() :].strip(_SPACES):
+            lost.append(f"{value[:40]!r} is not an integer")
+        number = int(found[1][:60]) if found else 0
+        low, high = _BIGINT
+    else:
+        number = _whole(value, lost)
+        low, high = _BIGINT if isinstance(value, float | Decimal) else (_BIGINT[0], (1 << 64) - 1)
+    number = _within(number, low, high, kind, lost) & ((1 << 64) - 1)
+    return _within(number, 0, (1 << (kind.length or 1)) - 1, kind, lost)
+
+
+def to_year(kind: ColumnType, value: Value, lost: Lost) -> int:
+    """Return a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
+    year = _whole(value, lost)
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text.encode()) != 4 and _NUMBER.match(text)):
+        year += 2000 if year < 70 else 1900
+    if year and not 1901 <= year <= 2155:
+        lost.append(f"{year} is no YEAR")
+        return 0
+    return year

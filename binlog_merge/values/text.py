@@ -1,0 +1,233 @@
+"""Values to CHAR, VARCHAR, TEXT, BINARY, VARBINARY, BLOB, ENUM and SET, as ALTER TABLE ... MODIFY turns them.
+
+What is too long is cut, and lost unless a text loses only spaces. Between binary and character columns the bytes stay
+and must be text in the character set; between two character sets the text stays and the bytes change, a character
+that the new one lacks to a question mark.
+"""
+
+import math
+import re
+import unicodedata
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final
+
+from binlog_merge.binlog.json_binary import json_text
+from binlog_merge.binlog.temporal import Civil, time_text
+from binlog_merge.values.binlog_types import LENGTH_BYTES
+from binlog_merge.values.value import ConversionError, Json, Lost, Value
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.text.codecs import decode_text, encode_text
+
+WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+_ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
+_LONGEST_NUMBER: Final = 21
+_LONGEST_INDEX: Final = 5
+"""Field_set::store and Field_enum::store take no longer texts for a number."""
+_LONGEST_CHARACTER: Final = 4  # bytes, in any character set
+
+
+def text_of(kind: ColumnType, value: Value) -> str | bytes:
+    """Return what `SELECT` prints of a value of column type `kind`; bytes for binary strings."""
+    if kind.name in ("enum", "set") and isinstance(value, int):
+        return ",".join(members_of(kind, value))
+    if isinstance(value, str | bytes):
+        return value
+    if isinstance(value, Json):
+        return json_text(value.document)
+    if isinstance(value, Civil):
+        return value.date_text() if kind.name == "date" else value.text(kind.fsp)
+    if isinstance(value, timedelta):
+        return time_text(value, kind.fsp)
+    if kind.name == "year":
+        return f"{value:04d}"
+    if isinstance(value, float):
+        return _format_float(kind, value)
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    width = (kind.length or _ZEROFILL_WIDTH.get(kind.name, 0)) if kind.zerofill else 0
+    return text.zfill(width + (1 if kind.zerofill and kind.name == "decimal" and kind.decimals else 0))
+
+
+def _format_float(kind: ColumnType, value: float) -> str:
+    if kind.decimals is not None:
+        return f"{value:.{kind.decimals}f}"
+    # my_gcvt: the fewest digits that tell the value apart (six of a FLOAT); with an exponent when they would need more
+    # than 15 places behind or before the point (but not to lose a digit behind it), or more characters than are shown.
+    text, width = (f"{value:.6g}", 12) if kind.name == "float" else (repr(value), 24)
+    number = Decimal(text).normalize()
+    if number == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    exponent = number.adjusted()
+    plain = f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    if (-15 <= exponent < 15 or 15 <= exponent < len(digits) - 1) and len(plain) <= width:
+        return plain
+    mantissa = "".join(map(str, digits))
+    point = mantissa[0] + ("." + mantissa[1:] if len(mantissa) > 1 else "")
+    return f"{'-' if sign else ''}{point}e{exponent}"
+
+
+def members_of(kind: ColumnType, value: int) -> tuple[str, ...]:
+    """Return the members an ENUM index or SET bits stand for; index 0 is the empty text of an invalid value."""
+    if kind.name == "enum":
+        if value > len(kind.members):
+            raise ConversionError(f"{value} is beyond the {len(kind.members)} members of the enum")
+        return (kind.members[value - 1],) if value else ("",)
+    if value >> len(kind.members):
+        raise ConversionError(f"bits {value:#x} are beyond the {len(kind.members)} members of the set")
+    return tuple(member for i, member in enumerate(kind.members) if value >> i & 1)
+
+
+def to_text(kind: ColumnType, value: str | bytes, lost: Lost) -> str:
+    """Return text that fits a character column; bytes too few for a wide character get zeros before them."""
+    charset = kind.charset or "binary"
+    if isinstance(value, bytes):
+        if len(value) % WIDE.get(charset, 1):
+            value = bytes(-len(value) % WIDE[charset]) + value
+        text = _decoded(charset, value, lost)
+    else:
+        text = _storable(charset, value, lost)
+    if kind.name in LENGTH_BYTES:
+        limit = (1 << 8 * LENGTH_BYTES[kind.name]) - 1
+        if len(text) * 4 > limit and (size := len(encode_text(charset, text))) > limit:
+            lost.append(f"a text of {size} bytes is too long for {kind.name}")
+            text = _cut(charset, text, limit)
+        return text
+    length = 1 if kind.length is None else kind.length
+    # The server looks for spaces byte by byte: in a wide character set it finds none.
+    if len(text) > length and (text[length:].strip(" ") or charset in WIDE):
+        lost.append(f"{text[:40]!r} is longer than {length} characters")
+    return text[:length]
+
+
+def _decoded(charset: str, data: bytes, lost: Lost) -> str:
+    """Return the text that bytes are, up to the first that are none."""
+    try:
+        return decode_text(charset, data)
+    except UnicodeError as error:
+        lost.append(f"{data[:40]!r} is no text in {charset}: {error}")
+    text, at = "", 0
+    while at < len(data):
+        for size in range(1, _LONGEST_CHARACTER + 1):
+            try:
+                text += decode_text(charset, data[at : at + size])
+            except UnicodeError:
+                continue
+            at += size
+            break
+        else:
+            break
+    return text
+
+
+def _storable(charset: str, text: str, lost: Lost) -> str:
+    """Return the text with a question mark for each character that the character set lacks."""
+    try:
+        encode_text(charset, text)
+    except UnicodeError as error:
+        lost.append(f"{text[:40]!r} has no form in {charset}: {error}")
+        return "".join(char if _has_form(charset, char) else "?" for char in text)
+    return text
+
+
+def _has_form(charset: str, char: str) -> bool:
+    try:
+        encode_text(charset, char)
+    except UnicodeError:
+        return False
+    return True
+
+
+def _cut(charset: str, text: str, limit: int) -> str:
+    """Return the longest beginning of a text that takes no more than `limit` bytes."""
+    low, high = 0, min(len(text), limit)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if len(encode_text(charset, text[:middle])) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]
+
+
+def to_bytes(kind: ColumnType, value: bytes, lost: Lost) -> bytes:
+    """Return bytes that fit a binary column."""
+    if kind.name in LENGTH_BYTES:
+        limit = (1 << 8 * LENGTH_BYTES[kind.name]) - 1
+    else:
+        limit = 1 if kind.length is None else kind.length
+    if len(value) > limit:
+        lost.append(f"{value[:40]!r} is longer than the {limit} bytes of {kind.name}")
+    return value[:limit].ljust(limit, b"\0") if kind.name == "binary" else value[:limit]
+
+
+def to_enum(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> int:
+    """Return the index of a member, given by name or, where `numbers`, by number; 0 is the invalid value ''."""
+    text = _plain_text(kind, text, lost).rstrip(" ")
+    found = _place(kind, text)
+    if found is not None:
+        return found + 1
+    number = _number(text, _LONGEST_INDEX) if numbers else None
+    if number is None or number > len(kind.members):
+        lost.append(f"{text[:40]!r} is no member of the enum")
+        return 0
+    return number
+
+
+def to_set(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> int:
+    """Return the bits of the members, given by names with commas between or, where `numbers`, by number."""
+    text = _plain_text(kind, text, lost)
+    places = [_place(kind, member) for member in text.split(",")] if text else []
+    bits = sum({1 << place for place in places if place is not None})
+    if not bits and numbers and (number := _number(text, _LONGEST_NUMBER)) is not None:
+        if number < 1 << len(kind.members):
+            return number
+        places = [None]
+    if None in places:
+        lost.append(f"{text[:40]!r} has what is no member of the set")
+    return bits
+
+
+def _number(text: str, longest: int) -> int | None:
+    return int(text) if len(text) <= longest and re.fullmatch(r"\s*\+?\d+", text, re.ASCII) else None
+
+
+def member_of_number(kind: ColumnType, number: int, lost: Lost) -> int:
+    """Return a number as the index of an ENUM's member, or as the bits of a SET, as BIT columns are converted."""
+    if kind.name == "enum":
+        if 1 <= number <= len(kind.members):
+            return number
+        lost.append(f"{number} is no member of the enum")
+        return 0
+    known = number & ((1 << len(kind.members)) - 1)
+    if number != known:
+        lost.append(f"{number:#x} has bits beyond the members of the set")
+    return known
+
+
+def _plain_text(kind: ColumnType, text: str | bytes, lost: Lost) -> str:
+    return _decoded(kind.charset or "latin1", text, lost) if isinstance(text, bytes) else text
+
+
+def _place(kind: ColumnType, name: str) -> int | None:
+    """Return a member's place: spelt alike, or else as alike as the collation has it, case and accents aside."""
+    name = name.rstrip(" ")
+    for i, member in enumerate(kind.members):
+        if member.rstrip(" ") == name:
+            return i
+    collation = kind.collation or "_ci"
+    if "_0900_" in collation:
+        name = name.replace("\0", "")  # of no weight
+    if collation.endswith("_ci"):
+        accents = "_as_" in collation
+        for i, member in enumerate(kind.members):
+            if _folded(member.rstrip(" "), accents) == _folded(name, accents):
+                return i
+    return None
+
+
+def _folded(text: str, accents: bool) -> str:
+    if accents:
+        return text.casefold()
+    plain = unicodedata.normalize("NFD", text.casefold())
+    return "".join(char for char in plain if not unicodedata.combining(char))

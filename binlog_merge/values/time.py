@@ -1,0 +1,105 @@
+"""Values to DATE, DATETIME, TIMESTAMP and TIME, as MySQL's ALTER TABLE ... MODIFY turns them.
+
+TIMESTAMP is UTC in a row image, and DATETIME is whatever the session's clock showed; a server converts between them in
+the session's time zone, which the configuration tells as an offset. TIME to a date takes the day it is converted on, so
+the plan refuses it.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from binlog_merge.binlog.temporal import Civil, time_text
+from binlog_merge.values.clock import (
+    MAX_TIME,
+    ZERO_DATE,
+    moment_of_number,
+    read_moment,
+    read_time,
+    time_of_day,
+    time_of_number,
+)
+from binlog_merge.values.numbers import MICROSECOND, rounded_moment
+from binlog_merge.values.value import ConversionError, Lost, Value
+from snapshot_store.mysql.column_type import ColumnType
+
+_FIRST_TIMESTAMP: Final = Civil(1970, 1, 1, 0, 0, 1)
+_LAST_TIMESTAMP: Final = Civil(2038, 1, 19, 3, 14, 7, 999_999)
+
+
+def moment_of(microseconds: int) -> Civil:
+    """Return a time since 1970 as UTC."""
+    at = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
+    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)
+
+
+def shifted(moment: Civil, minutes: int) -> Civil:
+    """Return a moment so many minutes later; one that is no real date stays as it is."""
+    if not minutes:
+        return moment
+    try:
+        at = datetime(*moment) + timedelta(minutes=minutes)
+    except (ValueError, OverflowError):
+        return moment
+    return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)
+
+
+def to_date(kind: ColumnType, value: Value, lost: Lost) -> Civil:
+    """Return the day of a date, datetime, text or number; half a second before midnight is the next day."""
+    moment = _rounded(_moment(value, lost), 0, lost)
+    return Civil(moment.year, moment.month, moment.day)
+
+
+def to_datetime(kind: ColumnType, value: Value, lost: Lost) -> Civil:
+    """Return a moment rounded to the column's digits of a second."""
+    return _rounded(_moment(value, lost), kind.fsp, lost)
+
+
+def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int) -> Civil:
+    """Return a moment in UTC that a TIMESTAMP can hold: the zero date, or 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
+
+    `offset` is how many minutes the session's clock is ahead of UTC.
+    """
+    moment = _rounded(_moment(value, lost), kind.fsp, lost)
+    if moment == ZERO_DATE:
+        return moment
+    utc = shifted(moment, -offset)
+    if not (moment.month and moment.day and _FIRST_TIMESTAMP <= utc <= _LAST_TIMESTAMP):
+        lost.append(f"{moment.text(kind.fsp)} is no TIMESTAMP")
+        return ZERO_DATE
+    return utc
+
+
+def to_time(kind: ColumnType, value: Value, lost: Lost) -> timedelta:
+    """Return a time of day or a duration, rounded to the column's digits of a second."""
+    if isinstance(value, Civil):
+        value = time_of_day(value)
+    elif isinstance(value, int):
+        value = time_of_number(value, lost)
+    elif not isinstance(value, timedelta):
+        value = read_time(_text(value), lost)
+    unit = 10 ** (6 - kind.fsp)
+    micros = (abs(value) // MICROSECOND + unit // 2) // unit * unit
+    if micros > MAX_TIME:
+        lost.append(f"{time_text(value, 6)} is longer than 838:59:59")
+        micros = MAX_TIME
+    return timedelta(microseconds=-micros if value < timedelta(0) else micros)
+
+
+def _rounded(moment: Civil, fsp: int, lost: Lost) -> Civil:
+    try:
+        return rounded_moment(moment, fsp)
+    except ConversionError as error:
+        lost.append(str(error))
+        return ZERO_DATE
+
+
+def _moment(value: Value, lost: Lost) -> Civil:
+    if isinstance(value, Civil):
+        return value
+    if isinstance(value, timedelta):
+        raise ConversionError("a TIME becomes a date only with the day of the conversion, which is not known")
+    return moment_of_number(value, lost) if isinstance(value, int) else read_moment(_text(value), lost)
+
+
+def _text(value: Value) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,86 @@
+"""Cells to Python values and back, by the schema's column types: what conversions and pad values are made of.
+
+    integer, year, bit, enum, set   int (an enum's index, a set's bits)
+    decimal                         Decimal, exactly as many digits behind the point as the column has
+    float, double                   float
+    char, varchar, text             str
+    binary, varbinary, blob, vector bytes, BINARY with its zero bytes
+    date, datetime, timestamp       Civil, which also holds zero and partly zero dates; timestamp in UTC
+    time                            timedelta
+    json                            Json
+
+GEOMETRY has no values here: its cells only pass.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from binlog_merge.binlog import decode, encode
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.json_binary import encode_json
+from binlog_merge.binlog.temporal import Civil, civil
+from binlog_merge.values.binlog_types import binlog_column
+from snapshot_store.model import Column
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.text.codecs import decode_text, encode_text
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A JSON document as `binlog.json_binary` has it; in a class of its own, since it may be any Python value."""
+
+    document: Any
+
+
+Value = int | float | Decimal | str | bytes | Civil | timedelta | Json
+Lost = list[str]
+"""What a conversion loses, in words, in the order it is met; a server in strict mode stops at the first."""
+
+INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
+TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+
+
+class ConversionError(Exception):
+    """A value that its new column type cannot hold, or that is no value of its old one; says which and why."""
+
+
+def decode_cell(kind: ColumnType, cell: bytes) -> Value:
+    """Return the value of a cell, its length prefix included in `cell`.
+
+    Raises ConversionError for bytes that are no value of this type.
+    """
+    code, meta = binlog_column(Column("", kind))
+    try:
+        if kind.name == "vector":
+            return cell[4:]
+        value = decode.decode_cell(code, meta, cell, kind.unsigned, "binary")
+        if kind.name in TEXT_TYPES:
+            return decode_text(kind.charset or "binary", value)
+        if kind.name in ("date", "datetime", "timestamp"):
+            return civil(value)
+    except (BinlogFormatError, ValueError, LookupError) as error:
+        raise ConversionError(f"{cell[:40].hex()} is no {kind.name}: {error}") from None
+    if kind.name == "json":
+        return Json(value)
+    # BINARY(n) goes without its trailing zero bytes, and is n bytes long all the same.
+    return value.ljust(kind.length or 1, b"\0") if kind.name == "binary" else value
+
+
+def encode_cell(kind: ColumnType, value: Value) -> bytes:
+    """Return the cell of a value that already is one of this column type (see `convert.coerce`)."""
+    code, meta = binlog_column(Column("", kind))
+    plain: object = value
+    try:
+        if isinstance(value, str):
+            plain = encode_text(kind.charset or "binary", value.rstrip(" ") if kind.name == "char" else value)
+        elif isinstance(value, Civil):
+            plain = value.text(6)
+        elif isinstance(value, Json):
+            document = encode_json(value.document)
+            return len(document).to_bytes(4, "little") + document
+        return encode.encode_cell(code, meta, plain, kind.unsigned, kind.charset or "binary")
+    except (BinlogFormatError, ValueError, LookupError) as error:
+        raise ConversionError(f"{value!r} does not fit {kind.name}: {error}") from None

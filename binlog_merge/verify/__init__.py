@@ -1,0 +1,1 @@
+"""Verify: judges a merged binlog by itself, against a server or against a DuckDB file."""

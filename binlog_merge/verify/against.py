@@ -1,0 +1,272 @@
+"""A server compared with what the merged binlog says: its tables are made anew from the log, and held against it.
+
+What the server should have is told by itself: a replay's position, or, of a replica, its executed GTIDs; or by whoever
+asks. Reads of the server are one consistent snapshot.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.binlog.gtid_set import GtidSet, format_sid
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.topologies import topology_of
+from binlog_merge.errors import ConfigError, ReplayStopped
+from binlog_merge.filters.filter import Filter
+from binlog_merge.log.ranks import RankSet
+from binlog_merge.log.reader import MergedBinlog
+from binlog_merge.log.walk import ReplayOptions, history_of
+from binlog_merge.replay.duckdb.found_there import FoundThere, Name, Unjudgeable
+from binlog_merge.replay.duckdb.load import Base, load
+from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.replay.server.mysql import META_SCHEMA
+from binlog_merge.verify.compare import Known, TableComparison, compare_tables
+from binlog_merge.verify.compare_sides import Compared, LogSide, ServerSide
+from snapshot_store.server import ServerAddress
+from snapshot_store.tso import OrderKey
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a server has of the log: everything up to a rank, but for what was skipped."""
+
+    rank: int
+    skipped: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of a comparison, at a position where there is one.
+
+    `others` are tables of the server that the log does not have. `same`: no difference is known; `whole`: and there is
+    nothing that could not be judged.
+    """
+
+    rank: int | None
+    tables: tuple[TableComparison, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Tell whether no table differs, as far as they can be judged."""
+        return all(table.same for table in self.tables if not table.unjudged)
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether all tables were judged, with all their rows."""
+        return all(table.whole for table in self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        tables = {table.name: table.to_dict() for table in self.tables}
+        return {
+            "same": self.same,
+            "whole": self.whole,
+            "rank": self.rank,
+            "tables": tables,
+            "others": list(self.others),
+        }
+
+
+def compare_with_server(
+    binlog: MergedBinlog,
+    address: ServerAddress,
+    *,
+    ssl_ca: str | None = None,
+    rank: int | None = None,
+    chosen: Filter | None = None,
+    most_rows: int = 20,
+    work: Path | None = None,
+    base: Base | None = None,
+) -> Comparison:
+    """Compare a server with the log, up to `rank` (None: where the server says it is).
+
+    Raises ServerRefused, ConfigError where the server does not say, and what a replay into DuckDB raises. `work` is
+    where the tables are made for the time being. `base` has the rows of tables that were there before the log; of
+    others, what the log says of their rows is judged.
+    """
+    with ServerSide([address], ssl_ca) as server:
+        found = position_of(server, binlog) if rank is None else Position(rank)
+        if found.rank > binlog.last_rank:
+            raise ReplayStopped(f"the server has {found.rank} transactions, the merged binlog {binlog.last_rank}")
+        if base is not None and base.rank > found.rank:
+            raise ConfigError(f"--base has {base.rank} transactions of the log, the server {found.rank}")
+        options = ReplayOptions(
+            first_rank=base.rank + 1 if base is not None and base.rank else None,
+            last_rank=found.rank,
+            filter=chosen,
+            skip=found.skipped,
+            system_zone=_system_zone(server),
+        )
+        with tempfile.TemporaryDirectory(dir=work) as folder:
+            left_out: dict[Name, str] = {}
+            while True:
+                there, path = FoundThere(dict(left_out)), Path(folder) / f"made-{len(left_out)}"
+                try:
+                    return _made_and_compared(binlog, options, path, server, most_rows, there, base)
+                except Unjudgeable as error:
+                    if error.name in left_out:
+                        raise
+                    path.unlink(missing_ok=True)
+                    left_out[error.name] = error.message
+                except ReplayStopped as error:
+                    error.remedy = error.remedy if base is None else _NOT_FROM_THEN
+                    raise
+
+
+_NOT_FROM_THEN: Final = (
+    "a base must hold the tables as they were where the log begins, or say where in the log it is; see what of the two "
+    "is wrong, or leave --base out"
+)
+
+
+def _system_zone(server: ServerSide) -> str:
+    """Return how far the server's own clock is ahead of UTC: what its sessions took SYSTEM for."""
+    ((minutes,),) = server.ask(
+        "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM'))"
+    )
+    return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"
+
+
+def compare_with_nodes(
+    binlog: MergedBinlog,
+    address: ServerAddress,
+    config: Path,
+    nodes: Mapping[str, ServerAddress],
+    *,
+    ssl_ca: str | None = None,
+    most_rows: int = 20,
+) -> Comparison:
+    """Compare a server with the nodes of a cluster, as they are: routes say which physical tables make a logical one.
+
+    Raises ServerRefused, and ConfigError where a node's server is not told.
+    """
+    topology = topology_of(MergeConfig.load(config))
+    configured = [node.source_id for node in MergeConfig.load(config).nodes]
+    if missing := [name for name in configured if name not in nodes]:
+        raise ConfigError(
+            f"where is the server of node {missing[0]}?", remedy=f"give --node {missing[0]}=mysql://user@host:port"
+        )
+    history = history_of(binlog.directory)
+    if history is None:
+        raise ConfigError(f"{binlog.directory} has no schema.duckdb, which says what the logical tables are")
+    logical = history.catalog(_LAST).tables
+    with ServerSide([nodes[name] for name in configured], ssl_ca) as cluster, ServerSide([address], ssl_ca) as server:
+        places: dict[tuple[str, str], list[tuple[int, str, str]]] = {}
+        for number, name in enumerate(configured):
+            for schema, table in sorted(cluster.names(number)):
+                if (of := topology.logical_name(name, schema, table)) is not None:
+                    places.setdefault(of, []).append((number, schema, table))
+        cluster.places = places
+        wanted = [table for name, table in sorted(logical.items()) if name in places]
+        tables = compare_tables(wanted, cluster, server, most_rows, server.columns)
+        others = server.names() - logical.keys()
+        return Comparison(None, tuple(tables), tuple(f"{schema}.{name}" for schema, name in sorted(others)))
+
+
+_LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 999_999)
+
+
+def _made_and_compared(
+    binlog: MergedBinlog,
+    options: ReplayOptions,
+    path: Path,
+    server: ServerSide,
+    most_rows: int,
+    found_there: FoundThere,
+    base: Base | None,
+) -> Comparison:
+    """Make the log's tables anew in a file, and compare them. Raises Unjudgeable for a table that is to be left out."""
+    columns = (lambda schema, table: None) if options.filter is None else options.filter.columns
+    with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
+        load(binlog, target, history_of(binlog.directory), options, found_there, base)
+        if base is not None and found_there.names and not found_there.given:
+            raise ConfigError("--base has none of the tables that the log begins with", remedy=_NOT_FROM_THEN)
+        return _compared(target, server, options, most_rows, found_there)
+
+
+def _compared(
+    target: DuckdbTarget, server: ServerSide, options: ReplayOptions, most_rows: int, found_there: FoundThere
+) -> Comparison:
+    chosen = options.filter
+    wanted = [
+        table for name, table in sorted(target.catalog.tables.items())
+        if chosen is None or chosen.table(*name).action == "Do"
+    ]  # fmt: skip
+    left_out = {
+        name: found_there.left_out[was] for name, was in found_there.names.items() if was in found_there.left_out
+    }
+    judged = [target.as_kept(table) for table in wanted if (table.schema, table.name) not in left_out]
+    log = LogSide(target.connection)
+    tables = compare_tables(judged, log, server, most_rows, server.columns, lambda c: _known(log, found_there, c))
+    tables += [
+        TableComparison(f"{schema}.{name}", problem=f"cannot be judged: {reason}", unjudged=True)
+        for (schema, name), reason in sorted(left_out.items())
+        if chosen is None or chosen.table(schema, name).action == "Do"
+    ]
+    others = server.names() - target.catalog.tables.keys() - left_out.keys()
+    names = tuple(f"{schema}.{name}" for schema, name in sorted(others))
+    return Comparison(options.last_rank, tuple(tables), names)
+
+
+def _known(log: LogSide, there: FoundThere, compared: Compared) -> Known | None:
+    """Return what the log tells of a table that was there before it; None of one that the log made."""
+    name = (compared.table.schema, compared.table.name)
+    if name not in there.names:
+        return None
+    touched, note = there.touched(name, log.connection), there.notes.get(there.names[name], "")
+    if not compared.keyed or not touched.there():
+        return Known(note=note)
+    keys = frozenset(key for key, _ in log.told(compared, touched.keys))
+    return Known(keys, dict(log.told(compared, touched.unsaid)), note)
+
+
+def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
+    """Return what a server has of a log; 0 where it says nothing. Raises ReplayStopped for gaps."""
+    try:
+        return position_of(server, binlog).rank
+    except ConfigError:
+        return 0
+
+
+def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
+    """Return what a server says it has of a log. Raises ConfigError where it says nothing, ReplayStopped for gaps."""
+    cluster = binlog.cluster_uuid
+    if server.ask(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",
+        (META_SCHEMA,),
+    ):
+        rows = server.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_position WHERE cluster = %s", (cluster,))
+        if rows:
+            return _whole(_applied(server, cluster, int(rows[0][0])), _skipped(server, cluster))
+    executed = GtidSet.parse_text(str(server.ask("SELECT @@GLOBAL.gtid_executed")[0][0]).replace("\n", ""))
+    ours = [(first, end - 1) for sid, tag, first, end in executed.items() if not tag and format_sid(sid) == cluster]
+    if not ours:
+        raise ConfigError(
+            "the server does not say what it has of this log: no replay has written to it, and it is no replica of it",
+            remedy="give --stop-gtid or --stop-tso",
+        )
+    return _whole(RankSet(tuple(ours)), frozenset())
+
+
+def _applied(server: ServerSide, cluster: str, rank: int) -> RankSet:
+    applied = RankSet.upto(rank)
+    for (ranks,) in server.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,)):
+        applied |= RankSet.parse(ranks)
+    return applied
+
+
+def _skipped(server: ServerSide, cluster: str) -> frozenset[int]:
+    rows = server.ask(f"SELECT `rank` FROM {META_SCHEMA}.replay_skipped WHERE cluster = %s", (cluster,))
+    return frozenset(int(rank) for (rank,) in rows)
+
+
+def _whole(applied: RankSet, skipped: frozenset[int]) -> Position:
+    if len(applied.intervals) > 1 or applied.low != len(applied):
+        raise ReplayStopped(
+            f"the server has transactions {applied}, with gaps: something is being applied",
+            remedy="let it finish, then compare again",
+        )
+    return Position(applied.low, skipped)

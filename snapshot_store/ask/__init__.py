@@ -1,0 +1,1 @@
+"""Questions to a history: shapes at a moment, differences, checks, and ALTERs between moments."""

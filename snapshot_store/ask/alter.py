@@ -1,0 +1,162 @@
+"""The ALTER TABLE that makes one table of another.
+
+Columns that both have keep their order as far as it can be kept; every other column is put behind its neighbour, from
+left to right, so that the neighbour stands already. Definitions are whole (MODIFY, not ALTER COLUMN), with character
+sets spelt out where the table's default changes in the same statement. What rows, constraints and indexes mean is the
+target's afterwards (`diff.equivalent`); the order of indexes is the server's own affair.
+"""
+
+from bisect import bisect_left
+from dataclasses import replace
+
+from snapshot_store.diff import ColumnChanged, IndexChanged, diff_tables
+from snapshot_store.model import Column, Index, Table
+from snapshot_store.mysql.sql.names import quote_name
+from snapshot_store.render_sql import column_sql, create_sql, index_sql, quote_string
+
+
+def alter_sql(a: Table, b: Table) -> tuple[str, ...]:
+    """Return the statements that make `b` of `a`, without semicolons: none if there is nothing to do, mostly one.
+
+    A foreign key that changes is dropped by a statement of its own, as MySQL cannot do both in one.
+    """
+    actions = [*_options(a, b), *_drops(a, b), *_columns(a, b), *_indexes(a, b), *_constraints(a, b)]
+    name = f"{quote_name(a.schema)}.{quote_name(a.name)}"
+    if (a.schema, a.name) != (b.schema, b.name):
+        actions.append(f"RENAME TO {quote_name(b.schema)}.{quote_name(b.name)}")
+    statements = [f"ALTER TABLE {name}\n  " + ",\n  ".join(actions)] if actions else []
+    old, new = _named(a.foreign_keys), _named(b.foreign_keys)
+    first = [f"DROP FOREIGN KEY {quote_name(key)}" for key in old if key in new and old[key] != new[key]]
+    return (*([f"ALTER TABLE {name}\n  " + ",\n  ".join(first)] if first else []), *statements)
+
+
+def change_sql(a: Table | None, b: Table | None) -> tuple[str, ...]:
+    """Return the statements that make `b` of `a`, where None is a table that is not there."""
+    if a is None:
+        return () if b is None else (create_sql(b, qualified=True),)
+    if b is None:
+        return (f"DROP TABLE {quote_name(a.schema)}.{quote_name(a.name)}",)
+    return alter_sql(a, b)
+
+
+def _options(a: Table, b: Table) -> list[str]:
+    actions = []
+    if a.engine != b.engine:
+        actions.append(f"ENGINE={b.engine}")
+    if (a.charset, a.collation) != (b.charset, b.collation):
+        actions.append(f"DEFAULT CHARACTER SET {b.charset} COLLATE {b.collation}")
+    if a.comment != b.comment:
+        actions.append(f"COMMENT={quote_string(b.comment)}")
+    return actions
+
+
+def _drops(a: Table, b: Table) -> list[str]:
+    gone = [c for c in a.columns if b.index_of(c.name) is None]
+    return [f"DROP COLUMN {quote_name(c.name)}" for c in [*gone, *_remade(a, b)]]
+
+
+def _remade(a: Table, b: Table) -> list[Column]:
+    """Return the columns that MySQL cannot change into what they shall be: to and from virtual ones."""
+    pairs = [c for c in diff_tables(a, b) if isinstance(c, ColumnChanged)]
+    kinds = [(p.before, {_kind(p.before), _kind(p.after)}) for p in pairs]
+    return [column for column, both in kinds if len(both) > 1 and "virtual" in both]
+
+
+def _kind(column: Column) -> str:
+    if column.generated is None:
+        return "plain"
+    return "stored" if column.generated.stored else "virtual"
+
+
+def _columns(a: Table, b: Table) -> list[str]:
+    remade = {c.name.lower() for c in _remade(a, b)}
+    before = {c.name.lower(): c for c in a.columns if c.name.lower() not in remade}
+    stay = _in_order(list(before), [c.name.lower() for c in b.columns])
+    same = (a.charset, a.collation) == (b.charset, b.collation)
+    spelt_out = b if same else replace(b, charset="", collation="")
+    actions = []
+    previous: str | None = None
+    for column in b.columns:
+        name = column.name.lower()
+        old = before.get(name)
+        place = "" if name in stay else " FIRST" if previous is None else f" AFTER {quote_name(previous)}"
+        definition = column_sql(column, spelt_out)
+        if old is None:
+            actions.append(f"ADD COLUMN {definition}{place}")
+        elif old.name != column.name:
+            actions.append(f"CHANGE COLUMN {quote_name(old.name)} {definition}{place}")
+        elif old != column or place:
+            actions.append(f"MODIFY COLUMN {definition}{place}")
+        previous = column.name
+    return actions
+
+
+def _in_order(a: list[str], b: list[str]) -> set[str]:
+    """Return a longest run of names, not necessarily neighbours, that stand in the same order in both."""
+    place = {name: i for i, name in enumerate(a)}
+    shared = [name for name in b if name in place]
+    ends: list[int] = []  # ends[n]: the least place at which a run of n + 1 names can end
+    length: list[int] = []
+    for name in shared:
+        at = bisect_left(ends, place[name])
+        ends[at : at + 1] = [place[name]]
+        length.append(at)
+    stay: set[str] = set()
+    wanted, bound = len(ends) - 1, len(a)
+    for name, at in zip(reversed(shared), reversed(length), strict=True):
+        if at == wanted and place[name] < bound:
+            stay.add(name)
+            wanted, bound = wanted - 1, place[name]
+    return stay
+
+
+def _indexes(a: Table, b: Table) -> list[str]:
+    before = {i.name.lower(): i for i in a.indexes}
+    after = {i.name.lower(): i for i in b.indexes}
+    changed = [c for c in diff_tables(a, b) if isinstance(c, IndexChanged)]
+    hidden = {c.after.name.lower() for c in changed if replace(c.before, visible=c.after.visible) == c.after}
+    remade = {c.after.name.lower() for c in changed} - hidden
+    # Dropping a column takes it out of its indexes, also where it comes back.
+    columns = {column.name.lower() for column in _remade(a, b)}
+    remade |= {n for n, i in before.items() if n in after and any((p.column or "").lower() in columns for p in i.parts)}
+    hidden -= remade
+    actions = [f"DROP {_key_name(i)}" for name, i in before.items() if name not in after or name in remade]
+    actions += [f"ADD {index_sql(i, b)}" for name, i in after.items() if name not in before or name in remade]
+    for name in sorted(hidden):
+        actions.append(f"ALTER INDEX {quote_name(after[name].name)} {'' if after[name].visible else 'IN'}VISIBLE")
+    return actions
+
+
+def _key_name(index: Index) -> str:
+    return "PRIMARY KEY" if index.name == "PRIMARY" else f"INDEX {quote_name(index.name)}"
+
+
+def _constraints(a: Table, b: Table) -> list[str]:
+    before, after = dict(a.checks), dict(b.checks)
+    actions = [f"DROP CHECK {quote_name(n)}" for n, expression in before.items() if after.get(n) != expression]
+    actions += [
+        f"ADD CONSTRAINT {quote_name(n)} CHECK ({expression})"
+        for n, expression in after.items()
+        if before.get(n) != expression
+    ]
+    actions += [
+        f"ALTER CHECK {quote_name(n)} {'NOT ' if n in _unenforced(b) else ''}ENFORCED"
+        for n, expression in after.items()
+        if (n in _unenforced(b)) != (n in _unenforced(a) and before.get(n) == expression)
+    ]
+    old, new = _named(a.foreign_keys), _named(b.foreign_keys)
+    actions += [f"DROP FOREIGN KEY {quote_name(n)}" for n in old if n not in new]
+    return actions + [f"ADD {text}" for n, text in new.items() if old.get(n) != text]
+
+
+def _unenforced(table: Table) -> tuple[str, ...]:
+    return getattr(table, "unenforced", ())
+
+
+def _named(foreign_keys: tuple[str, ...]) -> dict[str, str]:
+    # "CONSTRAINT `name` FOREIGN KEY …": the name ends at the first backtick that is not doubled.
+    named = {}
+    for text in foreign_keys:
+        name = text.split("`", 1)[1].replace("``", "\0").split("`", 1)[0].replace("\0", "`")
+        named[name] = text
+    return named

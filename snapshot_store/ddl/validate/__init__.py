@@ -1,0 +1,1 @@
+"""What a server would refuse of a statement."""

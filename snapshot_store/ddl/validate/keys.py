@@ -1,0 +1,194 @@
+"""What a server refuses in a table's keys and checks.
+
+Sources: `prepare_key`, `prepare_key_column` and `prepare_check_constraints_for_create` of mysql-server
+`sql/sql_table.cc`; refman, "CREATE INDEX Statement". Each rule is compared with a real server by the statements of
+fixtures/ddl.
+"""
+
+from snapshot_store.ddl.resolve import Context
+from snapshot_store.ddl.specs import CheckSpec, KeySpec
+from snapshot_store.ddl.validate.columns import (
+    bytes_of,
+    check_functions,
+    check_geometries,
+    check_json_values,
+    column_bytes,
+    expression_of,
+)
+from snapshot_store.model import Column, Index, IndexPart, Table
+from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
+from snapshot_store.mysql.text.charsets import max_bytes
+
+_MOST_PARTS, _MOST_INDEXES = 16, 64
+LONGEST_KEY = {"InnoDB": 3072, "MyISAM": 1000, "MEMORY": 3072}
+_SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
+_STRINGS = frozenset({*_SIZED, *TEXTS, *BLOBS})
+_LOBS = frozenset({*TEXTS, *BLOBS})
+_WORDS = frozenset({"char", "varchar", *TEXTS})
+
+
+def check_key_spec(context: Context, spec: KeySpec, columns: dict[str, Column]) -> None:
+    """Raise DdlRejected for a key that no server makes, as it is written."""
+    name = (spec.name or "").upper()
+    context.limit(spec.kind == "primary" or name != "PRIMARY", "only the primary key is called PRIMARY")
+    context.limit(spec.kind != "primary" or spec.visible, "a primary key cannot be invisible")
+    context.limit(len(spec.parts) <= _MOST_PARTS, f"a key of more than {_MOST_PARTS} parts")
+    names = [part.column.lower() for part in spec.parts if part.column is not None]
+    context.limit(len(set(names)) == len(names), "a key names a column twice")
+    for part in spec.parts:
+        if part.column is None:
+            _check_functional(context, spec, part, columns)
+        elif (column := columns.get(part.column.lower())) is not None:
+            _check_part(context, spec, part, column)
+    arrays = sum(part.expression is not None and expression_of(context, part.expression).array for part in spec.parts)
+    context.limit(arrays <= 1, "a key has more than one multi-valued part")
+    if spec.kind == "spatial":
+        context.limit(len(spec.parts) == 1, "a spatial key has one part")
+
+
+def _check_part(context: Context, spec: KeySpec, part: IndexPart, column: Column) -> None:
+    type = column.type
+    if spec.kind == "fulltext":
+        context.limit(type.name in _WORDS, f"column {column.name} cannot be in a fulltext key")
+        return
+    if spec.kind == "spatial":
+        context.limit(type.name in SPATIAL_TYPES and not column.nullable, f"{column.name} cannot be in a spatial key")
+        context.limit(part.length is None, "a spatial key has no prefix")
+        return
+    if type.name in SPATIAL_TYPES:
+        alone = spec.kind == "index" and not column.nullable and len(spec.parts) == 1 and part.length is None
+        context.limit(alone, f"{column.name} can be in a spatial key only")
+        return
+    context.limit(type.name not in ("json", "vector"), f"column {column.name} of type {type.name} cannot be a key")
+    context.limit(type.name not in _SIZED or bool(type.length), f"column {column.name} is empty: it cannot be a key")
+    if part.length is None:
+        context.limit(type.name not in _LOBS, f"column {column.name} needs a key length")
+        virtual = column.generated is not None and not column.generated.stored
+        context.limit(not (virtual and spec.kind == "primary"), f"{column.name} is virtual: no primary key")
+        return
+    context.limit(part.length > 0, f"the key part {column.name} cannot have length 0")
+    whole = type.length if type.name not in _LOBS else None
+    if type.name not in _STRINGS:
+        # As long as the whole column, it is no prefix.
+        same = type.name not in ("enum", "set") and part.length == column_bytes(type)
+        context.limit(same, f"column {column.name} can be a key only as a whole")
+        return
+    context.limit(whole is None or part.length <= whole, f"column {column.name} is shorter than its key")
+
+
+def _check_functional(context: Context, spec: KeySpec, part: IndexPart, columns: dict[str, Column]) -> None:
+    context.limit(spec.kind != "primary", "a primary key has no functional part")
+    context.limit(spec.kind in ("index", "unique"), f"a {spec.kind} key has no functional part")
+    found = expression_of(context, part.expression or "")
+    what = f"the functional key part {found.text}"
+    context.limit(found.node.kind != "column", f"{what} is only a column")
+    context.limit(bool(found.columns), f"{what} refers to no column")
+    check_functions(context, found, what, key=True)
+    check_json_values(context, found.node, columns, what)
+    check_geometries(context, found.node, columns, what)
+    for name in found.columns:
+        known = columns.get(name)
+        context.limit(known is not None, f"{what} refers to {name}, which is no column")
+        context.limit(known is None or not known.auto_increment, f"{what} refers to an AUTO_INCREMENT column")
+    context.limit(not _gives_lob(found.node, columns), f"{what} gives a JSON, BLOB or TEXT value; use CAST")
+
+
+def _gives_lob(node: Node, columns: dict[str, Column]) -> bool:
+    """Tell whether a node's value certainly has a type that no key takes."""
+    if node.kind == "column":
+        column = columns.get(node.text.lower())
+        return column is not None and column.type.name in (*TEXTS, *BLOBS, "json")
+    if node.kind == "cast":
+        return node.text == "json"
+    if node.kind == "call":
+        giving = ("json_extract", "json_unquote", "json_array", "json_object", "json_keys", "json_set")
+        return node.text in giving
+    return False
+
+
+def check_indexes(context: Context, table: Table) -> None:
+    """Raise DdlRejected for keys that are too many or too long, or that their columns or engine do not suit."""
+    context.limit(len(table.indexes) <= _MOST_INDEXES, f"more than {_MOST_INDEXES} keys")
+    context.limit(table.engine != "CSV" or not table.indexes, "engine CSV has no keys")
+    columns = {column.name.lower(): column for column in table.columns}
+    for index in table.indexes:
+        _check_kept(context, index, columns)
+        if table.engine != "InnoDB":
+            _check_engine(context, table, index, columns)
+        longest = LONGEST_KEY.get(table.engine, 3072)
+        size = sum(part_bytes(part, columns) for part in index.parts) if index.kind in ("btree", "hash") else 0
+        context.limit(size <= longest, f"key {index.name} is longer than {longest} bytes")
+        serves = index is row_key(table)
+        context.limit(index.visible or not serves, f"key {index.name} serves as primary key: it cannot be invisible")
+
+
+def _check_kept(context: Context, index: Index, columns: dict[str, Column]) -> None:
+    """A key must suit its columns as they are now, not only as they were when it was made."""
+    kind = "primary" if index.name == "PRIMARY" else "unique" if index.unique else "index"
+    spec = KeySpec(index.kind if index.kind in ("fulltext", "spatial") else kind, index.name, index.parts)
+    for part in index.parts:
+        if part.expression is not None:
+            for name in expression_of(context, part.expression).columns:
+                referred = columns.get(name)
+                counts = referred is not None and referred.auto_increment
+                context.limit(not counts, f"the functional key {index.name} refers to an AUTO_INCREMENT column")
+    kept = [column for part in index.parts if (column := columns.get((part.column or "").lower())) is not None]
+    if len(kept) == len(index.parts):
+        for part, column in zip(index.parts, kept, strict=True):
+            _check_part(context, spec, part, column)
+    if index.kind == "fulltext":
+        collations = {column.type.collation for column in kept}
+        context.limit(len(collations) <= 1, f"the columns of fulltext key {index.name} have several collations")
+
+
+def _check_engine(context: Context, table: Table, index: Index, columns: dict[str, Column]) -> None:
+    engine = table.engine
+    context.limit(not any(part.descending for part in index.parts), f"engine {engine} has no descending keys")
+    context.limit(index.kind != "fulltext" or engine == "MyISAM", f"engine {engine} has no fulltext keys")
+    context.limit(index.kind != "spatial" or engine == "MyISAM", f"engine {engine} has no spatial keys")
+    for part in index.parts:
+        column = columns.get((part.column or "").lower())
+        virtual = column is None or (column.generated is not None and not column.generated.stored)
+        context.limit(not virtual, f"engine {engine} has no key on what is not stored")
+        nullable = column is not None and column.nullable
+        context.limit(engine != "ARCHIVE" or not nullable, "engine ARCHIVE has no key of a nullable column")
+
+
+def row_key(table: Table) -> Index | None:
+    """Return the primary key, or the first unique key over whole NOT NULL columns, which stands in for one."""
+    columns = {column.name.lower(): column for column in table.columns}
+    for index in table.indexes:
+        parts = [columns.get((part.column or "").lower()) for part in index.parts]
+        whole = all(part.length is None for part in index.parts)
+        if index.unique and whole and all(c is not None and not c.nullable for c in parts):
+            return index
+    return None
+
+
+def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
+    """Return how many bytes a key part takes at most, 0 where that is not limited by its type."""
+    column = columns.get((part.column or "").lower())
+    if column is None or column.type.name not in _STRINGS:
+        return 0
+    if part.length is None:
+        return bytes_of(column.type)
+    width = bytes_of(column.type) // (column.type.length or 1) if column.type.length else None
+    return part.length * (width or max_bytes(column.type.charset))
+
+
+def check_checks(context: Context, table: Table, added: list[CheckSpec]) -> None:
+    """Raise DdlRejected for checks that no server takes."""
+    columns = {column.name.lower(): column for column in table.columns}
+    for check in added:
+        found = expression_of(context, check.expression)
+        what = f"the check {found.text}"
+        context.limit(found.boolean, f"{what} is no condition")
+        check_functions(context, found, what)
+        check_geometries(context, found.node, columns, what)
+        for name in found.columns:
+            column = columns.get(name)
+            context.limit(column is not None, f"{what} refers to {name}, which is no column")
+            context.limit(column is None or not column.auto_increment, f"{what} refers to an AUTO_INCREMENT column")
+            own = check.own_column is None or check.own_column.lower() == name
+            context.limit(own, f"{what} stands in another column than {name}")

@@ -1,0 +1,173 @@
+"""Partitions after an ALTER TABLE, and what a server refuses about them.
+
+Sources: `prep_alter_part_table` and `check_partition_info` of mysql-server `sql/sql_partition.cc` and
+`sql/partition_info.cc`; refman, "Partitioning Keys, Primary Keys, and Unique Keys". Each rule is compared with a real
+server by the statements of fixtures/ddl.
+"""
+
+from dataclasses import replace
+
+from snapshot_store.ddl.actions import PartitionWork
+from snapshot_store.ddl.partitioning import Part, Partitioning
+from snapshot_store.ddl.partitions import bound_of, partitioning_of
+from snapshot_store.ddl.resolve import Context
+from snapshot_store.ddl.specs import Partition, PartitionSpec
+from snapshot_store.ddl.validate.keys import row_key
+from snapshot_store.model import Table
+from snapshot_store.mysql.sql.lexer import tokenize
+from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "bit"})
+_COLUMN_TYPES = frozenset({*_INTEGERS, "date", "datetime", "char", "varchar", "binary", "varbinary"}) - {"bit", "year"}
+_NO_KEY = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
+
+
+def partitioned(context: Context, table: Table, spec: PartitionSpec) -> Table:
+    """Return the table with its rows kept apart as the clause says."""
+    key = row_key(table)
+    columns = tuple(part.column or "" for part in key.parts) if key else ()
+    found = partitioning_of(spec, columns)
+    if context.session.validate:
+        _check_spec(context, table, spec, found)
+    return replace(table, partitioning=found.text())
+
+
+def worked_on(context: Context, table: Table, work: PartitionWork) -> Table:
+    """Return the table after an action on its partitions."""
+    context.limit(bool(table.partitioning), f"table {table.name} is not partitioned")
+    if not table.partitioning:
+        return table
+    found = Partitioning.of(table.partitioning)
+    known = {name.lower() for name in (*found.names, *found.subpartitions)}
+    if work.names != ("ALL",):
+        for name in work.names:
+            context.limit(name.lower() in known, f"there is no partition {name}")
+    if work.kind == "DROP":
+        found = _dropped(context, found, work)
+    elif work.kind == "ADD":
+        found = _added(context, found, work)
+    elif work.kind == "COALESCE":
+        context.limit(not found.by_value, "COALESCE is for HASH and KEY partitions")
+        left = len(found.names) - (work.count or 0)
+        context.limit(0 < left < len(found.names), f"COALESCE would leave {left} partitions")
+        found = found.with_parts(found.parts[: max(left, 1)])
+    elif work.kind == "REORGANIZE":
+        found = _reorganized(context, found, work)
+    return replace(table, partitioning=found.text())
+
+
+def _dropped(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
+    context.limit(found.by_value, "DROP PARTITION is for RANGE and LIST partitions")
+    gone = {name.lower() for name in work.names}
+    left = [part for part in found.parts if part[0].lower() not in gone]
+    context.limit(bool(left), "all partitions would be dropped")
+    return found.with_parts(left)
+
+
+def _added(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
+    context.limit(found.by_value == bool(work.partitions), f"partitions by {found.method} are not added like this")
+    parts = found.parts
+    if work.count is not None:
+        parts += [(f"p{len(parts) + i}", "", ()) for i in range(work.count)]
+    parts += [(p.name, bound_of(p), p.tuples) for p in work.partitions]
+    _check_partitions(context, found.method, work.partitions)
+    _check_parts(context, parts)
+    return found.with_parts(parts)
+
+
+def _reorganized(context: Context, found: Partitioning, work: PartitionWork) -> Partitioning:
+    context.limit(found.by_value == bool(work.partitions), "REORGANIZE does not suit these partitions")
+    gone = [name.lower() for name in work.names]
+    parts = found.parts
+    places = [i for i, part in enumerate(parts) if part[0].lower() in gone]
+    if not places:
+        return found
+    context.limit(places[-1] - places[0] == len(places) - 1, "the partitions to reorganize are not neighbours")
+    new = [(p.name, bound_of(p), p.tuples) for p in work.partitions]
+    parts = [*parts[: places[0]], *new, *[p for i, p in enumerate(parts) if i > places[0] and i not in places]]
+    _check_partitions(context, found.method, work.partitions)
+    _check_parts(context, parts)
+    return found.with_parts(parts)
+
+
+def _check_parts(context: Context, parts: list[Part]) -> None:
+    names = [name.lower() for name, _, _ in parts]
+    context.limit(len(set(names)) == len(names), "two partitions have one name")
+    context.limit(len(names) <= 8192, "too many partitions")
+    last: float | None = None
+    for name, bound, _ in parts:
+        if not bound:
+            last = None
+            continue
+        value = float("inf") if bound == "MAXVALUE" else float(int(bound))
+        context.limit(last is None or last < value, f"the bound of partition {name} is not above the one before")
+        last = value
+
+
+def _check_partitions(context: Context, method: str, partitions: tuple[Partition, ...]) -> None:
+    wanted = method.split()[0] if method.startswith(("RANGE", "LIST")) else ""
+    seen: list[str] = []
+    for partition in partitions:
+        context.limit(partition.kind == wanted, f"partition {partition.name} does not suit {method}")
+        if partition.kind == "LIST":
+            seen += [value.upper() for value in partition.values]
+    context.limit(len(set(seen)) == len(seen), "a value is in two partitions")
+
+
+def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Partitioning) -> None:
+    context.limit(table.engine in ("InnoDB", "ndbcluster"), f"engine {table.engine} has no partitions")
+    context.limit(not table.foreign_keys, "a partitioned table has no foreign keys")
+    context.limit(bool(spec.partitions) or not found.by_value, f"partitions by {spec.method} must be listed")
+    listed = spec.count is None or not spec.partitions or spec.count == len(spec.partitions)
+    context.limit(listed, f"{len(spec.partitions)} partitions are listed, {spec.count} announced")
+    context.limit(bool(found.columns) or spec.method == "HASH", "KEY () needs a key")
+    _check_values(context, table, spec)
+    _check_partitions(context, spec.method, spec.partitions)
+    _check_parts(context, found.parts)
+    for name in found.columns:
+        place = table.index_of(name)
+        context.limit(place is not None, f"partitioning by {name}, which is no column")
+        if place is not None:
+            _check_type(context, table.columns[place].type.name, name, spec)
+
+
+def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
+    """RANGE COLUMNS and LIST COLUMNS compare values of the column's own kind; several columns are not looked at."""
+    if not spec.method.endswith("COLUMNS") or len(spec.columns) != 1:
+        return
+    place = table.index_of(spec.columns[0])
+    number = place is not None and table.columns[place].type.name in _INTEGERS
+    for partition in spec.partitions:
+        for text in partition.values:
+            for token in tokenize(text, context.session)[:1]:
+                wrong = token.kind == ("string" if number else "number")
+                context.limit(not wrong, f"{text} is no value of column {spec.columns[0]}")
+
+
+def _check_type(context: Context, type: str, name: str, spec: PartitionSpec) -> None:
+    if spec.method == "KEY":
+        context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
+    elif spec.method.endswith("COLUMNS"):
+        context.limit(type in _COLUMN_TYPES, f"column {name} of type {type} cannot tell partitions apart")
+    elif spec.column is not None and spec.column.lower() == name.lower():
+        context.limit(type in _INTEGERS, f"column {name} of type {type} is no whole number")
+
+
+def check_partitioned(context: Context, table: Table) -> None:
+    """Raise DdlRejected if a unique key lacks a column that tells partitions apart, or such a column is gone."""
+    if not table.partitioning:
+        return
+    for column in table.columns:
+        context.limit(column.type.name not in SPATIAL_TYPES, f"a partitioned table has no geometry {column.name}")
+    wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
+    for name in wanted:
+        place = table.index_of(name)
+        context.limit(place is not None, f"column {name} tells partitions apart: it must stay")
+        type = table.columns[place].type.name if place is not None else ""
+        context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
+    for index in table.indexes:
+        if index.unique:
+            columns = {(part.column or "").lower() for part in index.parts}
+            context.limit(wanted <= columns, f"unique key {index.name} lacks a column that tells partitions apart")
+    context.limit(not table.foreign_keys, "a partitioned table has no foreign keys")
+    context.limit(table.engine in ("InnoDB", "ndbcluster"), f"engine {table.engine} has no partitions")

@@ -1,0 +1,1 @@
+"""Tables compared and joined: the order in which one table takes the rows of another (DM: `schemacmp`)."""

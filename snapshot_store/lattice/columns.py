@@ -1,0 +1,160 @@
+"""The order of columns: a column is above another when whatever a row may hold in the one, it may hold in the other.
+
+Besides the type: NULL is above NOT NULL, and having a default above having none, since a row may then leave the column
+out. That is also what decides whether a whole table may lack the column.
+"""
+
+import re
+from dataclasses import replace
+
+from snapshot_store.diff import _plain_number, _plain_text
+from snapshot_store.lattice.order import Finding, Incomparable, Verdict, same, sign_of
+from snapshot_store.lattice.types import compare_types, join_types
+from snapshot_store.model import Column, Default
+from snapshot_store.mysql.column_type import ColumnType
+
+_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal")
+# What a column without DEFAULT falls back to, by type; '' for all others.
+_ZEROS = {
+    **dict.fromkeys(_NUMBERS, "0"),
+    "datetime": "0000-00-00 00:00:00",
+    "timestamp": "0000-00-00 00:00:00",
+    "date": "0000-00-00",
+    "time": "00:00:00",
+    "year": "0000",
+    "bit": "b'0'",
+    "json": "null",
+}
+_WITHOUT_LITERALS = ("text", "blob", "json")
+_GEOMETRIES = ("geometry", "point", "linestring", "polygon", "geomcollection")
+_WITHOUT_ZERO = ("vector", *_GEOMETRIES)
+_MOMENTS = frozenset({"datetime", "timestamp", "time"})
+_FRACTION = re.compile(r"(\.\d*?)0+$")
+_QUOTED = re.compile(r"'([^'\\]*)'")
+
+_NONE, _NULL, _AUTO = "no default", "NULL", "AUTO_INCREMENT"
+
+
+def part_of(column: Column) -> str:
+    """Return how errors name a column."""
+    return f'column "{column.name}"'
+
+
+def compare_columns(a: Column, b: Column) -> list[Finding]:
+    """Return a finding for each aspect of two columns of one name."""
+    part = part_of(a)
+    return [
+        Finding(part, "default", _order_defaults(a, b)),
+        Finding(part, "generated", _order_generated(a, b)),
+        *compare_types(part, a.type, b.type),
+        Finding(part, "on update", same(a.on_update_now, b.on_update_now)),
+        Finding(part, "NULL", sign_of(_nullable(a), _nullable(b))),
+    ]
+
+
+def missing(column: Column) -> Verdict:
+    """Compare a table that has this column with one that lacks it, alike otherwise."""
+    return 1 if _default_of(column) != _NONE else "column with no default value cannot be missing"
+
+
+def join_columns(a: Column, b: Column) -> Column:
+    """Return the column that takes what either takes. Raises Incomparable."""
+    signs = {finding.aspect: finding.sign for finding in compare_columns(a, b)}
+    joined = replace(a, type=join_types(part_of(a), a.type, b.type), invisible=a.invisible and b.invisible)
+    if signs["default"] < 0:
+        joined = replace(joined, default=b.default, auto_increment=b.auto_increment)
+    if signs["NULL"] < 0:
+        joined = replace(joined, nullable=True)
+    if {_default_of(a), _default_of(b)} != {_NONE} and _default_of(joined) == _NONE:
+        # TIMESTAMP NOT NULL counts as having a default, TIMESTAMP NULL needs to say so.
+        joined = replace(joined, default=Default("null"))
+    return joined
+
+
+def filled(column: Column) -> Column:
+    """Return the column with a default for rows of a table that lacks it: its own, else NULL, else its type's zero.
+
+    Raises Incomparable where the type has none.
+    """
+    if _default_of(column) != _NONE:
+        return column
+    return replace(column, default=Default("null") if column.nullable else _zero(column))
+
+
+def _zero(column: Column) -> Default:
+    type = column.type
+    if type.name.endswith(_WITHOUT_ZERO):
+        raise Incomparable(part_of(column), f"column with no default value cannot be missing; {type.name} has no zero")
+    text = _ZEROS.get(type.name, "")
+    if type.name.endswith(_WITHOUT_LITERALS):
+        return Default("expression", f"'{text}'")
+    if type.name in _MOMENTS and type.fsp:
+        text = f"{text}.{'0' * type.fsp}"
+    if type.name == "enum":
+        text = type.members[0]
+    return Default("literal", text)
+
+
+def _nullable(column: Column) -> bool:
+    # AUTO_INCREMENT implies NOT NULL, whether or not it is written.
+    return column.nullable and not column.auto_increment
+
+
+def _default_of(column: Column) -> str:
+    """Return what a row gets that leaves the column out: one text for one value."""
+    default = column.default
+    if column.auto_increment:
+        return _AUTO
+    if column.generated is not None:
+        # It never takes a value, so a row can always leave it out.
+        return _NULL
+    if default is None:
+        # TIMESTAMP NOT NULL has had a default of its own for most of MySQL's life (explicit_defaults_for_timestamp).
+        return _NULL if column.type.name == "timestamp" and not column.nullable else _NONE
+    return _NULL if default.kind == "null" else _value_of(default, column.type)
+
+
+def _value_of(default: Default, type: ColumnType) -> str:
+    if default.kind == "now":
+        return "CURRENT_TIMESTAMP"
+    text = default.text
+    if default.kind == "expression":
+        text = _plain_text(text)
+        literal = _QUOTED.fullmatch(text)
+        if literal is None:
+            return f"({text})"
+        text = literal[1]
+    return f"'{_plain_literal(text, type)}'"
+
+
+def _plain_literal(text: str, type: ColumnType) -> str:
+    if type.name in _NUMBERS or type.name == "year":
+        return _plain_number(text)
+    if type.name in _MOMENTS:
+        return _FRACTION.sub(r"\1", text).rstrip(".")
+    if type.name in ("binary", "varbinary"):
+        data = bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode(errors="surrogateescape")
+        # The server pads a BINARY to its length.
+        return (data.rstrip(b"\0") if type.name == "binary" else data).hex()
+    return text
+
+
+def _order_defaults(a: Column, b: Column) -> Verdict:
+    mine, other = _default_of(a), _default_of(b)
+    if mine == other:
+        return 0
+    for least in (_NONE, _NULL):
+        if least in (mine, other) and not (least == _NULL and _AUTO in (mine, other)):
+            return -1 if mine == least else 1
+    return same(mine, other)
+
+
+def _order_generated(a: Column, b: Column) -> Verdict:
+    return same(*(_generated_text(c) for c in (a, b)))
+
+
+def _generated_text(column: Column) -> str:
+    generated = column.generated
+    if generated is None:
+        return "not generated"
+    return f"{_plain_text(generated.expression)} {'STORED' if generated.stored else 'VIRTUAL'}"

@@ -1,0 +1,156 @@
+"""Tables ordered by what rows they accept: `compare` two, and `join` two into the least that accepts both's rows.
+
+    CREATE TABLE t (a INT)                accepts less than (is below)
+    CREATE TABLE t (a BIGINT)             which is below
+    CREATE TABLE t (a BIGINT, b INT)      and
+    CREATE TABLE t (a BIGINT, UNIQUE(a))  is below the second, but neither above nor below the first.
+
+A column more, a wider one, NULL for NOT NULL, a default where there was none, an index less: each makes a table larger.
+The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp, and its table_test.go), so what coordinates
+the shards' DDL here agrees with DM. As there, nothing else counts: the order of columns, names of tables, comments,
+engines, checks, foreign keys and visibility.
+
+`join` is commutative, to the last byte. It is associative wherever both ways are defined, up to `compare` giving 0,
+with one exception that follows from DM's rules: a column NOT NULL without DEFAULT that another table lacks gets its
+type's zero as DEFAULT, and if a third table has the column nullable without one, only the way that joins the first two
+first keeps the zero.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from snapshot_store.diff import _plain_text
+from snapshot_store.lattice.columns import compare_columns, filled, join_columns, missing, part_of
+from snapshot_store.lattice.order import Finding, Incomparable, Verdict, combine, same, sign_of
+from snapshot_store.lattice.types import order_charsets
+from snapshot_store.model import Column, Index, Table
+
+__all__ = ["Incomparable", "compare", "join"]
+
+
+def compare(a: Table, b: Table) -> int:
+    """Return -1 if `b` accepts every row that `a` accepts, 1 the other way round, and 0 for both.
+
+    Raises Incomparable where neither holds.
+    """
+    return combine(_findings(a, b))
+
+
+def _findings(a: Table, b: Table) -> Iterator[Finding]:
+    yield Finding("table", "character set", order_charsets((a.charset, a.collation), (b.charset, b.collation)))
+    mine, other = _by_name(a.columns), _by_name(b.columns)
+    keys, other_keys = _keyed(a), _keyed(b)
+    for name, column in (other | mine).items():
+        if name in mine and name in other:
+            yield from compare_columns(mine[name], other[name])
+            # Follows from the indexes, but "k(a) against k(b)" is clearer told of the columns.
+            yield Finding(part_of(column), "key", sign_of(name in other_keys, name in keys))
+        else:
+            lacking = missing(column)
+            yield Finding(part_of(column), "", lacking if name in mine or isinstance(lacking, str) else -lacking)
+    yield from _index_findings(_indexes_by_name(a), _indexes_by_name(b))
+
+
+def _index_findings(mine: dict[str, Index], other: dict[str, Index]) -> Iterator[Finding]:
+    for name, index in (other | mine).items():
+        part = f'index "{index.name}"'
+        if name in mine and name in other:
+            for aspect, verdict in _order_indexes(mine[name], other[name]).items():
+                yield Finding(part, aspect, verdict)
+        else:
+            # The side that has the index refuses what the other takes.
+            yield Finding(part, "", -1 if name in mine else 1)
+
+
+def join(a: Table, b: Table) -> Table:
+    """Return the least table that accepts the rows of both. Raises Incomparable if there is none.
+
+    What does not count for the order, such as name and engine, comes from the table whose text sorts first, so that the
+    result does not depend on the order of the two; checks and foreign keys stay where both have them.
+    """
+    a, b = sorted((a, b), key=repr)
+    verdict = order_charsets((a.charset, a.collation), (b.charset, b.collation))
+    larger = b if Finding("table", "character set", verdict).sign < 0 else a
+    expressions = {_plain_text(expression) for _, expression in b.checks}
+    joined = replace(
+        a,
+        charset=larger.charset,
+        collation=larger.collation,
+        columns=_join_columns(a, b),
+        indexes=_join_indexes(a, b),
+        checks=tuple(check for check in a.checks if _plain_text(check[1]) in expressions),
+        foreign_keys=tuple(key for key in a.foreign_keys if key in b.foreign_keys),
+    )
+    keys = _keyed(joined)
+    for column in joined.columns:
+        if column.auto_increment and column.name.lower() not in keys:
+            raise Incomparable(part_of(column), "auto type but not defined as a key that both tables have")
+    return joined
+
+
+def _join_columns(a: Table, b: Table) -> tuple[Column, ...]:
+    mine, other = _by_name(a.columns), _by_name(b.columns)
+    return tuple(
+        join_columns(mine[name], other[name])
+        if name in mine and name in other
+        else filled(mine.get(name) or other[name])
+        for name in _merge_orders(list(mine), list(other))
+    )
+
+
+def _merge_orders(a: Sequence[str], b: Sequence[str]) -> list[str]:
+    """Return all names so that as many as can be stand as in both lists; which list is first makes no difference.
+
+    Where one list has all names of the other, in the same order, the result is that list.
+    """
+    merged: list[str] = []
+    while a and b:
+        heads = [head for head, rest in ((a[0], b[1:]), (b[0], a[1:])) if head not in rest]
+        chosen = min(heads or (a[0], b[0]))
+        merged.append(chosen)
+        a, b = ([name for name in names if name != chosen] for names in (a, b))
+    return [*merged, *a, *b]
+
+
+def _join_indexes(a: Table, b: Table) -> tuple[Index, ...]:
+    """Return the indexes that both tables have; two of one name that cannot be joined are no reason to fail."""
+    other = _indexes_by_name(b)
+    joined = []
+    for name, index in _indexes_by_name(a).items():
+        if name not in other or any(isinstance(v, str) for v in _order_indexes(index, other[name]).values()):
+            continue
+        joined.append(replace(index, unique=index.unique and other[name].unique))
+    order = [name for name in other if name in {i.name.lower() for i in joined}]
+    if [i.name.lower() for i in joined] != order:
+        joined.sort(key=lambda i: (i.name != "PRIMARY", i.name.lower()))
+    return tuple(joined)
+
+
+def _order_indexes(a: Index, b: Index) -> dict[str, Verdict]:
+    return {
+        "columns": same(_parts_text(a), _parts_text(b)),
+        "unique": sign_of(not a.unique, not b.unique),
+        "kind": same(a.kind, b.kind),
+    }
+
+
+def _parts_text(index: Index) -> str:
+    texts = []
+    for part in index.parts:
+        name = f"({_plain_text(part.expression or '')})" if part.column is None else part.column.lower()
+        texts.append(name if part.length is None else f"{name}({part.length})")
+    return ", ".join(texts)
+
+
+def _keyed(table: Table) -> set[str]:
+    """Return the columns that SHOW COLUMNS marks: those of the primary key, and those another index begins with."""
+    parts = [part for i in table.indexes for part in (i.parts if i.name.upper() == "PRIMARY" else i.parts[:1])]
+    return {part.column.lower() for part in parts if part.column is not None}
+
+
+def _by_name(columns: tuple[Column, ...]) -> dict[str, Column]:
+    return {column.name.lower(): column for column in columns}
+
+
+def _indexes_by_name(table: Table) -> dict[str, Index]:
+    return {index.name.lower(): index for index in table.indexes}

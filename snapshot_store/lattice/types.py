@@ -1,0 +1,154 @@
+"""The order of column types: a type is above another when it takes the other's values.
+
+The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp), which knows less than MySQL about what fits
+into what: VARCHAR and TEXT, INT and DECIMAL, signed and unsigned are never compared. Where it says nothing (geometry,
+FLOAT without digits beside FLOAT with) the rule here is noted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from snapshot_store.lattice.order import Finding, Verdict, same, sign_of
+from snapshot_store.mysql.column_type import ColumnType
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_BLOBS = ("tinyblob", "blob", "mediumblob", "longblob")
+_TEXTS = ("tinytext", "text", "mediumtext", "longtext")
+_BYTES = frozenset({"binary", "varbinary", *_BLOBS})
+
+_FAMILIES = {
+    **{name: ("integer", rank) for rank, name in enumerate(_INTEGERS)},
+    **{name: ("blob", rank) for rank, name in enumerate(_BLOBS)},
+    **{name: ("blob", rank) for rank, name in enumerate(_TEXTS)},
+    "binary": ("char", 0),
+    "varbinary": ("varchar", 0),
+}
+# The display width of a signed integer that is written without one; one less if unsigned, but for BIGINT.
+_WIDTHS = {"tinyint": 4, "smallint": 6, "mediumint": 9, "int": 11, "bigint": 20}
+# FLOAT takes every value of any FLOAT(M,D).
+_UNLIMITED = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One thing that two types differ in: how to compare it, and how to take it over from the larger type."""
+
+    name: str
+    order: Callable[[ColumnType, ColumnType], Verdict]
+    take: Callable[[ColumnType, ColumnType], ColumnType]
+
+
+def compare_types(part: str, a: ColumnType, b: ColumnType) -> list[Finding]:
+    """Return a finding for each aspect."""
+    return [Finding(part, aspect.name, aspect.order(a, b)) for aspect in _ASPECTS]
+
+
+def join_types(part: str, a: ColumnType, b: ColumnType) -> ColumnType:
+    """Return the type that has the larger of each aspect. Raises Incomparable."""
+    joined = a
+    for aspect in _ASPECTS:
+        if Finding(part, aspect.name, aspect.order(a, b)).sign < 0:
+            joined = aspect.take(joined, b)
+    if joined.name in _INTEGERS:
+        return _with_width(joined, max(_length(a), _length(b)))
+    return joined
+
+
+def _order_name(a: ColumnType, b: ColumnType) -> Verdict:
+    (family, rank), (other, other_rank) = (_FAMILIES.get(t.name, (t.name, 0)) for t in (a, b))
+    return sign_of(rank, other_rank) if family == other else f"incompatible mysql type ({a.name} vs {b.name})"
+
+
+def _order_bytes(a: ColumnType, b: ColumnType) -> Verdict:
+    return same(*("bytes" if t.name in _BYTES else "characters" for t in (a, b)))
+
+
+def _length(type: ColumnType) -> int:
+    if type.length is not None:
+        return type.length
+    if type.name in ("float", "double"):
+        return _UNLIMITED
+    if type.name in _INTEGERS:
+        return _default_width(type) if type.display_width is None else type.display_width
+    return 0
+
+
+def _default_width(type: ColumnType) -> int:
+    return _WIDTHS[type.name] - (type.unsigned and type.name != "bigint")
+
+
+def _with_width(type: ColumnType, width: int) -> ColumnType:
+    if _length(type) == width:
+        return type
+    if type.zerofill or (type.name == "tinyint" and width == 1 and not type.unsigned):
+        return replace(type, length=width, display_width=None)
+    return replace(type, length=None, display_width=None if width == _default_width(type) else width)
+
+
+def _order_length(a: ColumnType, b: ColumnType) -> Verdict:
+    if a.name == "decimal":
+        return same(a.length, b.length)
+    return sign_of(_length(a), _length(b))
+
+
+def _order_decimals(a: ColumnType, b: ColumnType) -> Verdict:
+    if a.name == "decimal":
+        return same(a.decimals, b.decimals)
+    return sign_of(*(_UNLIMITED if t.decimals is None else t.decimals for t in (a, b)))
+
+
+def _order_members(a: ColumnType, b: ColumnType) -> Verdict:
+    for place, (member, other) in enumerate(zip(a.members, b.members, strict=False)):
+        if member != other:
+            return f"at string list index {place}: distinct values ({member!r} vs {other!r})"
+    return sign_of(len(a.members), len(b.members))
+
+
+def _order_srid(a: ColumnType, b: ColumnType) -> Verdict:
+    """Compare SRIDs: without one, a geometry of any is taken. DM knows no geometry."""
+    if a.srid is None or b.srid is None:
+        return sign_of(a.srid is None, b.srid is None)
+    return same(a.srid, b.srid)
+
+
+def order_charsets(a: tuple[str | None, str | None], b: tuple[str | None, str | None]) -> Verdict:
+    """Compare a character set and collation with another pair: utf8mb4 is above utf8mb3 and latin1, the rest is apart.
+
+    The collations must be of one name (utf8mb3_bin is below utf8mb4_bin), or each what its character set brings along:
+    MySQL 8 changes utf8mb3_general_ci to utf8mb4_0900_ai_ci when a column goes from one set to the other. The second is
+    ours; TiDB, where every default is _bin, does not need it.
+    """
+    (charset, collation), (other, other_collation) = a, b
+    if charset == other:
+        return 0 if collation == other_collation else _apart("collation", collation, other_collation)
+    if {charset, other} not in ({"utf8mb4", "utf8mb3"}, {"utf8mb4", "latin1"}):
+        return _apart("charset", charset, other)
+    pair = (collation or "", other_collation or "")
+    if len({name.partition("_")[2] for name in pair}) > 1 and not _DEFAULT_COLLATIONS.issuperset(pair):
+        return _apart("collation", collation, other_collation)
+    return sign_of(charset == "utf8mb4", other == "utf8mb4")
+
+
+_DEFAULT_COLLATIONS = frozenset({"latin1_swedish_ci", "utf8mb3_general_ci", "utf8mb4_0900_ai_ci"})
+
+
+def _apart(what: str, a: str | None, b: str | None) -> str:
+    return f"incompatible mysql {what} ({a} vs {b})"
+
+
+_ASPECTS = (
+    Aspect("type", _order_name, lambda joined, b: replace(joined, name=b.name)),
+    Aspect("length", _order_length, lambda joined, b: replace(joined, length=b.length)),
+    Aspect("decimals", _order_decimals, lambda joined, b: replace(joined, decimals=b.decimals)),
+    Aspect("fraction", lambda a, b: sign_of(a.fsp, b.fsp), lambda joined, b: replace(joined, fsp=b.fsp)),
+    Aspect("bytes", _order_bytes, lambda joined, b: joined),
+    Aspect("unsigned", lambda a, b: same(a.unsigned, b.unsigned), lambda joined, b: joined),
+    Aspect("zerofill", lambda a, b: same(a.zerofill, b.zerofill), lambda joined, b: joined),
+    Aspect(
+        "character set",
+        lambda a, b: order_charsets((a.charset, a.collation), (b.charset, b.collation)),
+        lambda joined, b: replace(joined, charset=b.charset, collation=b.collation),
+    ),
+    Aspect("members", _order_members, lambda joined, b: replace(joined, members=b.members)),
+    Aspect("SRID", _order_srid, lambda joined, b: replace(joined, srid=b.srid)),
+)

@@ -1,0 +1,27 @@
+"""The type of a column: everything that decides its bytes in a row image."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A column's type with everything that decides its bytes in a row image.
+
+    `length` is characters for char/varchar/text, bytes for binary/varbinary/blob, bits for bit, entries for vector.
+    For the blob and text family `length` is left None; the name (tinyblob … longtext) says it all.
+    `display_width` is what was written behind an integer type, int(11). A server forgets it since 8.0.19 (but for
+    ZEROFILL and tinyint(1), which have it as `length`), and it decides nothing; only the lattice, which follows DM,
+    asks for it.
+    """
+
+    name: str
+    length: int | None = None
+    decimals: int | None = None
+    fsp: int = 0
+    unsigned: bool = False
+    zerofill: bool = False
+    charset: str | None = None
+    collation: str | None = None
+    members: tuple[str, ...] = ()
+    srid: int | None = None
+    display_width: int | None = field(default=None, compare=False)

@@ -1,0 +1,45 @@
+"""Truth in expressions: what the server takes for a condition, and how it rewrites what is none, or is negated."""
+
+from dataclasses import replace
+
+from snapshot_store.mysql.expr.nodes import Node, compare, literal
+from snapshot_store.mysql.sql.functions import BOOLEAN
+
+_CONDITIONS = frozenset({"compare", "and", "or", "xor", "not", "null", "truth", "between", "in", "like", "member"})
+_NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_ZERO = literal("0")
+
+
+def is_boolean(node: Node) -> bool:
+    """Tell whether the server takes a node for a condition as it stands."""
+    if node.kind == "call":
+        return node.text in BOOLEAN
+    return node.kind in _CONDITIONS or (node.kind == "literal" and node.text in ("true", "false"))
+
+
+def condition(node: Node) -> Node:
+    """Return a node as a condition: `a` becomes 0 <> `a`."""
+    return node if is_boolean(node) else compare("<>", _ZERO, node)
+
+
+def negated(node: Node) -> Node:
+    """Return NOT of a node, as the server rewrites it."""
+    if node.kind == "compare" and node.text in _NEGATED:
+        return replace(node, text=_NEGATED[node.text])
+    if node.kind in ("and", "or"):
+        return Node("or" if node.kind == "and" else "and", node.text, tuple(negated(arg) for arg in node.args))
+    if node.kind == "xor":
+        return replace(node, args=(negated(node.args[0]), *node.args[1:]))
+    if node.kind in ("null", "truth", "between", "in"):
+        return replace(node, negated=not node.negated)
+    if node.kind == "not":
+        return node.args[0]
+    return Node("not", "", (node,)) if is_boolean(node) else compare("=", _ZERO, node)
+
+
+def compared(symbol: str, left: Node, right: Node) -> Node:
+    rows = left.kind == right.kind == "row" and len(left.args) == len(right.args)
+    if rows and symbol in ("=", "<=>", "<>"):
+        pairs = zip(left.args, right.args, strict=True)
+        return Node("or" if symbol == "<>" else "and", "rows", tuple(compared(symbol, a, b) for a, b in pairs))
+    return compare(symbol, left, right)

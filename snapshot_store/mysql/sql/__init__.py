@@ -1,0 +1,1 @@
+"""MySQL's SQL below statements: lexer, cursor, session, names, functions, column types."""

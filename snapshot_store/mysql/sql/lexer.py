@@ -1,0 +1,185 @@
+r"""Statements as tokens that remember where they stand in the text.
+
+sqlglot's tokenizer does the cutting, through a dialect that knows no keywords: which words matter depends on the place
+in the statement, and MySQL lets most keywords be names. Before that, one pass over the text does what it cannot:
+
+    CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH(a) */ -- note
+    CREATE TABLE t (a INT)          PARTITION BY HASH(a)
+
+Executable comments lose their brackets, all other comments ($$ bodies of routines too) become blanks, and offsets
+stay as they were, so that any piece of the result can be quoted by offset. String literals are decoded here, from
+their source text.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import TokenError
+from sqlglot.tokens import TokenType
+
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.session import DdlSession
+
+TokenKind = Literal["word", "name", "string", "number", "bits", "symbol", "end"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token: `text` is the decoded value, `start` and `end` (exclusive) its place in the text.
+
+    "word" may be a keyword or a name, "name" is a quoted name, "bits" a hexadecimal or bit literal, as written.
+    """
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+
+
+class _Plain(MySQL):
+    class Tokenizer(MySQL.Tokenizer):
+        KEYWORDS: dict[str, TokenType] = {}  # noqa: RUF012
+        COMMENTS: list[str] = []  # noqa: RUF012
+
+
+class _AnsiQuotes(MySQL):
+    class Tokenizer(_Plain.Tokenizer):
+        QUOTES = ["'"]  # noqa: RUF012
+        IDENTIFIERS = ["`", '"']  # noqa: RUF012
+        STRING_ESCAPES = ["'", "\\"]  # noqa: RUF012
+
+
+class _NoBackslash(MySQL):
+    class Tokenizer(_Plain.Tokenizer):
+        STRING_ESCAPES = ["'", '"']  # noqa: RUF012
+
+
+class _AnsiNoBackslash(MySQL):
+    class Tokenizer(_AnsiQuotes.Tokenizer):
+        STRING_ESCAPES = ["'"]  # noqa: RUF012
+
+
+# By (ANSI_QUOTES, backslash escapes).
+_DIALECTS: dict[tuple[bool, bool], type[Any]] = {
+    (False, True): _Plain,
+    (True, True): _AnsiQuotes,
+    (False, False): _NoBackslash,
+    (True, False): _AnsiNoBackslash,
+}
+
+_SINGLE = {True: r"'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'", False: r"'[^']*(?:''[^']*)*'"}
+_DOUBLE = {True: r'"[^"\\]*(?:(?:\\.|"")[^"\\]*)*"', False: r'"[^"]*(?:""[^"]*)*"'}
+_OTHERS = r"""
+    | (?P<name>`[^`]*(?:``[^`]*)*`)
+    | (?P<executable>/\*!(?P<version>\d{5,6})?)
+    | (?P<comment>/\*)
+    | (?P<close>\*/)
+    | (?P<line>\#[^\n]*|--(?=[\s\x00-\x1f]|\Z)[^\n]*)
+    | (?P<semicolon>;)
+    | (?<![\w$])(?P<dollar>\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+    | (?P<unclosed>['"`])
+    | (?P<blank>[^\S \t\n\v\f\r])
+"""
+# By (ANSI_QUOTES, backslash escapes); a quoted name knows no backslash escapes.
+_LANDMARKS = {
+    (ansi, backslash): re.compile(
+        f"(?P<string>{_SINGLE[backslash]}|{_DOUBLE[backslash and not ansi]}){_OTHERS}", re.VERBOSE | re.DOTALL
+    )
+    for ansi in (False, True)
+    for backslash in (False, True)
+}
+
+
+def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
+    """Return the text with comments blanked and executable ones opened, and where its semicolons stand.
+
+    The result has the length of `sql`. An executable comment for a server newer than the session's is a comment.
+    """
+    pattern = _LANDMARKS[session.ansi_quotes, session.backslash_escapes]
+    pieces: list[str] = []
+    semicolons: list[int] = []
+    place, opened = 0, 0
+    while found := pattern.search(sql, place):
+        pieces.append(sql[place : found.start()])
+        kind, end = found.lastgroup, found.end()
+        if kind == "unclosed":
+            raise DdlNotUnderstood(sql, f"the quote {found.group()} at offset {found.start()} is never closed")
+        if kind == "blank":
+            code = f"U+{ord(found.group()):04X}"
+            raise DdlNotUnderstood(sql, f"character {code} at offset {found.start()} is no blank to MySQL")
+        if kind == "executable" and int(found["version"] or 0) > session.server_version:
+            kind = "comment"
+        if kind == "comment":
+            end = _comment_end(sql, found.start())
+        if kind == "semicolon":
+            semicolons.append(found.start())
+        blank = kind in ("comment", "line", "executable", "dollar") or (kind == "close" and opened > 0)
+        opened += (kind == "executable") - (kind == "close" and blank)
+        pieces.append(" " * (end - found.start()) if blank else found.group())
+        place = end
+    pieces.append(sql[place:])
+    if opened:
+        raise DdlNotUnderstood(sql, "an executable comment is never closed")
+    return "".join(pieces), semicolons
+
+
+def _comment_end(sql: str, start: int) -> int:
+    """Return where the comment at `start` ends; comments inside an executable one that is not executed nest."""
+    nests = sql.startswith("/*!", start)
+    depth, place = 1, start + 2
+    while depth:
+        close = sql.find("*/", place)
+        if close < 0:
+            raise DdlNotUnderstood(sql, f"the comment at offset {start} is never closed")
+        inner = sql.find("/*", place, close) if nests else -1
+        depth += 1 if inner >= 0 else -1
+        place = (inner if inner >= 0 else close) + 2
+    return place
+
+
+def tokenize(text: str, session: DdlSession, offset: int = 0) -> list[Token]:
+    """Return the tokens of a text that went through `expand`; offsets count from `offset`."""
+    dialect = _DIALECTS[session.ansi_quotes, session.backslash_escapes]
+    try:
+        raw = dialect().tokenize(text)
+    except TokenError as error:
+        raise DdlNotUnderstood(text, f"cannot be cut into tokens ({error})") from None
+    tokens = []
+    for token in raw:
+        start, end = token.start, token.end + 1
+        kind, value = _read(token.token_type, text[start:end], session)
+        tokens.append(Token(kind, value, start + offset, end + offset))
+    return tokens
+
+
+def _read(type: TokenType, source: str, session: DdlSession) -> tuple[TokenKind, str]:
+    if source[0] == "`" or (source[0] == '"' and session.ansi_quotes):
+        return "name", source[1:-1].replace(source[0] * 2, source[0])
+    if type in (TokenType.STRING, TokenType.NATIONAL_STRING):
+        return "string", decode_string(source.lstrip("nN"), session.backslash_escapes)
+    if type in (TokenType.HEX_STRING, TokenType.BIT_STRING):
+        if not _BITS.fullmatch(source):
+            raise DdlNotUnderstood(source, "no hexadecimal or bit literal")
+        return "bits", source
+    if type == TokenType.NUMBER:
+        return "number", source
+    if type in (TokenType.VAR, TokenType.IDENTIFIER):
+        return "word", source
+    return "symbol", source
+
+
+_BITS = re.compile(r"0[xX][0-9a-fA-F]+|[xX]'(?:[0-9a-fA-F]{2})*'|0[bB][01]+|[bB]'[01]*'")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+
+
+def decode_string(source: str, backslash_escapes: bool) -> str:
+    """Return the value of a quoted string literal."""
+    quote, body = source[0], source[1:-1]
+    if not backslash_escapes:
+        return body.replace(quote * 2, quote)
+    # A doubled quote can follow a backslash escape, so both are replaced in one pass.
+    both = re.compile(rf"{quote}{quote}|{_ESCAPE.pattern}", re.DOTALL)
+    return both.sub(lambda m: quote if m[1] is None else _ESCAPED.get(m[1], m[1]), body)

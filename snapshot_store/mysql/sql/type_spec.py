@@ -1,0 +1,16 @@
+"""A column type as a statement writes it, before the table's defaults are known."""
+
+from dataclasses import dataclass
+
+from snapshot_store.mysql.column_type import ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSpec:
+    """A column's type as written: `type` without character set, which is asked for here and resolved by the table."""
+
+    type: ColumnType
+    charset: str | None = None
+    collation: str | None = None
+    binary: bool = False
+    characters: int | None = None  # of TEXT(n) and BLOB(n)

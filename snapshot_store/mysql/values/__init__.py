@@ -1,0 +1,1 @@
+"""MySQL's literals and time zones."""

@@ -1,0 +1,167 @@
+"""Dates and times in literals: every spelling the server reads, in the one it shows.
+
+Source: refman, "String and Numeric Literals in Date and Time Context"; `str_to_datetime` and `str_to_time` of
+mysql-server `mysys/my_time.cc`.
+"""
+
+import calendar
+import re
+
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.session import ALLOW_INVALID_DATES, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
+
+_Moment = tuple[int, int, int, int, int, int, str]
+"""Year, month, day, hour, minute, second, and the digits of the fraction."""
+
+_DELIMITED = re.compile(
+    r"\s*(\d{1,4})[^\w\s]+(\d{1,2})[^\w\s]+(\d{1,2})"
+    r"(?:(?:\s+|T)(\d{1,2})(?:[^\w\s]+(\d{1,2})(?:[^\w\s]+(\d{1,2})(?:\.(\d*))?)?)?)?\s*",
+    re.ASCII,
+)
+_COMPACT = re.compile(r"\s*(\d{14}|\d{12}|\d{8}|\d{6})T?(?:\.(\d*))?\s*", re.ASCII)
+_CLOCK = re.compile(
+    r"\s*(-?)(?:(\d{1,2})\s+)?(?:(\d{1,3}):(\d{1,2})(?::(\d{1,2}))?|(\d{1,7}))(?:\.(\d*))?\s*", re.ASCII
+)
+_FIRST_TIMESTAMP, _LAST_TIMESTAMP = "1970-01-01 00:00:01", "2038-01-19 03:14:07"
+
+
+def year_text(number: bool, text: str) -> str:
+    """Return the year that a literal means."""
+    if not re.fullmatch(r"\s*\d{1,4}\s*", text, re.ASCII):
+        raise ValueError(f"{text!r} is no year")
+    value = int(text)
+    if value == 0:
+        return "0000" if number or len(text.strip()) == 4 else "2000"
+    if value < 100:
+        value += 2000 if value < 70 else 1900
+    if not 1901 <= value <= 2155:
+        raise ValueError(f"{text} is out of range")
+    return str(value)
+
+
+def date_text(number: bool, text: str, session: DdlSession) -> str:
+    """Return the date that a literal means."""
+    year, month, day, *_ = _moment(number, text, session)
+    return f"{year:04}-{month:02}-{day:02}"
+
+
+def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession) -> str:
+    """Return the date and time that a literal means, rounded to the type's fraction."""
+    *whole, fraction = _moment(number, text, session)
+    seconds, fraction = _rounded(fraction, type.fsp)
+    year, month, day, hour, minute, second = map(int, whole)
+    if seconds:
+        year, month, day, hour, minute, second = _next_second(year, month, day, hour, minute, second)
+    found = f"{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}"
+    if type.name == "timestamp" and year + month + day > 0 and not _FIRST_TIMESTAMP <= found <= _LAST_TIMESTAMP:
+        raise ValueError(f"{text!r} is out of range")
+    return found + fraction
+
+
+def time_text(number: bool, text: str, fsp: int) -> str:
+    """Return the time that a literal means, rounded to `fsp` digits."""
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        moment = _DELIMITED.fullmatch(text)
+        if moment is None or moment[4] is None:
+            raise ValueError(f"{text!r} is no time")
+        hour, minute, second = (int(moment[i] or 0) for i in (4, 5, 6))
+        sign, fraction = "", moment[7] or ""
+    else:
+        sign, fraction = found[1], found[7] or ""
+        hour, minute, second = _clock(found)
+    if minute > 59 or second > 59:
+        raise ValueError(f"{text!r} is no time")
+    more, fraction = _rounded(fraction, fsp)
+    total = hour * 3600 + minute * 60 + second + more
+    if total > 838 * 3600 + 59 * 60 + 59:
+        raise ValueError(f"{text!r} is out of range")
+    return f"{sign}{total // 3600:02}:{total // 60 % 60:02}:{total % 60:02}{fraction}"
+
+
+def _clock(found: re.Match[str]) -> tuple[int, int, int]:
+    days = int(found[2] or 0)
+    if found[3] is not None:
+        return days * 24 + int(found[3]), int(found[4]), int(found[5] or 0)
+    value = int(found[6])
+    if found[2] is not None:
+        return days * 24 + value, 0, 0
+    return value // 10000, value // 100 % 100, value % 100
+
+
+def _moment(number: bool, text: str, session: DdlSession) -> _Moment:
+    moment = _read_number(text) if number else _read_text(text)
+    if moment is None:
+        raise ValueError(f"{text!r} is no date")
+    _check(moment, text, session)
+    return moment
+
+
+def _read_text(text: str) -> _Moment | None:
+    found = _DELIMITED.fullmatch(text)
+    if found is not None:
+        year = _full_year(found[1])
+        rest = [int(found[i] or 0) for i in range(2, 7)]
+        return (year, rest[0], rest[1], rest[2], rest[3], rest[4], found[7] or "")
+    compact = _COMPACT.fullmatch(text)
+    if compact is None:
+        return None
+    digits = compact[1]
+    head = 4 if len(digits) in (8, 14) else 2
+    pairs = [int(digits[i : i + 2]) for i in range(head, len(digits), 2)] + [0, 0, 0]
+    return (_full_year(digits[:head]), pairs[0], pairs[1], pairs[2], pairs[3], pairs[4], compact[2] or "")
+
+
+def _read_number(text: str) -> _Moment | None:
+    whole, _, fraction = text.partition(".")
+    if not whole.isdecimal() or len(whole) > 14:
+        return None
+    value = int(whole)
+    if value <= 99991231:
+        value *= 1_000_000
+    if value and value < 10_000_101_000_000:
+        # YYMMDD…, with years from 70 in the last century.
+        value += (20_000_000 if value < 700_101_000_000 else 19_000_000) * 1_000_000
+    date, clock = divmod(value, 1_000_000)
+    return (date // 10000, date // 100 % 100, date % 100, clock // 10000, clock // 100 % 100, clock % 100, fraction)
+
+
+def _full_year(digits: str) -> int:
+    value = int(digits)
+    if len(digits) <= 2:
+        return value + (2000 if value < 70 else 1900)
+    return value
+
+
+def _check(moment: _Moment, text: str, session: DdlSession) -> None:
+    year, month, day, hour, minute, second, _ = moment
+    if month > 12 or day > 31 or hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r} is no date")
+    if year == month == day == 0:
+        if session.sql_mode & NO_ZERO_DATE and session.strict:
+            raise ValueError(f"{text!r} is refused by NO_ZERO_DATE")
+        return
+    if not month or not day:
+        if session.sql_mode & NO_ZERO_IN_DATE and session.strict:
+            raise ValueError(f"{text!r} is refused by NO_ZERO_IN_DATE")
+        return
+    last = [31, 29 if calendar.isleap(year) else 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1]
+    if day > last and not session.sql_mode & ALLOW_INVALID_DATES:
+        raise ValueError(f"{text!r} is no date")
+
+
+def _rounded(fraction: str, fsp: int) -> tuple[int, str]:
+    """Return whole seconds that rounding adds, and the fraction to `fsp` digits with its point."""
+    digits = fraction[:7].ljust(7, "0")
+    value = (int(digits) + 5 * 10 ** (6 - fsp)) // 10 ** (7 - fsp)
+    seconds, rest = divmod(value, 10**fsp)
+    return seconds, f".{rest:0{fsp}}" if fsp else ""
+
+
+def _next_second(year: int, month: int, day: int, hour: int, minute: int, second: int) -> tuple[int, ...]:
+    total = hour * 3600 + minute * 60 + second + 1
+    if total < 86400:
+        return year, month, day, total // 3600, total // 60 % 60, total % 60
+    if day < calendar.monthrange(year, month)[1]:
+        return year, month, day + 1, 0, 0, 0
+    return (year, month + 1, 1, 0, 0, 0) if month < 12 else (year + 1, 1, 1, 0, 0, 0)

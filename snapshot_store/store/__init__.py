@@ -1,0 +1,1 @@
+"""The schema store: histories in a DuckDB file."""

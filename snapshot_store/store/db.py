@@ -1,0 +1,312 @@
+"""The store: all schema versions in one DuckDB file. The only module that knows DuckDB.
+
+DuckDB lets one process write, and no other read meanwhile, so a store is opened, used and closed at once; whoever needs
+schemas for longer takes the history, which is a value. Each change is one transaction: killed at any moment, the store
+holds it whole or not at all. Opening reads next to nothing, however long the history; `history_of` and `lookup` read
+what they are asked for.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from snapshot_store.errors import StoreError
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, folded_away
+from snapshot_store.names import NamePattern
+from snapshot_store.store import fold as store_fold
+from snapshot_store.store import parquet as store_parquet
+from snapshot_store.store import select as store_select
+from snapshot_store.store.append import append
+from snapshot_store.store.merge import MergeStore
+from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
+from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
+from snapshot_store.store.select import Line
+from snapshot_store.store.settings import (
+    Stop,
+    read_setting,
+    stop_from_json,
+    topology_from_json,
+    topology_to_json,
+    write_setting,
+)
+from snapshot_store.store_errors import (
+    QueryFailed,
+    StoreBusy,
+    StoreDamaged,
+    StoreMissing,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+# Small work on small tables; extensions would be fetched from the network.
+_CONFIG = {"threads": "1", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The answer to a question in SQL."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+class Store:
+    """An open store; get one from `Store.open`."""
+
+    def __init__(self, path: Path, connection: Any) -> None:
+        self.path = path
+        self._connection = connection
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, read_only: bool = False, wait_seconds: float = 10.0) -> Iterator["Store"]:
+        """Open the store, making it if it is not there, for the length of a `with` block.
+
+        Waits up to `wait_seconds` for another process to close it, then raises StoreBusy. Raises StoreTooNew if a newer
+        program wrote it, StoreMissing if it is to be read and is not there, StoreError if the file is no store. A store
+        of an older program is brought up to date first, also if it is only to be read.
+        """
+        connection = _connect(path, read_only, wait_seconds)
+        try:
+            if read_only and outdated(connection):
+                connection.close()
+                with cls.open(path, wait_seconds=wait_seconds):
+                    pass
+                connection = _connect(path, read_only, wait_seconds)
+            migrate(connection, read_only)
+            yield cls(path, connection)
+        except duckdb.Error as error:
+            raise _failed(path, error) from error
+        finally:
+            connection.close()
+
+    def append_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> int:
+        """Append versions in one transaction; return how many are new.
+
+        A version the store has already is passed over. Raises HistoryConflict, with nothing appended, if the store has
+        another definition of the same table at the same order key, or was folded above it.
+        """
+        with self._transaction():
+            return append(self._connection, self.path, versions, schemas)
+
+    def load_history(self) -> SchemaHistory:
+        """Return everything in the store."""
+        tables = self._connection.execute(f"SELECT {TABLE_COLUMNS} FROM table_versions").fetchall()
+        schemas = self._connection.execute(f"SELECT {SCHEMA_COLUMNS} FROM schema_versions").fetchall()
+        return SchemaHistory().with_versions(map(table_version, tables), map(schema_version, schemas))
+
+    def find(
+        self,
+        patterns: Sequence[NamePattern],
+        node: str | None = None,
+        physical: bool = False,
+        topology: Topology | None = None,
+    ) -> tuple[Line, ...]:
+        """Return the lines of history that the patterns mean, sorted; raises UnknownTable for one that means none.
+
+        The patterns name logical tables, or with `node` that node's tables; with `physical` the physical tables, of all
+        nodes or of one, that make the logical tables named are meant.
+        """
+        return store_select.find(self._connection, patterns, node, physical, topology or self.topology())
+
+    def history_of(self, lines: Iterable[Line]) -> SchemaHistory:
+        """Return all versions of some tables: a part of the history, not to be added to."""
+        return store_select.history_of(self._connection, lines)
+
+    def history_at(self, key: OrderKey) -> SchemaHistory:
+        """Return the versions of all tables in force at a key: a part of the history, not to be added to.
+
+        Raises BeforeBase where some line of history is folded above the key.
+        """
+        for node, floor in sorted(self._floors().items()):
+            if key.text() <= floor:
+                raise folded_away("all tables", key, OrderKey.parse(floor), node or None)
+        return store_select.history_at(self._connection, key)
+
+    def logical_at(self, key: OrderKey) -> SchemaHistory:
+        """Return the logical versions in force at a key: a part of the history, not to be added to.
+
+        Tables that were dropped by then are left out. Below `floor`, so are those that have changed since.
+        """
+        return store_select.history_at(self._connection, key, logical=True)
+
+    def logical_changes(self, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
+        """Return the first logical versions behind a key, in order, `most` of them or more: one key's come together."""
+        return store_select.logical_changes(self._connection, after, most)
+
+    def floor(self) -> OrderKey:
+        """Return the key up to which the logical history is folded, the origin if it is not."""
+        floor = self._floors().get("")
+        return ORIGIN if floor is None else OrderKey.parse(floor)
+
+    def lookup(self, names: Sequence[tuple[str, str, OrderKey, str | None]]) -> list[TableVersion | None]:
+        """Return, for each (schema, name, key, node), what `SchemaHistory.at` returns, without loading the history."""
+        if not names:
+            return []
+        columns = [list(column) for column in zip(*names, strict=True)]
+        keys = [key.text() for key in columns[2]]
+        nodes = [node or "" for node in columns[3]]
+        rows = self._connection.execute(_LOOKUP, [columns[0], columns[1], keys, nodes]).fetchall()
+        floors = self._floors() if any(row[1] is None for row in rows) else {}
+        for row, (schema, name, key, node) in zip(rows, names, strict=True):
+            if row[1] is None and (node or "") in floors and key.text() <= floors[node or ""]:
+                raise folded_away(f"{schema}.{name}", key, OrderKey.parse(floors[node or ""]), node)
+        return [None if row[1] is None else table_version(row) for row in rows]
+
+    def last_key(self) -> OrderKey:
+        """Return the greatest key at which anything changed."""
+        (text,) = self._connection.execute("SELECT max(order_key) FROM table_versions").fetchone()
+        return ORIGIN if text is None else OrderKey.parse(text)
+
+    def fold(self, checkpoint: OrderKey) -> int:
+        """Forget what only moments before `checkpoint` can see; return how many versions went.
+
+        Lookups at keys from the checkpoint on find what they found, with the same numbers. Not to be undone: keep a
+        copy if older moments may matter. A merge goes on from its own floor, so fold below that.
+        """
+        with self._transaction():
+            removed = store_fold.fold(self._connection, checkpoint)
+        self._connection.execute("CHECKPOINT")
+        return removed
+
+    def export_parquet(self, folder: Path) -> None:
+        """Write everything into a new folder, a Parquet file per table."""
+        store_parquet.export_parquet(self._connection, folder)
+
+    def import_parquet(self, folder: Path) -> int:
+        """Fill this store, which must be empty, from such a folder; return how many versions it has now."""
+        with self._transaction():
+            return store_parquet.import_parquet(self._connection, folder)
+
+    def topology(self) -> Topology:
+        """Return the cluster's routes as last set; without any, every table keeps its name."""
+        text = read_setting(self._connection, "topology")
+        return Topology() if text is None else topology_from_json(text)
+
+    def set_topology(self, topology: Topology) -> None:
+        """Keep the cluster's routes with its history."""
+        write_setting(self._connection, "topology", topology_to_json(topology))
+
+    def note(self, name: str) -> str | None:
+        """Return what was left under a name, None if nothing."""
+        return read_setting(self._connection, f"note {name}")
+
+    def set_note(self, name: str, text: str) -> None:
+        """Leave a text under a name, for whoever works with the store."""
+        write_setting(self._connection, f"note {name}", text)
+
+    def beginning(self) -> OrderKey:
+        """Return where the binlogs begin, as a key: bases at the origin hold from there; ORIGIN if unknown."""
+        text = read_setting(self._connection, "beginning")
+        return ORIGIN if text is None else OrderKey.parse(text)
+
+    def stop(self) -> Stop | None:
+        """Return where the last merge stopped for want of a shape, or None."""
+        text = read_setting(self._connection, "stop")
+        return None if text is None else stop_from_json(text)
+
+    def merging(self) -> MergeStore:
+        """Return what a merge may do with this store, while it is open."""
+        return MergeStore(self.path, self._connection, self._transaction)
+
+    def query(self, sql: str) -> QueryResult:
+        """Answer a question in DuckDB's SQL over the views of `migrations.VIEWS`; nothing outside the store is reached.
+
+        Raises QueryFailed. Meant for a store that was opened to be read: nothing else keeps a statement from writing.
+        """
+        for name, view in VIEWS.items():
+            self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
+        self._connection.execute(TABLES_AT)
+        self._connection.execute("SET enable_external_access = false")
+        self._connection.execute("SET lock_configuration = true")
+        try:
+            answer = self._connection.execute(sql)
+            if answer is None:  # duckdb's word for a text without a statement
+                raise QueryFailed("there is no statement")
+            columns = tuple(column[0] for column in answer.description or ())
+            return QueryResult(columns, tuple(answer.fetchall()) if columns else ())
+        except duckdb.Error as error:
+            failed = _failed(self.path, error)
+            if isinstance(failed, StoreDamaged) and "Extension " not in str(error):
+                raise failed from None
+            raise QueryFailed(str(error)) from None
+
+    def _floors(self) -> dict[str, str]:
+        rows = self._connection.execute(
+            "SELECT node, max(order_key) FROM table_versions WHERE folded GROUP BY node"
+        ).fetchall()
+        return dict(rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN TRANSACTION")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+
+
+# ASOF with a strict comparison: the latest version before the key. The semi join keeps other tables out of its sort.
+_LOOKUP = f"""
+    WITH wanted AS MATERIALIZED (
+        SELECT unnest($1::VARCHAR[]) AS schema_name, unnest($2::VARCHAR[]) AS table_name,
+               unnest($3::VARCHAR[]) AS wanted_key, unnest($4::VARCHAR[]) AS node,
+               generate_subscripts($1::VARCHAR[], 1) AS place)
+    SELECT {", ".join(f"v.{name}" for name in TABLE_COLUMNS.split(", "))}
+    FROM wanted AS w
+    ASOF LEFT JOIN (SELECT * FROM table_versions SEMI JOIN wanted USING (node, schema_name, table_name)) AS v
+      ON w.node = v.node AND w.schema_name = v.schema_name AND w.table_name = v.table_name
+      AND w.wanted_key > v.order_key
+    ORDER BY w.place
+"""
+
+
+_DAMAGE = (
+    "Corrupt",
+    "not a valid DuckDB",
+    "not enough bytes",
+    "read enough bytes",
+    "Serialization Error",
+    "Extension ",
+)
+
+
+def _failed(path: Path, error: Exception) -> StoreError:
+    """Return what DuckDB's error means for the store."""
+    text = (str(error).splitlines() or [""])[0]
+    if "database file with version number" in text:
+        return StoreTooNew(f"{path} was written by another version of DuckDB: {text}")
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException) or any(word in text for word in _DAMAGE):
+        return StoreDamaged(f"{path} is damaged, or no schema store: {text}")
+    return StoreUnavailable(f"{path} cannot be used: {text}")
+
+
+def _connect(path: Path, read_only: bool, wait_seconds: float) -> Any:
+    deadline = time.monotonic() + wait_seconds
+    if "?" in str(path.resolve()):
+        raise StoreUnavailable(f"{path} cannot be opened: DuckDB takes what follows a ? in a path for options")
+    if read_only and not path.exists():
+        raise StoreMissing(
+            f"{path} cannot be opened: it is not there; a merge makes schema.duckdb in its output directory, "
+            "and `schema import` makes one"
+        )
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only, config=_CONFIG)
+        except duckdb.IOException as error:
+            if "Could not set lock" not in str(error):
+                raise _failed(path, error) from error
+            if time.monotonic() >= deadline:
+                raise StoreBusy(f"{path} is in use by another process: wait for it to end ({error})") from error
+            time.sleep(0.05)
+        except duckdb.Error as error:
+            raise _failed(path, error) from error

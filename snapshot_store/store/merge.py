@@ -1,0 +1,209 @@
+"""What a merge needs of a store: the tables it touches, what people have put there since, and a place for what it made.
+
+A merge goes on from its *floor*, the key below which everything is published. Versions below are final. Those it made
+at or above are made again by every run, as what people say there may have changed what the binlogs mean.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.store.append import append, new_rows, renumber
+from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, schema_version, table_version
+from snapshot_store.store.rows import table_row as row_of
+from snapshot_store.store.select import Line, history_of
+from snapshot_store.store.settings import Stop, remove_setting, stop_to_json, topology_to_json, write_setting
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+_BEHIND_BASE = OrderKey(0, 0, 1, 0)
+_GIVEN = ", ".join(f"'{origin}'" for origin in GIVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a store holds of some tables below a floor, and what people have said from there on, of all tables.
+
+    `numbers` are those of each line of history's last version below the floor.
+    """
+
+    history: SchemaHistory
+    numbers: Mapping[str | None, int]
+    given_tables: tuple[TableVersion, ...] = ()
+    given_schemas: tuple[SchemaVersion, ...] = ()
+
+
+class MergeStore:
+    """An open store as a merge uses it; get one from `Store.merging`."""
+
+    def __init__(self, path: Path, connection: Any, transaction: Callable[[], AbstractContextManager[None]]) -> None:
+        self._path = path
+        self._connection = connection
+        self._transaction = transaction
+
+    def part(self, lines: Iterable[Line], floor: OrderKey) -> Part:
+        """Return what a merge that goes on at a floor needs to know; a line's name may be "" for its database alone."""
+        return part(self._connection, lines, floor)
+
+    def given(self, everything: bool) -> tuple[list[TableVersion], list[SchemaVersion]]:
+        """Return what people said of moments after the beginning, or, with `everything`, bases at the origin too."""
+        where = f"origin IN ({_GIVEN})" + ("" if everything else f" AND order_key <> '{ORIGIN.text()}'")
+        tables = self._connection.execute(f"SELECT {TABLE_COLUMNS} FROM table_versions WHERE {where}").fetchall()
+        schemas = self._connection.execute(f"SELECT {SCHEMA_COLUMNS} FROM schema_versions WHERE {where}").fetchall()
+        return list(map(table_version, tables)), list(map(schema_version, schemas))
+
+    def missing(
+        self, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion]
+    ) -> tuple[list[TableVersion], list[SchemaVersion]]:
+        """Return the versions that the store does not have; raises HistoryConflict as `append_versions` does."""
+        new_tables = new_rows(self._connection, self._path, "table_versions", [row_of(v) for v in tables])
+        new_schemas = new_rows(self._connection, self._path, "schema_versions", [schema_row(v) for v in schemas])
+        return list(map(table_version, new_tables)), list(map(schema_version, new_schemas))
+
+    def forget_derived(self) -> None:
+        """Remove everything that a merge made, in one transaction: what people said stays."""
+        made = f"origin NOT IN ({_GIVEN})"
+        with self._transaction():
+            self._connection.execute("DELETE FROM settings WHERE name IN ('stop', 'beginning')")
+            nodes = self._connection.execute(f"SELECT DISTINCT node FROM table_versions WHERE {made}").fetchall()
+            if not nodes:
+                return
+            for table in ("table_versions", "schema_versions"):
+                self._connection.execute(f"DELETE FROM {table} WHERE {made}")
+            self._connection.execute(
+                """UPDATE table_versions SET version_id = 0
+                   WHERE order_key > $1 AND node IN (SELECT unnest($2::VARCHAR[]))""",
+                [ORIGIN.text(), [node for (node,) in nodes]],
+            )
+            renumber(self._connection)
+
+    def names_in(self, node: str | None, schema: str) -> list[Line]:
+        """Return the lines of all tables that a database ever had."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT table_name FROM table_versions WHERE node = ? AND schema_name = ?", [node or "", schema]
+        ).fetchall()
+        return [(node, schema, name) for (name,) in rows]
+
+    def names(self) -> list[Line]:
+        """Return the lines of all tables and, with the name "", all databases that nodes ever had."""
+        rows = self._connection.execute(
+            """SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE node <> ''
+               UNION SELECT DISTINCT node, schema_name, '' FROM schema_versions WHERE node <> ''"""
+        ).fetchall()
+        return [(node, schema, name) for node, schema, name in rows]
+
+    def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
+        """Return, as (node, table), the tables of nodes that there are where everything below a key has happened."""
+        rows = self._connection.execute(
+            """SELECT node, schema_name, table_name FROM table_versions WHERE node <> '' AND order_key < $1
+               GROUP BY ALL HAVING arg_max(definition IS NOT NULL, order_key) ORDER BY ALL""",
+            [max(below, _BEHIND_BASE).text()],
+        ).fetchall()
+        return [(node, (schema, table)) for node, schema, table in rows]
+
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
+        """Return the lines of tables whose foreign keys may name one of these: they follow when it is renamed."""
+        rows = self._connection.execute(
+            """SELECT DISTINCT schema_name, table_name FROM table_versions
+               WHERE node = $1 AND contains(definition, '"foreign_keys":')
+                 AND list_bool_or([contains(definition, name) FOR name IN $2::VARCHAR[]])""",
+            [node or "", [json.dumps(table)[1:-1] for table in tables]],
+        ).fetchall()
+        return [(node, schema, name) for schema, name in rows]
+
+    def last_number(self, below: OrderKey) -> int | None:
+        """Return the number of the last logical version below a key; None of a folded line, where it may be gone."""
+        number, folded = self._connection.execute(
+            "SELECT max(version_id), bool_or(folded) FROM table_versions WHERE node = '' AND order_key < ?",
+            [below.text()],
+        ).fetchone()
+        return None if folded else int(number or 0)
+
+    def save(
+        self,
+        floor: OrderKey,
+        tables: Iterable[TableVersion],
+        schemas: Iterable[SchemaVersion],
+        topology: Topology,
+        stop: Stop | None,
+        beginning: OrderKey | None = None,
+    ) -> None:
+        """Put what a run made into the store, in one transaction; what is there already stays as it is.
+
+        What a run before had made from `floor` on and this one has not is removed; what people said stays.
+        """
+        with self._transaction():
+            replace_derived(self._connection, self._path, floor, tables, schemas)
+            write_setting(self._connection, "topology", topology_to_json(topology))
+            if beginning is not None:
+                write_setting(self._connection, "beginning", beginning.text())
+            if stop is None:
+                remove_setting(self._connection, "stop")
+            else:
+                write_setting(self._connection, "stop", stop_to_json(stop))
+
+
+def part(connection: Any, lines: Iterable[Line], floor: OrderKey) -> Part:
+    """Return what a merge that goes on at a floor needs to know; a line's name may be "" for its database alone."""
+    final = [floor.text(), ORIGIN.text()]
+    numbers = connection.execute(
+        "SELECT node, max(version_id) FROM table_versions WHERE order_key < $1 OR order_key = $2 GROUP BY node", final
+    ).fetchall()
+    tables, schemas = (
+        connection.execute(
+            f"SELECT {columns} FROM {table} WHERE order_key >= $1 AND order_key <> $2 AND origin IN ({_GIVEN})", final
+        ).fetchall()
+        for table, columns in (("table_versions", TABLE_COLUMNS), ("schema_versions", SCHEMA_COLUMNS))
+    )
+    return Part(
+        history_of(connection, lines, floor),
+        {node or None: number for node, number in numbers},
+        tuple(map(table_version, tables)),
+        tuple(map(schema_version, schemas)),
+    )
+
+
+def replace_derived(
+    connection: Any, path: Path, floor: OrderKey, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion]
+) -> None:
+    """Put what a merge made from its floor on in the place of what an earlier run had made there, within the
+    transaction that is open. What people said stays, and so does what is there already.
+    """
+    tables, schemas = list(tables), list(schemas)
+    _keep_only(connection, "table_versions", TABLE_COLUMNS, 4, floor, [_unnumbered(row_of(v)) for v in tables])
+    _keep_only(connection, "schema_versions", SCHEMA_COLUMNS, 3, floor, [schema_row(v) for v in schemas])
+    append(connection, path, tables, schemas)
+
+
+def _keep_only(connection: Any, table: str, columns: str, width: int, floor: OrderKey, rows: list[Row]) -> None:
+    """Remove what was made from the floor on and is not among the rows."""
+    found = connection.execute(
+        f"SELECT {columns} FROM {table} WHERE order_key >= $1 AND order_key <> $2 AND origin NOT IN ({_GIVEN})",
+        [floor.text(), ORIGIN.text()],
+    ).fetchall()
+    kept = set(rows)
+    gone = [r for r in found if (_unnumbered(r) if width == 4 else r) not in kept]
+    if not gone:
+        return
+    names = ["node", "order_key", "schema_name", "table_name"][:width]
+    wanted = ", ".join(f"unnest(${i + 1}::VARCHAR[]) AS {name}" for i, name in enumerate(names))
+    same = " AND ".join(f"t.{name} = g.{name}" for name in names)
+    connection.execute(
+        f"DELETE FROM {table} AS t WHERE EXISTS (SELECT 1 FROM (SELECT {wanted}) AS g WHERE {same})",
+        [[row[i] for row in gone] for i in range(width)],
+    )
+    if width == 4:
+        # Numbers count on without what is gone; `append` numbers lines that have a 0 anew.
+        connection.execute(
+            """UPDATE table_versions SET version_id = 0
+               WHERE order_key >= $1 AND NOT folded AND node IN (SELECT unnest($2::VARCHAR[]))""",
+            [floor.text(), sorted({row[0] for row in gone})],
+        )
+
+
+def _unnumbered(row: Row) -> Row:
+    return (*row[:9], 0, row[10])

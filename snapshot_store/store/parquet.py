@@ -1,0 +1,61 @@
+"""A store as Parquet files: to hand on, to look into with other tools, and to make a store from again."""
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from snapshot_store.errors import StoreError
+from snapshot_store.store.migrations import MIGRATIONS
+
+_TABLES = ("table_versions", "schema_versions", "settings", "store_info")
+
+
+def export_parquet(connection: Any, folder: Path) -> None:
+    """Write a file per table into a new folder, which appears whole or not at all."""
+    if folder.exists():
+        raise StoreError(f"{folder} exists already: name a folder that is not there yet")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for table in _TABLES:
+            order = "ORDER BY node, order_key" if table.endswith("_versions") else ""
+            path = _quoted(work / f"{table}.parquet")
+            connection.execute(f"COPY (FROM {table} {order}) TO '{path}' (FORMAT parquet, COMPRESSION zstd)")
+        work.chmod(0o755)
+        work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def import_parquet(connection: Any, folder: Path) -> int:
+    """Fill an empty store, within the transaction that is open, from what `export_parquet` wrote; return how many
+    versions it has. Numbers stay what they were.
+    """
+    for table in _TABLES:
+        if not (folder / f"{table}.parquet").is_file():
+            raise StoreError(f"{folder} has no {table}.parquet: it is not what `schema export` wrote")
+    info = _quoted(folder / "store_info.parquet")
+    (version,) = connection.execute(f"SELECT max(version) FROM '{info}'").fetchone()
+    if version != len(MIGRATIONS):
+        raise StoreError(
+            f"{folder} comes from a store of version {version}, this program's is {len(MIGRATIONS)}: "
+            "export it anew with this program"
+        )
+    counts = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES[:2]]
+    if any(counts):
+        raise StoreError(f"the store is not empty, it has {sum(counts)} versions: import into a new one")
+    for table in _TABLES[:3]:
+        path = _quoted(folder / f"{table}.parquet")
+        how = "INSERT OR REPLACE" if table == "settings" else "INSERT"
+        connection.execute(f"{how} INTO {table} BY NAME SELECT * FROM '{path}'")
+    for table, names in (("table_versions", "node, order_key, schema_name, table_name"),
+                         ("schema_versions", "node, order_key, schema_name")):  # fmt: skip
+        twice = connection.execute(f"SELECT {names} FROM {table} GROUP BY ALL HAVING count(*) > 1 LIMIT 1").fetchone()
+        if twice is not None:
+            raise StoreError(f"{folder} has two versions of one table at one key, {' '.join(twice)}: it was changed")
+    return sum(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in _TABLES[:2])
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

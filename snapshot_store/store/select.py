@@ -1,0 +1,151 @@
+"""Which tables a store knows, and a part of its history: nothing is read but what is asked for."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from snapshot_store.history import OPAQUE, SchemaHistory, TableVersion
+from snapshot_store.names import NamePattern, unknown_table
+from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
+from snapshot_store.topology import Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+
+Line = tuple[str | None, str, str]
+"""One table's line of history: node (None: the logical one), schema, name."""
+
+
+def find(
+    connection: Any, patterns: Sequence[NamePattern], node: str | None, physical: bool, topology: Topology
+) -> tuple[Line, ...]:
+    """Return the lines that the patterns mean, sorted; raises UnknownTable for a pattern that means none.
+
+    `physical`: the patterns name logical tables, and the physical ones that make them are meant, of all nodes or of
+    one. Else they name tables of the node, or logical ones.
+    """
+    found: set[Line] = set()
+    for pattern in patterns:
+        if physical:
+            lines = _physical(connection, pattern, node, topology)
+        else:
+            lines = [(line[0] or None, *line[1:]) for line in _named(connection, [pattern.likes()], [node or ""])]
+        if not lines:
+            raise unknown_table(pattern, _near(connection, pattern, node, physical), node, physical)
+        found.update(lines)
+    return tuple(sorted(found, key=lambda line: (line[0] or "", *line[1:])))
+
+
+def _named(
+    connection: Any, likes: Sequence[tuple[str, str]], nodes: Sequence[str] | None
+) -> list[tuple[str, str, str]]:
+    """Return the lines whose schema and table are like one of the pairs; of all nodes if none is named."""
+    where = " OR ".join(r"(schema_name LIKE ? ESCAPE '\' AND table_name LIKE ? ESCAPE '\')" for _ in likes)
+    parameters: list[Any] = [part for like in likes for part in like]
+    if nodes is None:
+        line = "node <> ''"
+    else:
+        line, parameters = "node IN (SELECT unnest(?::VARCHAR[]))", [list(nodes), *parameters]
+    rows = connection.execute(
+        f"SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE {line} AND ({where}) ORDER BY ALL",
+        parameters,
+    ).fetchall()
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def _physical(connection: Any, pattern: NamePattern, node: str | None, topology: Topology) -> list[Line]:
+    own_schema, own_table = pattern.likes()
+    likes = [(own_schema, own_table)]
+    for route in topology.routes:
+        to_schema = not route.target_schema or pattern.matches_schema(route.target_schema)
+        to_table = not route.target_table or pattern.matches_table(route.target_table)
+        if to_schema and to_table:
+            # What a route does not name keeps its own name, which must then be the one that is asked for.
+            schema = _route_like(route.schema_pattern) if route.target_schema else own_schema
+            likes.append((schema, _route_like(route.table_pattern or "*") if route.target_table else own_table))
+    lines = _named(connection, likes, None if node is None else [node])
+    kept: list[Line] = []
+    for line in lines:
+        logical = topology.logical_name(*line)
+        if logical is not None and pattern.matches(*logical):
+            kept.append(line)
+    return kept
+
+
+def _route_like(pattern: str) -> str:
+    """Return a LIKE pattern that takes at least what a route's pattern takes."""
+    plain = re.sub(r"\[.[^\]]*\]", "?", pattern)
+    return re.sub(r"([\\%_])", r"\\\1", plain).replace("*", "%").replace("?", "_")
+
+
+def _near(connection: Any, pattern: NamePattern, node: str | None, physical: bool) -> list[str]:
+    rows = connection.execute(
+        """SELECT schema_name || '.' || table_name AS name
+           FROM (SELECT DISTINCT schema_name, table_name FROM table_versions WHERE node = $2)
+           WHERE jaro_winkler_similarity(name, $1) > 0.8 OR jaro_winkler_similarity(table_name, $3) > 0.8
+           ORDER BY greatest(jaro_winkler_similarity(name, $1), jaro_winkler_similarity(table_name, $3)) DESC, name
+           LIMIT 3""",
+        [str(pattern), "" if physical else node or "", pattern.table],
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = None) -> SchemaHistory:
+    """Return all versions of some tables and of their databases; or only those below a key and at the origin."""
+    wanted = list(lines)
+    until = "" if below is None else f"WHERE order_key < '{below.text()}' OR order_key = '{ORIGIN.text()}'"
+    nodes, schemas, names = ([(line[i] or "") for line in wanted] for i in range(3))
+    rows = connection.execute(
+        f"""SELECT {_of("v", TABLE_COLUMNS)} FROM table_versions AS v
+            SEMI JOIN (SELECT unnest($1::VARCHAR[]) AS node, unnest($2::VARCHAR[]) AS schema_name,
+                              unnest($3::VARCHAR[]) AS table_name) USING (node, schema_name, table_name) {until}""",
+        [nodes, schemas, names],
+    ).fetchall()
+    databases = connection.execute(
+        f"""SELECT {_of("v", SCHEMA_COLUMNS)} FROM schema_versions AS v
+            SEMI JOIN (SELECT unnest($1::VARCHAR[]) AS node, unnest($2::VARCHAR[]) AS schema_name)
+            USING (node, schema_name) {until}""",
+        [nodes, schemas],
+    ).fetchall()
+    return _part(rows, databases)
+
+
+def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaHistory:
+    """Return only the versions in force at a key, of all tables or the logical ones; what was dropped is left out."""
+    parts = []
+    line = "AND node = ''" if logical else ""
+    for table, columns, names in (
+        ("table_versions", TABLE_COLUMNS, "node, schema_name, table_name"),
+        ("schema_versions", SCHEMA_COLUMNS, "node, schema_name"),
+    ):
+        opaque = f"OR v.origin = '{OPAQUE}'" if logical and table == "table_versions" else ""
+        parts.append(
+            connection.execute(
+                f"""SELECT {_of("v", columns)} FROM {table} AS v
+                    JOIN (SELECT {names}, max(order_key) AS order_key FROM {table} WHERE order_key < $1 {line}
+                          GROUP BY {names}) USING ({names}, order_key)
+                    WHERE definition IS NOT NULL {opaque}""",
+                [key.text()],
+            ).fetchall()
+        )
+    return _part(*parts)
+
+
+def logical_changes(connection: Any, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
+    """Return the first logical versions behind a key, in order; those of one key are never parted."""
+    rows = connection.execute(
+        f"""SELECT {TABLE_COLUMNS} FROM table_versions WHERE node = '' AND order_key > $1 AND order_key <= coalesce(
+                (SELECT order_key FROM table_versions WHERE node = '' AND order_key > $1
+                 ORDER BY order_key LIMIT 1 OFFSET $2), repeat('9', 54))
+            ORDER BY order_key, schema_name, table_name""",
+        [after.text(), most - 1],
+    ).fetchall()
+    return tuple(map(table_version, rows))
+
+
+def _of(alias: str, columns: str) -> str:
+    return ", ".join(f"{alias}.{name}" for name in columns.split(", "))
+
+
+def _part(tables: list[Row], databases: list[Row]) -> SchemaHistory:
+    versions = sorted(map(table_version, tables), key=lambda v: (v.node or "", v.key, v.schema, v.name))
+    schemas = sorted(map(schema_version, databases), key=lambda v: (v.node or "", v.key, v.name))
+    return SchemaHistory(tuple(versions), tuple(schemas))
