@@ -11,16 +11,20 @@ TEST_ARGS ?=
 # Side by side; what shares a Spark session stays together.
 TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
 
+# What needs no server, no Spark and no whole merge.
+QUICK := $(addprefix tests/,binlog files filters job log merge stages shard snapshot_store test_api.py test_config.py test_errors.py)
+
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo test mysql lint check bench soak clean distclean
+.PHONY: help setup demo test quick mysql lint check bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
 	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
+	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
 	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
 	@echo "make check   lint, demo, test: what .ci/run does"
 	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
@@ -39,6 +43,9 @@ demo: $(SETUP)
 
 test: $(SETUP) mysql
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
+
+quick: $(SETUP)
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS)
 
 # Without a MySQL the tests that need one are skipped; where the run promises one, that is a failure.
 mysql:

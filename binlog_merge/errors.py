@@ -408,15 +408,19 @@ class OutsideLog(MergeError):
     code, exit_code = "outside-log", 45
 
 
+WITHOUT_MARKERS = (
+    "if the nodes write no markers, say how to do without: `shard-mode: pessimistic` (all shards run the same DDL in "
+    "the same order; right for a single node too) or `shard-mode: optimistic`"
+)
+
+
 class UnannouncedDdl(MergeError):
     """DDL of nodes changes rows, and no marker has ever said when logical tables change."""
 
     code, exit_code = "unannounced-ddl", 46
     default_remedy = (
-        "if the nodes write no markers, say how to do without: `shard-mode: pessimistic` (all shards run the same DDL "
-        "in the same order; right for a single node too) or `shard-mode: optimistic`; if they do, give every node's "
-        "files up to and beyond the marker, and the tables' names in `markers`; to keep the logical tables as they "
-        "are, whatever nodes run, `markers: {missing: warn}`"
+        f"{WITHOUT_MARKERS}; if they do, give every node's files up to and beyond the marker, and the tables' names in "
+        "`markers`; to keep the logical tables as they are, whatever nodes run, `markers: {missing: warn}`"
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import LateTransaction, MergeError
+from binlog_merge.errors import WITHOUT_MARKERS, LateTransaction, MergeError, UnknownTableSchema
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.assemble.driver import scan_nodes
@@ -150,10 +150,17 @@ def _write(run: Run) -> Written:
         if error is None:
             return Written(bound, ordered, gathered)
         gathered = gathered[: failed + 1]
-        bound = Bound(written_to(gathered, holds) or run.floor, MergeError.from_dict(error))
+        bound = Bound(written_to(gathered, holds) or run.floor, _explained(run, MergeError.from_dict(error)))
         if holds is None:
             return Written(bound, ordered, gathered)
         # What comes out at one place comes out in one run, and with another limit other rows wait.
+
+
+def _explained(run: Run, error: MergeError) -> MergeError:
+    """Say first how to do without markers, where a logical table is unknown and no marker has ever been seen."""
+    if isinstance(error, UnknownTableSchema) and run.known.announced.active and not run.coordination.seen:
+        error.remedy = f"{WITHOUT_MARKERS}; {error.remedy}"
+    return error
 
 
 def _publish(run: Run, written: Written) -> None:

@@ -262,6 +262,17 @@ def test_shards_that_are_made_unlike_each_other_need_another_beginning(tmp_path:
     assert "base.physical" in (caught.value.remedy or "") and "ddl resolve" not in (caught.value.remedy or "")
 
 
+def test_rows_of_a_table_that_no_marker_made_say_how_to_do_without(tmp_path: Path) -> None:
+    shards = Shards(1)
+    shards.run(0, CREATE.format("x"))
+    shards.row(0, 1, "x")
+    shards.run(0, "DROP TABLE x")
+    with pytest.raises(UnknownTableSchema) as caught:
+        merge(shards.case(tmp_path / "marker", "marker"), tmp_path / "out")
+    assert (caught.value.remedy or "").startswith("if the nodes write no markers, say how to do without")
+    assert merge(shards.case(tmp_path / "without", "pessimistic"), tmp_path / "instead").transactions == 4
+
+
 def test_a_node_that_joins_brings_its_shards(tmp_path: Path) -> None:
     shards = Shards(3)
     for node in (0, 1):

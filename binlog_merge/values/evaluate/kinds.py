@@ -50,7 +50,7 @@ class NotComputableError(Exception):
     """An expression that has no one answer here; says which part of it, and why."""
 
 
-def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
+def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:  # noqa: C901
     """Return what kind of value a part gives; raises NotComputableError where it is not computed here."""
     kinds = [kind_of(arg, columns) for arg in node.args] if node.kind not in ("string", "moment") else []
     match node.kind:
