@@ -376,6 +376,7 @@ class Reshape:
         kind = {WRITE: "insert", UPDATE: "update", DELETE: "delete"}
         word = next(text for types, text in kind.items() if event.type in types)
         while at < len(body):
+            start = at
             row: dict[str, Image] = {}
             for image in images:
                 if event.type == PARTIAL_UPDATE and image == "after":
@@ -384,6 +385,8 @@ class Reshape:
                 cells, at = self._read_image(body, at, present[image])
                 row[image] = self._map_image(cells, bitmaps[image])
                 new += _pack_image(row[image])
+            if at == start:
+                raise OracleError("bytes stand behind rows without columns")
             changes.append(Change(key, name, word, row.get("before", ()), row.get("after", ())))
         # Where nothing changes the bytes pass as they are: servers differ in what they leave in a bitmap's unused bits.
         return bytearray(head + body[len(head) :] if self.identity else new), changes
