@@ -7,9 +7,7 @@
 The names below are loaded when they are first used, so that importing the package costs nothing.
 """
 
-import importlib
-import sys
-from types import ModuleType
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,38 +22,17 @@ _HOMES = {
     "MergeConfig": "binlog_merge.config.merge_config",
     "MergeError": "binlog_merge.errors",
     "MergeResult": "binlog_merge.spark.job",
+    "merge": "binlog_merge.spark.job",
 }
-_MODULES = ("errors", "merge")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name == "errors":
+        return import_module("binlog_merge.errors")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _MergePackage(ModuleType):
-    """The package `binlog_merge.merge`, which can be called as the function of the same name."""
-
-    def __call__(self, *args: Any, **options: Any) -> "MergeResult":
-        from binlog_merge.spark.job import merge
-
-        return merge(*args, **options)
-
-
-class _Package(ModuleType):
-    """This package. The import system sets a subpackage on it by name, which would hide the function `merge`."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "merge" and type(value) is ModuleType:
-            value.__class__ = _MergePackage
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
