@@ -1,9 +1,11 @@
 """The same under another logical name: a table that is renamed on the way is coordinated under the name it began with.
 
 What its shards run under their names goes in under that one (`event_under`), and what comes of it goes out under the
-name the table has there.
+name the table has there. Another table may have that first name by then (two tables that have changed places): where a
+statement or a foreign key names it, it is marked, so that it is not taken for the table itself.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from binlog_merge.pipeline.coordinate.shards.clauses import Naming, routed
@@ -26,6 +28,8 @@ from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
 
 _SESSION = DdlSession()
+_OTHER = "\ue000"
+"""Marks the name of another table that has the name under which this one is coordinated."""
 
 
 def name_of(table: Table) -> Name:
@@ -33,10 +37,23 @@ def name_of(table: Table) -> Name:
     return (table.schema, table.name)
 
 
+def _names(old: Name, name: Name) -> Callable[[Name], Name]:
+    """Return what the tables are called that something of the table `old` names, when that is called `name`."""
+
+    def called(target: Name) -> Name:
+        if target == old:
+            return name
+        if target[1].startswith(_OTHER):
+            return (target[0], target[1].removeprefix(_OTHER))
+        return (name[0], _OTHER + name[1]) if target == name else target
+
+    return called
+
+
 def table_under(table: Table, name: Name) -> Table:
     """Return a table under a name, with the names that follow from it; foreign keys on itself follow."""
     old = name_of(table)
-    return table if old == name else under_name(table, name, lambda target: name if target == old else target)
+    return table if old == name else under_name(table, name, _names(old, name))
 
 
 def sql_under(sql: str, old: Name, name: Name, session: DdlSession | None) -> str:
@@ -44,7 +61,7 @@ def sql_under(sql: str, old: Name, name: Name, session: DdlSession | None) -> st
     if old == name or not sql:
         return sql
     try:
-        return routed(sql, *name, session or _SESSION, Naming(*old, lambda target: name if target == old else target))
+        return routed(sql, *name, session or _SESSION, Naming(*old, _names(old, name)))
     except SnapshotStoreError:
         return sql  # one that names no table
 
