@@ -15,13 +15,13 @@ from tests.polardbx.checks import check_real, check_whole
 from tests.polardbx.kinds import WANTED, kinds
 from tests.polardbx.simulate import simulate
 
-SEEDS = 20
+SEEDS = 40
 
 
 @pytest.mark.mysql
 @pytest.mark.parametrize("part", range(4))
 def test_a_real_mysql_agrees_after_every_transaction(part: int, mysql_server: MySqlServer, tmp_path: Path) -> None:
-    for seed in range(part, SEEDS, 4):
+    for seed in range(part, SEEDS, 8):
         check_whole(seed, tmp_path / str(seed), mysql_server, ways=1)
         shutil.rmtree(tmp_path / str(seed))
 
