@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         UnknownSchema,
         UnknownTable,
     )
-    from snapshot_store.lattice.join import Incomparable, compare, join
+    from snapshot_store.lattice.tables import Incomparable, compare, join
     from snapshot_store.model import Catalog, Column, Default, Generated, Index, IndexPart, Schema, Table
     from snapshot_store.mysql.column_type import ColumnType
     from snapshot_store.mysql.sql.session import DdlSession
@@ -61,7 +61,7 @@ _HOMES = {
         ("Catalog", "Column", "ColumnType", "Default", "Generated", "Index", "IndexPart", "Schema", "Table"),
         "snapshot_store.model",
     ),
-    **dict.fromkeys(("Incomparable", "compare", "join"), "snapshot_store.lattice.join"),
+    **dict.fromkeys(("Incomparable", "compare", "join"), "snapshot_store.lattice.tables"),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from snapshot_store import parse_table
 from snapshot_store.ddl import parse_dump
 from snapshot_store.diff import diff_tables
-from snapshot_store.lattice.join import Incomparable, compare, join
+from snapshot_store.lattice.tables import Incomparable, compare, join
 from snapshot_store.model import Column, Index, IndexPart, Table
 from snapshot_store.model_json import table_from_json, table_to_json
 from snapshot_store.mysql.column_type import ColumnType

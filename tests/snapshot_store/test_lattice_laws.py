@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapshot_store.lattice.join import Incomparable, compare, join
+from snapshot_store.lattice.tables import Incomparable, compare, join
 from snapshot_store.model import Column, Default, Generated, Index, IndexPart, Table
 from snapshot_store.mysql.column_type import ColumnType
 from tests.snapshot_store.strategies import UNHURRIED

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snapshot_store import parse_table
-from snapshot_store.lattice.join import compare, join
+from snapshot_store.lattice.tables import compare, join
 from snapshot_store.model import Table
 from snapshot_store.render_sql import create_sql
 from tests.snapshot_store.strategies import UNHURRIED

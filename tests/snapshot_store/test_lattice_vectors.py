@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from snapshot_store import DdlSession, parse_table
-from snapshot_store.lattice.join import Incomparable, compare, join
+from snapshot_store.lattice.tables import Incomparable, compare, join
 from snapshot_store.model import Column, Default, Table
 from snapshot_store.mysql.column_type import ColumnType
 

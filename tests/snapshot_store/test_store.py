@@ -244,7 +244,7 @@ WRITER = """
     import sys
     from pathlib import Path
     from snapshot_store.history import TableVersion
-    from snapshot_store.store import Store
+    from snapshot_store.store.db import Store
     from snapshot_store.tso import OrderKey
     with Store.open(Path(sys.argv[1])) as store:
         start = len(store.load_history().versions) // 2
@@ -284,7 +284,7 @@ def test_a_killed_writer_leaves_every_append_whole(tmp_path: Path) -> None:
 FOLDER = """
     import sys
     from pathlib import Path
-    from snapshot_store.store import Store
+    from snapshot_store.store.db import Store
     from snapshot_store.tso import OrderKey
     with Store.open(Path(sys.argv[1])) as store:
         for n in range(int(sys.argv[2]), 4000, 20):

@@ -12,7 +12,7 @@ from binlog_merge.pipeline.coordinate.shards.dropping import Dropping
 from binlog_merge.pipeline.coordinate.shards.net_change import NetChange, net_change_of
 from binlog_merge.pipeline.coordinate.shards.values import Doubt, Finding, ShardDdl
 from snapshot_store.lattice.columns import compare_columns, filled
-from snapshot_store.lattice.join import Incomparable
+from snapshot_store.lattice.tables import Incomparable
 from snapshot_store.model import Column, Table
 from snapshot_store.mysql.sql.functions import CANONICAL, CHANGING
 

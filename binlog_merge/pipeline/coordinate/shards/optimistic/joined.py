@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import reduce
 
 from snapshot_store.lattice.columns import filled, join_columns
-from snapshot_store.lattice.join import Incomparable, compare, join
+from snapshot_store.lattice.tables import Incomparable, compare, join
 from snapshot_store.model import Column, Table
 
 
