@@ -48,8 +48,10 @@ def _files(folder: Path, suffix: str) -> list[Path]:
     return found
 
 
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "zeros", "flipped", "text"])
+@pytest.mark.parametrize(
+    ("damage", "suffix"),
+    [("empty", ".nbi"), ("cut", ".nbc"), ("zeros", ".nbi"), ("flipped", ".nbc"), ("text", ".nbi"), ("flipped", ".nbi")],
+)
 def test_a_damaged_file_is_made_anew(filled: Path, suffix: str, damage: str) -> None:
     rng = random.Random(f"{suffix}{damage}")
     for path in _files(filled, suffix):

@@ -18,6 +18,11 @@ CASES = sorted(path.parent for path in FIXTURES.glob("*/cluster.yaml") if (path.
 OTHERS = [path.parent for name in ("polardbx", "shards") for path in FIXTURES.glob(f"{name}-*/cluster.yaml")]
 INPUTS = CASES + sorted(OTHERS)
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
+# Where one half says as much as the whole: the cases differ in what rows and events they have, not in how runs are cut.
+one_half = pytest.mark.parametrize("case", CASES[::2], ids=lambda case: str(case.name))
+other_half = pytest.mark.parametrize("case", CASES[1::2], ids=lambda case: str(case.name))
+half_of_inputs = pytest.mark.parametrize("case", INPUTS[::2], ids=lambda case: str(case.name))
+other_inputs = pytest.mark.parametrize("case", INPUTS[1::2], ids=lambda case: str(case.name))
 every_input = pytest.mark.parametrize("case", INPUTS, ids=lambda case: str(case.name))
 """For what can be told without the oracle, which does not judge PolarDB-X's cases: tests/polardbx does; nor those of
 shards without markers: tests/shard/real does.

@@ -7,7 +7,17 @@ import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.spark.job import merge as merge_on_spark
-from tests.merge_e2e.cases import case_named, copy_case, every_case, max_size, oracle, whole
+from tests.merge_e2e.cases import (
+    CASES,
+    case_named,
+    copy_case,
+    every_case,
+    max_size,
+    one_half,
+    oracle,
+    other_half,
+    whole,
+)
 from tests.merge_e2e.editing import assert_prefix, transactions
 from tests.merge_e2e.local import merge, with_nodes_reversed, written
 from tests.oracle import merge_case
@@ -26,8 +36,11 @@ def test_files_are_the_oracles(case: Path, tmp_path: Path) -> None:
     assert result.transactions == len(oracle(case).transactions)
 
 
-@every_case
-@pytest.mark.parametrize(("partitions", "as_listed"), [(1, False), (2, True), (7, False)])
+@pytest.mark.parametrize(
+    ("case", "partitions", "as_listed"),
+    [(case, *((1, False), (2, True), (7, False))[i % 3]) for i, case in enumerate(CASES)],
+    ids=lambda value: str(getattr(value, "name", value)),
+)
 def test_partitions_and_order_of_nodes_do_not_show(
     case: Path, partitions: int, as_listed: bool, tmp_path: Path
 ) -> None:
@@ -36,7 +49,7 @@ def test_partitions_and_order_of_nodes_do_not_show(
     assert written(tmp_path) == oracle(case).files
 
 
-@every_case
+@one_half
 def test_small_files_are_cut_as_the_oracle_cuts_them(case: Path, tmp_path: Path) -> None:
     total = sum(map(len, oracle(case).files.values()))
     path = copy_case(case, tmp_path / "case", max_size(max(500, total // 7)))
@@ -46,7 +59,7 @@ def test_small_files_are_cut_as_the_oracle_cuts_them(case: Path, tmp_path: Path)
         assert written(tmp_path / f"out-{partitions}") == expected.files
 
 
-@every_case
+@other_half
 def test_what_is_not_final_is_held(case: Path, tmp_path: Path) -> None:
     expected = oracle(case, False)
     result = merge(case / "cluster.yaml", tmp_path, end_of_input=False)
@@ -56,7 +69,7 @@ def test_what_is_not_final_is_held(case: Path, tmp_path: Path) -> None:
     assert_prefix(written(tmp_path), oracle(case).files)
 
 
-@every_case
+@one_half
 def test_ranges_of_tso(case: Path, tmp_path: Path) -> None:
     tsos = sorted({int(key[:19]) for key, _, _ in oracle(case).transactions})
     start, stop = tsos[len(tsos) // 3], tsos[2 * len(tsos) // 3]
@@ -68,7 +81,7 @@ def test_ranges_of_tso(case: Path, tmp_path: Path) -> None:
     assert written(tmp_path / "between") == merge_case(case / "cluster.yaml", True, start, stop).files
 
 
-@every_case
+@other_half
 def test_stopping_at_a_tso_and_going_on_is_one_run(case: Path, tmp_path: Path) -> None:
     tsos = sorted({int(key[:19]) for key, _, _ in oracle(case).transactions})
     for stop in (tsos[len(tsos) // 4], tsos[len(tsos) // 2], tsos[len(tsos) // 2] + 1):

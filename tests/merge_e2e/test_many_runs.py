@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from binlog_merge.errors import UnannouncedDdl
-from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
+from tests.merge_e2e.cases import case_named, copy_case, half_of_inputs, max_size, other_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, state_of, written
@@ -44,7 +44,7 @@ def _merge_growing(
     assert written(out) == good
 
 
-@every_input
+@half_of_inputs
 def test_any_cuts_give_the_same_files(case: Path, tmp_path: Path) -> None:
     rng = random.Random(f"{case.name} cut")
     anywhere = rng.random() < 0.6
@@ -53,7 +53,7 @@ def test_any_cuts_give_the_same_files(case: Path, tmp_path: Path) -> None:
     _merge_growing(path, tmp_path / "out", good, rng, rounds=5, anywhere=anywhere, remove_old=False)
 
 
-@every_input
+@other_inputs
 def test_small_files_grow_over_runs(case: Path, tmp_path: Path) -> None:
     rng = random.Random(case.name)
     total = sum(map(len, whole(case / "cluster.yaml").values()))
@@ -101,7 +101,7 @@ def _with_small_files(values: dict[str, Any]) -> None:
     values["output"]["max-size"] = 5000
 
 
-@every_input
+@half_of_inputs
 def test_nothing_new_changes_nothing(case: Path, tmp_path: Path) -> None:
     for end_of_input in (False, True):
         merge(case / "cluster.yaml", tmp_path, end_of_input=end_of_input)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 6, "growth": 6, "killed": 3, "damage": 6, "stops": 3}
+SEEDS = {"whole": 3, "growth": 3, "killed": 3, "damage": 6, "stops": 3}
 SEEDS |= {"polardbx-growth": 3, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3}
 
 

@@ -154,7 +154,7 @@ LATER = """
     """
 
 
-STORIES = int(os.environ.get("RENAME_STORIES", "6"))
+STORIES = int(os.environ.get("RENAME_STORIES", "4"))
 FIRST = int(os.environ.get("RENAME_FIRST", "0"))
 
 
