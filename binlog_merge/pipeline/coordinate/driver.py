@@ -5,7 +5,7 @@ What the driver must read is read by `Sources`; all else is of values.
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
@@ -147,7 +147,8 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
     return Coordination(
         history=history,
         topology=messages.topology(),
-        ddl=tuple(d for d in wanted if floor <= place_of(d.key).key < added.bound.key),
+        # What a statement says is coordination's alone; it would travel to every executor.
+        ddl=tuple(replace(d, parsed=None) for d in wanted if floor <= place_of(d.key).key < added.bound.key),
         ddl_done={**known.done, **done},
         swallowed=messages.logical.swallowed,
         ignored=ignored,

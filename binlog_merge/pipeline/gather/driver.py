@@ -1,7 +1,6 @@
 """Gather: one task for each output file, and how far they got."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.publish import file_name, part_path
@@ -92,7 +91,7 @@ def _gather_task(
             holds=coordination.holds,
             filter=job.filter,
         ),
-        ddl={d.key: replace(d, parsed=None) for d in coordination.ddl},
+        ddl={d.key: d for d in coordination.ddl},
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
     )
