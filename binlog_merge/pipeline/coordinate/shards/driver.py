@@ -3,6 +3,7 @@
 import json
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from binlog_merge.binlog.session_variables import SessionVariables
@@ -19,6 +20,7 @@ from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.shards import faults
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
+from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, Passed, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.files import without_files
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
@@ -258,6 +260,7 @@ class CoordinatedShards:
     ddl: tuple[LogicalDdl, ...] = ()
     bound: Bound = NO_BOUND
     warnings: tuple[str, ...] = ()
+    warned: tuple[Warned, ...] = ()
 
     def holds(self) -> Holds | None:
         """Return what the stages must know; None where no table is coordinated here."""
@@ -265,6 +268,11 @@ class CoordinatedShards:
             return None
         floor, together = self.known.floor, self.together
         return Holds(together.effects, tuple(d.place for d in together.ddl if d.place.key >= floor))
+
+    def doubted(self, below: OrderKey) -> Doubted:
+        """Return the tables in doubt where everything below a key has been taken in."""
+        placed = [one for one in self.together.ddl if key_of(one.place) >= self.known.floor]
+        return passed_on(self.log.doubted, self.warned, placed, below)[0]
 
     def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
         """Return what waits, where everything below a key has been taken in."""
@@ -299,7 +307,7 @@ def coordinated_shards(
     moves = log.moves(known.modes, limit if stop is None else min(limit, stop[1].key))
     doubts = [f for f in (*together.findings, *moves) if f.found >= known.floor]
     doubts.sort(key=lambda f: f.found)
-    warnings = []
+    warnings, warned = list[str](), list[Warned]()
     for doubt in doubts:
         found = faults.in_doubt(log, doubt)
         if found is None:
@@ -311,9 +319,22 @@ def coordinated_shards(
             break
         do = f"; {doubt.remedy}" if doubt.remedy else ""
         warnings.append(f"{found.message}: {found.file}:{found.position}{do}")
+        others = log.exchanged(known.modes, doubt.shard.node, doubt.key)
+        tables = tuple(dict.fromkeys((*doubt.tables, *others)))
+        warned.append(Warned(doubt.found, tables, f"{doubt.shard.node} {Path(found.file or '').name}:{found.position}"))
     # Versions at or above the floor are made again by every run, also of DDL that are published.
-    ddl = tuple(_ddl(log, placed) for placed in together.ddl if key_of(placed.place) >= known.floor)
-    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings))
+    placed = [one for one in together.ddl if key_of(one.place) >= known.floor]
+    ddl = tuple(_ddl(log, one) for one in placed)
+    warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit)[1])
+    return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned))
+
+
+def _passed(log: ShardLog, passed: Passed) -> str:
+    """Return the warning of a table that gets the rows of one in doubt."""
+    ran = None if passed.ddl.cause is None else log.ran.get(passed.ddl.cause)
+    old, new = ".".join(passed.old), ".".join(passed.new)
+    true = f"rows of {old} are in {new} from here on: what was said of {old} at {passed.where} is true of {new} too"
+    return f"{passed.ddl.sql[:200]!r}: {true}{'' if ran is None else f': {ran.file}:{ran.position}'}"
 
 
 def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
@@ -337,6 +358,7 @@ def keep_shards(
     path = directory / STORE_NAME
     with as_merge_errors(path), Store.open(path) as store:
         log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
+        log.doubted = shards.doubted(next_floor)
         entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= floor.text() < next_floor.text()]
         store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
         store.set_note(LOCKS, locks_to_json(shards.locks(below, held)))

@@ -12,6 +12,7 @@ from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.config.extract import Extract
 from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.histories import Applied
+from binlog_merge.pipeline.coordinate.shards.doubted import Doubted
 from binlog_merge.pipeline.coordinate.shards.events import NodeDdl, as_logical, shard_events
 from binlog_merge.pipeline.coordinate.shards.routes import with_columns
 from binlog_merge.pipeline.coordinate.shards.rowmoves import taken_elsewhere
@@ -88,8 +89,9 @@ class ShardLog:
     """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
 
     `databases` are the nodes' that go into a logical one, as (node, name). `taken` is what statements of this run do
-    with rows other than by RENAME: node, key, effects. `starts` are where tables go on, with the
-    key up to which all that happened is in that; `effects` are those of it that still count.
+    with rows other than by RENAME: node, key, effects. `starts` are where tables go on, with the key up to which all
+    that happened is in that; `effects` are those of it that still count. `doubted` are the tables of which runs before
+    have warned.
     """
 
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
@@ -103,6 +105,7 @@ class ShardLog:
     effects: list[Effect] = field(default_factory=list)
     ran: dict[tuple[str, OrderKey], Ran] = field(default_factory=dict)
     taken: list[tuple[str, OrderKey, Effects]] = field(default_factory=list)
+    doubted: Doubted = field(default_factory=dict)
 
     def before(self, key: OrderKey) -> "ShardLog":
         """Return what stands below a key, where the beginning is below it."""
@@ -117,6 +120,7 @@ class ShardLog:
             self.starts,
             self.effects,
             {place: ran for place, ran in self.ran.items() if ran.key < key},
+            doubted=self.doubted,
         )
 
     def settled(self, settled: Iterable[Settled], floor: OrderKey) -> "ShardLog":
@@ -218,6 +222,13 @@ class ShardLog:
             if key < limit:
                 logical = partial(coordinated, modes, node)
                 yield from taken_elsewhere(effects, node, key, logical, partial(self._shards, key=key))
+
+    def exchanged(self, modes: Modes, node: str, key: OrderKey) -> Iterator[Name]:
+        """Yield the logical tables whose rows a statement of this run exchanges."""
+        for effects in (effects for of, at, effects in self.taken if (of, at) == (node, key)):
+            for name in (*effects.having(Verb.EXCHANGE), *effects.others(Verb.EXCHANGE)):
+                logical = coordinated(modes, node, *name)
+                yield from () if logical is None else (logical,)
 
     def _shards(self, name: Name, key: OrderKey) -> int:
         """Return how many shards a logical table has at a key."""

@@ -85,6 +85,7 @@ def log_to_json(log: ShardLog) -> str:
             for e in log.effects
         ],
         "ran": [[r.node, r.key.text(), r.sql, r.file, r.position, *astuple(r.variables)] for r in log.ran.values()],
+        "doubted": [[*name, where] for name, where in sorted(log.doubted.items())],
         "tables": tables.texts,
         "sessions": sessions.texts,
     }
@@ -133,6 +134,7 @@ def log_from_json(text: str) -> ShardLog:
             },
             [_read_effect(row) for row in values["effects"]],
             dict(_read_ran(row) for row in values["ran"]),
+            doubted={(a, b): where for a, b, where in values.get("doubted", ())},
         )
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise StoreError(f"not the JSON of shards: {text[:100]!r} ({error}); the store is damaged") from None

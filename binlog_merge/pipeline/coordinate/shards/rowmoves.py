@@ -90,7 +90,7 @@ def taken_elsewhere(
         if effect.verb is Verb.FILE and (name := logical(*effect.table)) is not None:
             detail = f"its rows go or come with a file, and the binlog has none of them: {_text(name)} stays as it was"
             remedy = f"bring the rows of {_text(name)} to what the node has by hand"
-            yield _rows(key, Shard(node, *effect.table), detail, remedy)
+            yield _rows(key, Shard(node, *effect.table), detail, remedy, name)
         if effect.verb is not Verb.EXCHANGE or effect.other is None:
             continue
         pair = (effect.table, effect.other)
@@ -102,22 +102,25 @@ def taken_elsewhere(
                 f"rows of it change places with those of {'.'.join(other)}, which does not come out: the target has "
                 "none of those that come, and keeps those that go"
             )
-            yield _rows(key, Shard(node, *here[0]), detail, f"bring the rows of {'.'.join(here[0])} there by hand")
+            yield _rows(
+                key, Shard(node, *here[0]), detail, f"bring the rows of {'.'.join(here[0])} there by hand", *names
+            )
         elif own and theirs and shards(own) == 1 and shards(theirs) > 1:  # `rows_stay` is about several
             detail = (
                 f"rows of a partition change places with those of {'.'.join(effect.other)} here, but {_text(theirs)} "
                 "has those of other shards too"
             )
             remedy = f"bring the rows of {_text(own)} and {_text(theirs)} to what the nodes have by hand"
-            yield _rows(key, Shard(node, *effect.table), detail, remedy)
+            yield _rows(key, Shard(node, *effect.table), detail, remedy, own, theirs)
 
 
-def _rows(key: OrderKey, shard: Shard, detail: str, remedy: str) -> Finding:
-    return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew behind it, or {remedy}")
+def _rows(key: OrderKey, shard: Shard, detail: str, remedy: str, *tables: Name | None) -> Finding:
+    named = tuple(name for name in tables if name is not None)
+    return Finding(Doubt.ROWS, key, shard, "", detail, remedy=f"begin anew behind it, or {remedy}", tables=named)
 
 
 def _finding(event: Renamed, detail: str, remedy: str) -> Finding:
-    return _rows(event.key, event.shard, detail, remedy)
+    return _rows(event.key, event.shard, detail, remedy, event.old, event.new)
 
 
 def _physical(event: Renamed) -> str:

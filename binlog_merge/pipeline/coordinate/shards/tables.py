@@ -1,5 +1,6 @@
 """One logical table's answer, told with the names that it has, and its shards, where things stand."""
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -73,10 +74,10 @@ def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Ef
 
 def _finding_under(finding: Finding, table: LogicalTable) -> Finding:
     """Return what is to be said with the name that the table has there."""
+    behind = table.at(Place(finding.found, sys.maxsize))
     first, name = ".".join(table.first), ".".join(table.at(Place(finding.found)))
-    if first == name:
-        return finding
-    return replace(finding, detail=finding.detail.replace(first, name), remedy=finding.remedy.replace(first, name))
+    detail, remedy = (text.replace(first, name) for text in (finding.detail, finding.remedy))
+    return replace(finding, detail=detail, remedy=remedy, tables=(behind,))
 
 
 class _Later:

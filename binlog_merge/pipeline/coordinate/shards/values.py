@@ -199,7 +199,8 @@ class Finding:
     """A doubt about a shard's statement, and the column in question; "" where it is about whole rows.
 
     `at` is the key of the event at which it is found, where that is a later one: the statement takes effect there.
-    `remedy` is what to do to have the rows right.
+    `remedy` is what to do to have the rows right. `tables` are the logical tables concerned, as they are called behind
+    it.
     """
 
     doubt: Doubt
@@ -209,6 +210,7 @@ class Finding:
     detail: str
     at: OrderKey | None = None
     remedy: str = ""
+    tables: tuple[Name, ...] = ()
 
     @property
     def found(self) -> OrderKey:
