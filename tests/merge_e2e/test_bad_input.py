@@ -473,3 +473,28 @@ def test_after_the_cause_is_removed_the_merge_goes_on(seed: Cluster) -> None:
     path.write_bytes(data)
     assert seed.merged()
     assert state_of(seed.out).run > 1
+
+
+def _described(*changes: tuple[int, bytes]) -> Callable[[Log], Log]:
+    """Return an edit that puts a second format description behind the first two events, with bytes of it changed."""
+
+    def edit(log: Log) -> Log:
+        body = bytearray(log.events[0].body)
+        for at, value in changes:
+            body[at : at + len(value) or None] = value
+        return log.inserted(2, replace(log.events[0], body=bytes(body), flags=0))
+
+    return edit
+
+
+def test_a_second_format_description(seed: Cluster) -> None:
+    seed.edit(_described())
+    assert seed.merged()
+
+
+@pytest.mark.parametrize(("at", "value"), [(0, b"\3\0"), (56, b"\0"), (-1, b"\0")])
+def test_a_second_format_description_that_describes_other_events(at: int, value: bytes, seed: Cluster) -> None:
+    place = Log.load(seed.file()).events[2].at
+    body = Log.load(seed.file()).events[0].body
+    seed.edit(_described((at % len(body), value)))
+    _place(seed.refused("checksum-mismatch"), seed.file(), place)

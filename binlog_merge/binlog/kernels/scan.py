@@ -44,6 +44,14 @@ def _carried(kind: int, first: int, size: int) -> bool:
 
 
 @njit(cache=True, nogil=True, _nrt=False)
+def _describes(b: Any, at: int, body_end: int, crc: int) -> bool:
+    """Tell whether a format description is one of these events: binlog version 4, headers of 19 bytes, checksums as
+    before.
+    """
+    return body_end - at > 57 and u16(b, at) == 4 and b[at + 56] == 19 and (crc == 0 or b[body_end - 1] == 1)
+
+
+@njit(cache=True, nogil=True, _nrt=False)
 def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int, use_own: bool) -> int:
     """Walk events from `b[reg[POS]]` to `b[end]`; returns why it stopped.
 
@@ -168,7 +176,13 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                     open_group(reg, reg[k.BASE] + o, timestamp, k.CARRIED)
                 if carries:
                     reg[k.SEQUENCE_TSO] = i64(b, at + 1)
-        elif kind == t.FORMAT_DESCRIPTION_EVENT or kind == t.PREVIOUS_GTIDS_LOG_EVENT:
+        elif kind == t.FORMAT_DESCRIPTION_EVENT:
+            # A copy of the file's own, as a dump that goes on inside a file begins with.
+            if not _describes(b, at, body_end, crc):
+                result = k.BAD_BODY
+            elif phase != k.IDLE:
+                result = k.UNFINISHED
+        elif kind == t.PREVIOUS_GTIDS_LOG_EVENT:
             if phase != k.IDLE:
                 result = k.UNFINISHED
         elif kind == t.ROTATE_EVENT or kind == t.STOP_EVENT:
