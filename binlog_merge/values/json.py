@@ -45,6 +45,8 @@ def _no_constant(word: str) -> Any:
 def number_of_document(value: Json, lost: Lost) -> int | float | str | Decimal:
     """Return a document as DECIMAL and BIT columns take it: numbers, texts that may hold one, true and false."""
     document = value.document
+    if isinstance(document, float) and not math.isfinite(document):
+        raise ConversionError(f"{document} is no number")
     if isinstance(document, int | float | str | Decimal):  # bool is an int
         return int(document) if isinstance(document, bool) else document
     lost.append("the document is no number")

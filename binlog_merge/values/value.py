@@ -12,6 +12,7 @@
 GEOMETRY has no values here: its cells only pass.
 """
 
+import math
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -61,6 +62,8 @@ def decode_cell(kind: ColumnType, cell: bytes) -> Value:
             return decode_text(kind.charset or "binary", value)
         if kind.name in ("date", "datetime", "timestamp"):
             return civil(value)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is no number")
     except (BinlogFormatError, ValueError, LookupError) as error:
         raise ConversionError(f"{cell[:40].hex()} is no {kind.name}: {error}") from None
     if kind.name == "json":

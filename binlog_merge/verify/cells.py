@@ -1,8 +1,9 @@
 """Whether the cells of row images are what a server writes: digits of decimals, dates, JSON, members, NULL or not.
 
-Lengths are right by then: rows were cut by their table map. Numbers and texts may have any bytes.
+Lengths are right by then: rows were cut by their table map. Integers and texts may have any bytes.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,7 +17,7 @@ from binlog_merge.binlog.table_map import TableMap
 
 _DECODED: Final = frozenset(
     {T.NEWDECIMAL, T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2, T.JSON}
-    | {T.VECTOR, T.ENUM, T.SET, T.BIT}
+    | {T.VECTOR, T.ENUM, T.SET, T.BIT, T.FLOAT, T.DOUBLE}
 )
 """Types of which not all bytes of the right length are a value."""
 _Check = Callable[[memoryview | bytes], None]
@@ -69,6 +70,8 @@ def _check(code: int, meta: int, members: int | None) -> _Check:
         )
         if beyond:
             raise BinlogFormatError(f"{type_name(kind)} value {value} of {members} members")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BinlogFormatError(f"{type_name(kind)} value {value}")
         if kind == T.BIT and value >> _bits(meta):
             raise BinlogFormatError(f"BIT({_bits(meta)}) value {value}")
 

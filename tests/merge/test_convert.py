@@ -2,7 +2,9 @@
 ALTER TABLE t MODIFY c <new> in strict mode; None where it refused.
 """
 
+import math
 import pickle
+import struct
 from dataclasses import replace
 from functools import cache
 
@@ -284,6 +286,15 @@ def test_any_bytes_end_in_a_cell_or_a_conversion_error(old: str, new: str, cell:
     assert out is not None
     # what comes out is a value of the new type, and stays what it is
     assert encode_cell(column(new).type, decode_cell(column(new).type, out)) == out
+
+
+@pytest.mark.parametrize("old", ["float", "double"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("new", [new for new in TYPES if new not in ("float", "double")])
+def test_what_no_server_stores_is_no_value(old: str, value: float, new: str) -> None:
+    cell = struct.pack("<f" if old == "float" else "<d", value)
+    with pytest.raises(ConversionError, match="is no number"):
+        Converter(column(old), column(new))(cell)
 
 
 @pytest.mark.mysql

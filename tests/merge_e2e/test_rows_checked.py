@@ -1,5 +1,7 @@
 """Rows that are not what their table map says, under right checksums: refused, or named by `verify`."""
 
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,3 +106,16 @@ def test_a_database_name_that_is_no_text_is_damage(tmp_path: Path) -> None:
     with pytest.raises(ChecksumMismatch, match="is not utf8") as caught:
         merge(config, tmp_path / "out")
     assert caught.value.position and caught.value.file
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_double_that_no_server_stores_is_named_by_verify(value: float, tmp_path: Path) -> None:
+    greatest = struct.pack("<d", -1.7976931348623157e308)
+    config = copy_case(case_named("all-types"), tmp_path / "case")
+    for path in sorted((tmp_path / "case" / "nodes").glob("*/binlog.0*")):
+        log = Log.load(path)
+        events = [replace(e, body=e.body.replace(greatest, struct.pack("<d", value))) for e in log.events]
+        log.with_events(events).save(path)
+    merge(config, tmp_path / "out")
+    with pytest.raises(MergeError, match=f"DOUBLE value {value}"):
+        verify(MergedBinlog(tmp_path / "out"), history_of(tmp_path / "out"))

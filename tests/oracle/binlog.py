@@ -19,6 +19,7 @@ PARTIAL_UPDATE, TRANSACTION_PAYLOAD, HEARTBEAT_V2, GTID_TAGGED = 39, 40, 41, 42
 WRITE, UPDATE, DELETE = (23, 30), (24, 31, 39), (25, 32)
 ROWS = (*WRITE, *UPDATE, *DELETE)
 KNOWN = (QUERY, XID, TABLE_MAP, ROWS_QUERY, GTID, ANONYMOUS_GTID, XA_PREPARE, TRANSACTION_PAYLOAD, GTID_TAGGED, *ROWS)
+NOTES = (IGNORABLE, 36, 37, 101, 102, 103, 104)  # group replication's, and those of PolarDB-X's consensus layer
 OUTSIDE = (STOP, ROTATE, FORMAT_DESCRIPTION, PREVIOUS_GTIDS, HEARTBEAT, HEARTBEAT_V2)
 
 
@@ -38,7 +39,7 @@ class Event:
     @property
     def ignorable(self) -> bool:
         """Tell whether a reader may pass over the event: unknown to us, and LOG_EVENT_IGNORABLE_F is set."""
-        return self.type == IGNORABLE or (self.type not in KNOWN and bool(self.flags & 0x80))
+        return self.type in NOTES or (self.type not in KNOWN and bool(self.flags & 0x80))
 
 
 @dataclass(frozen=True)
@@ -328,6 +329,7 @@ def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Gro
         if outer.type in OUTSIDE:
             if group is not None and outer.type in (ROTATE, STOP):
                 raise OracleError(f"{path}:{outer.start}: the file ends inside a transaction")
+            ignored += outer.end - outer.start
             continue
         if outer.ignorable:
             ignored += outer.end - outer.start

@@ -67,6 +67,7 @@ class TableMap:
     columns: tuple[MapColumn, ...]
     fields: tuple[tuple[int, bytes], ...]  # optional metadata as it stands
     tail: bytes  # everything after the names
+    fault: str = ""  # what is wrong with the optional metadata, which matters only for tables that come out
 
     @property
     def named(self) -> bool:
@@ -138,17 +139,20 @@ def _table_map(body: bytes) -> TableMap:
         raise OracleError(f"table map of {schema}.{table}: {size} bytes of meta, {used} understood")
     nullable = _bits(body[at : at + (count + 7) // 8], count)
     at += (count + 7) // 8
-    fields = []
-    while at < len(body):
-        kind = body[at]
-        length, at = packed(body, at + 1)
-        fields.append((kind, body[at : at + length]))
-        at += length
     columns = [MapColumn(*c) for c in zip(types, metas, nullable, strict=True)]
-    for kind, data in fields:
-        _apply_field(columns, kind, data)
+    fields, fault = [], ""
+    try:
+        while at < len(body):
+            kind = body[at]
+            length, at = packed(body, at + 1)
+            fields.append((kind, body[at : at + length]))
+            at += length
+        for kind, data in fields:
+            _apply_field(columns, kind, data)
+    except (OracleError, LookupError, ValueError) as error:
+        fault = f"{schema}.{table}: {error}"
     table_id = int.from_bytes(body[:6], "little")
-    return TableMap(table_id, body[6:8], schema, table, tuple(columns), tuple(fields), tail)
+    return TableMap(table_id, body[6:8], schema, table, tuple(columns), tuple(fields), tail, fault)
 
 
 def _chosen(columns: list[MapColumn], kind: int) -> list[int]:
@@ -284,6 +288,8 @@ class Reshape:
 
     def map_body(self, table_id: int, schema: str, table: str) -> bytes:
         """Return the body of the logical table map."""
+        if self.tmap.fault:
+            raise OracleError(self.tmap.fault)
         names = b"".join(pack_name(n) for n in (schema, table))
         head = table_id.to_bytes(6, "little") + self.tmap.flags + names
         return head + (self.tmap.tail if self.identity else self._new_tail())
