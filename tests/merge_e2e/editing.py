@@ -29,7 +29,9 @@ class Piece:
 
     @property
     def text(self) -> str:
-        """Return a QUERY event's statement."""
+        """Return a QUERY event's statement; "" of a body that is too short for one."""
+        if len(self.body) < 13:
+            return ""
         status = int.from_bytes(self.body[11:13], "little")
         return self.body[13 + status + self.body[8] + 1 :].decode("utf-8", "replace")
 
