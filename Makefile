@@ -12,7 +12,7 @@ TEST_ARGS ?=
 TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
 
 # What needs no server, no Spark and no whole merge.
-QUICK := $(addprefix tests/,binlog files filters job log merge stages shard snapshot_store test_api.py test_config.py test_errors.py)
+QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_errors.py test_places.py)
 
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 

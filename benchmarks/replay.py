@@ -24,7 +24,7 @@ from binlog_merge.replay.server.run import replay
 from binlog_merge.replay.server.transactions import Transaction
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.replay.workload import as_output
+from tests.replay.server.workload import as_output
 
 DURABLE = ("--sync-binlog=1", "--innodb-flush-log-at-trx-commit=1", "--max-binlog-size=1G")
 TABLE = "(id BIGINT PRIMARY KEY, a INT, s VARCHAR(60), d DECIMAL(12,2), ts DATETIME(3), KEY (a))"

@@ -1,7 +1,7 @@
 """From what was written to what it means: character sets, type sizes and defaults are filled in here.
 
 Sources: MySQL 9.7 refman, "Column Character Set and Collation" and "The BLOB and TEXT Types"; each rule is compared
-with a real server in tests/snapshot_store/test_ddl_mysql.py.
+with a real server in tests/snapshot_store/ddl/test_ddl_mysql.py.
 """
 
 from dataclasses import dataclass, replace

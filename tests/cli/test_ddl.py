@@ -16,7 +16,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from snapshot_store.history import TableVersion
 from snapshot_store.store.db import Store
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.shard.scenario import Cluster, cluster, ran
+from tests.pipeline.coordinate.shards.scenario import Cluster, cluster, ran
 
 Captured = pytest.CaptureFixture[str]
 TABLE = "CREATE TABLE t (id INT PRIMARY KEY, a INT)"

@@ -17,7 +17,7 @@ from snapshot_store.model import Catalog, Schema
 from snapshot_store.store.db import Store
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.mysql_server import MySqlServer
-from tests.snapshot_store.test_questions import HISTORY, TOPOLOGY
+from tests.snapshot_store.ask.test_questions import HISTORY, TOPOLOGY
 
 Captured = pytest.CaptureFixture[str]
 FORMATS = ("text", "json", "sql")

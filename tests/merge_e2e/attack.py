@@ -170,7 +170,7 @@ def _oracle(config: Path) -> tuple[Mapping[str, bytes] | None, str]:
     """Return what must come of a configuration, or why the oracle does not know."""
     values = yaml.safe_load(config.read_text())
     if "shard-mode" in values:
-        return None, "unmodelled"  # its holds are what tests/shard tells the oracle
+        return None, "unmodelled"  # its holds are what the tests of shards tell the oracle
     polardbx = any(path.name == "history.py" for path in _home(config).iterdir())
     try:
         return (merge_polardbx if polardbx else merge_case)(config).files, ""

@@ -25,7 +25,7 @@ half_of_inputs = pytest.mark.parametrize("case", INPUTS[::2], ids=lambda case: s
 other_inputs = pytest.mark.parametrize("case", INPUTS[1::2], ids=lambda case: str(case.name))
 every_input = pytest.mark.parametrize("case", INPUTS, ids=lambda case: str(case.name))
 """For what can be told without the oracle, which does not judge PolarDB-X's cases: tests/polardbx does; nor those of
-shards without markers: tests/shard/real does.
+shards without markers: tests/merge_e2e/shards does.
 """
 
 

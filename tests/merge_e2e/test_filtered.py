@@ -27,8 +27,8 @@ from snapshot_store.tso import ORIGIN, OrderKey
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, with_nodes_reversed, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
-from tests.replay.test_replay import data, prepare
-from tests.stages.test_giant import shrink
+from tests.pipeline.gather.test_giant import shrink
+from tests.replay.server.test_replay import data, prepare
 
 FILTERS = {
     "three-nodes-online-ddl": """

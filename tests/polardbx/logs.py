@@ -10,9 +10,9 @@ import yaml
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.polardbx.names import TRANSACTION_LOG
 from snapshot_store.tso import OrderKey
+from tests.pipeline.scan.scanning import cut, ordered, scanned, tasks_of
 from tests.simulator import wire
 from tests.simulator.wire import Event
-from tests.stages.scanning import cut, ordered, scanned, tasks_of
 
 GCN, SEQUENCE = 105, 80
 

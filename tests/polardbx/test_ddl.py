@@ -13,7 +13,7 @@ from snapshot_store.mysql.sql.lexer import expand, tokenize
 from snapshot_store.mysql.sql.session import DdlSession
 from tests.mysql_server import MySqlServer
 from tests.polardbx.ddl_cases import CASES, PRIVATE, Case
-from tests.snapshot_store import ddl_corpus
+from tests.snapshot_store.ddl import ddl_corpus
 
 SESSION = DdlSession()
 

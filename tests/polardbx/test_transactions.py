@@ -10,12 +10,12 @@ import yaml
 from tests.merge_e2e.editing import ROWS_QUERY
 from tests.merge_e2e.editing import Log as File
 from tests.merge_e2e.local import merge, written
+from tests.pipeline.gather.test_giant import SIZES, shrink
 from tests.polardbx.logs import Log, end, gcn, text
 from tests.polardbx.read import read_merged
 from tests.polardbx.truth import Expected
 from tests.simulator import wire
 from tests.simulator.wire import Event
-from tests.stages.test_giant import SIZES, shrink
 
 Statement = tuple[int, str]  # the value that is inserted, the hint in front
 

@@ -12,10 +12,10 @@ from binlog_merge.replay.server.mysql import MysqlTarget
 from binlog_merge.replay.server.run import replay
 from snapshot_store.server import ServerAddress
 from tests.mysql_server import MySqlServer
+from tests.replay.duckdb.test_duckdb import loaded, tables_at, tables_of
+from tests.replay.server.test_replay import data
+from tests.replay.server.workload import as_output
 from tests.replay.stories import tell
-from tests.replay.test_duckdb import loaded, tables_at, tables_of
-from tests.replay.test_replay import data
-from tests.replay.workload import as_output
 
 pytestmark = pytest.mark.mysql
 

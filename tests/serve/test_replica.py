@@ -1,0 +1,170 @@
+"""A real MySQL as the replica of a merged binlog: it ends with what the cluster's nodes hold."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.serve.log import PublishedLog
+from tests.merge_e2e.cases import case_named, copy_case, max_size
+from tests.merge_e2e.growth import GrowingNode
+from tests.merge_e2e.local import merge, state_of, written
+from tests.merge_e2e.tables import begin_as, expected, held
+from tests.merge_e2e.test_ddl_session import STORY, all_on_one_table, play
+from tests.merge_e2e.test_ddl_session import held as all_held
+from tests.merge_e2e.test_ddl_session import merged as merged_story
+from tests.mysql_server import MySqlServer
+from tests.serve.merged import merged
+from tests.serve.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving
+
+pytestmark = pytest.mark.mysql
+
+
+@contextlib.contextmanager
+def _replica(server: MySqlServer, source: Running, place: str) -> Iterator[MySqlServer]:
+    """Make a server the replica of a source, and free of it again."""
+    server.execute("SET GLOBAL replica_parallel_workers = 4, GLOBAL replica_net_timeout = 10")
+    server.execute(
+        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='{USER}', "
+        f"SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_HEARTBEAT_PERIOD=0.1, {place}"
+    )
+    try:
+        server.execute("START REPLICA")
+        yield server
+    finally:
+        server.execute("STOP REPLICA; RESET REPLICA ALL")
+
+
+def _caught_up(server: MySqlServer, out: Path) -> None:
+    """Wait until a replica has everything that is published; an error of its threads fails the test."""
+    executed = str(PublishedLog(out).view().executed)
+    for _ in range(120):
+        ((timed_out,),) = server.query(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{executed}', 0.5)")
+        if not timed_out:
+            return
+        status = _status(server)
+        assert not status["Last_SQL_Error"] and not status["Last_IO_Error"], status
+    raise AssertionError(_status(server))
+
+
+def _status(server: MySqlServer) -> dict[str, object]:
+    connection = server.connect()
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        cursor.execute("SHOW REPLICA STATUS")
+        row = cursor.fetchone() or ()
+        return dict(zip([column[0] for column in cursor.description], row, strict=True))
+
+
+def test_a_replica_follows_while_merges_publish(
+    mysql_server: MySqlServer, certificate: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """With DDL under way on three nodes; over TLS, which a replica of 9.7 asks for; restarted on the way."""
+    case = case_named("three-nodes-online-ddl")
+    config = copy_case(case, tmp_path / "case", max_size(60_000))
+    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
+    out = tmp_path / "out"
+
+    def publish(part: float) -> None:
+        for node in nodes:
+            places = node.places(anywhere=False)
+            node.grow(places[int((len(places) - 1) * part)], anywhere=False)
+        merge(config, out, end_of_input=part == 1)
+
+    publish(0.4)
+    begin_as(case, mysql_server)
+    tls = {"tls_cert": certificate[0], "tls_key": certificate[1]}
+    with serving(out, **tls) as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=1"):
+        _caught_up(mysql_server, out)
+        assert state_of(out).rank > 0
+        publish(0.7)
+        _caught_up(mysql_server, out)
+        ((server_id, _, _, source_id, uuid),) = source.query("SHOW REPLICAS")
+        assert [(server_id, source_id, uuid)] == mysql_server.query("SELECT @@server_id, 9001, @@server_uuid")
+        mysql_server.stop()
+        publish(1)
+        mysql_server.start()
+        _caught_up(mysql_server, out)
+        assert len(written(out)) > 2
+        assert held(case, mysql_server) == expected(case)
+        file, position = PublishedLog(out).view().end
+        status = _status(mysql_server)
+        assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == (file, position)
+        assert str(status["Source_UUID"]) == state_of(out).header.cluster_uuid  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", ["all-types", "partial-json", "ddl-by-markers"])
+def test_a_replica_by_position_ends_with_what_the_nodes_hold(
+    name: str, mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    case, out = case_named(name), merged(name)
+    begin_as(case, mysql_server)
+    with (
+        serving(out) as source,
+        _replica(mysql_server, source, "SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4, SOURCE_SSL=0"),
+    ):
+        _caught_up(mysql_server, out)
+        assert held(case, mysql_server) == expected(case)
+
+
+def test_a_replica_that_has_other_transactions_is_refused(mysql_server: MySqlServer) -> None:
+    out = merged("two-nodes")
+    view = PublishedLog(out).view()
+    mysql_server.execute(f"SET GLOBAL gtid_purged = '{view.header.cluster_uuid}:1-{view.state.rank + 1}'")
+    with serving(out) as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+        assert "more GTIDs than the source has" in _io_error(mysql_server)
+
+
+def test_a_replica_is_not_given_what_it_crashes_on(mysql_server: MySqlServer) -> None:
+    """Order keys behind XID: a MySQL replica, which names its channel, is refused; others read them."""
+    with serving(merged("two-nodes", cts="end")) as source:
+        assert source.events(from_position())
+        with _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+            assert "output.cts: begin" in _io_error(mysql_server)
+        assert mysql_server.running
+
+
+def _io_error(server: MySqlServer) -> str:
+    """Wait until the receiver tells an error, and return it."""
+    for _ in range(2000):
+        status = _status(server)
+        if status["Last_IO_Errno"]:
+            assert status["Last_IO_Errno"] in (1236, 13114)
+            return str(status["Last_IO_Error"])
+    raise AssertionError("no error")
+
+
+def test_events_of_more_than_a_packet_come_whole(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """34 MB in a row, which takes three packets, of a shard made for it."""
+    mysql_server.execute("CREATE DATABASE shop; CREATE TABLE shop.big (id INT PRIMARY KEY, data LONGBLOB)")
+    mysql_server.execute("INSERT INTO shop.big VALUES (1, REPEAT(RANDOM_BYTES(1000), 34000)), (2, 'small')")
+    (tmp_path / "node").mkdir()
+    mysql_server.execute("FLUSH BINARY LOGS")
+    for file in mysql_server.binlog_files()[:-1]:
+        shutil.copy(file, tmp_path / "node")
+    config = tmp_path / "cluster.yaml"
+    config.write_text(
+        "version: 1\nname: big\nnodes: [{source-id: dn-1, files: 'node/binlog.*'}]\nshard-mode: pessimistic\n"
+        "commit-tso: {carrier: gtid-time}\n"
+    )
+    merge(config, tmp_path / "out")
+    files = written(tmp_path / "out")
+    (tmp_path / "raw").mkdir()
+    with serving(tmp_path / "out") as source:
+        options = ("--read-from-remote-server", "--raw", "--to-last-log", next(iter(files)))
+        remote_mysqlbinlog(source.port, *options, folder=tmp_path / "raw")
+    assert max(map(len, files.values())) > 34_000_000
+    assert {path.name: path.read_bytes() for path in (tmp_path / "raw").iterdir()} == files
+
+
+def test_a_replica_runs_each_ddl_in_the_session_it_had(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """It ends with what the node holds: microseconds, thread, locale, character sets, counters."""
+    story = all_on_one_table() + "; " + STORY["auto_increment"]
+    with MySqlServer(tmp_path / "node", server_id=104) as node:
+        folder = play(node, story, tmp_path / "story")
+        merged_story(folder, "optimistic")
+        mysql_server.execute("RESET BINARY LOGS AND GTIDS")
+        with serving(folder / "out") as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+            _caught_up(mysql_server, folder / "out")
+            assert all_held(mysql_server) == all_held(node)

@@ -1,0 +1,323 @@
+"""The DuckDB store: what goes in comes out, the SQL lookup is the history's, and a killed writer leaves it whole."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from snapshot_store.errors import HistoryConflict, StoreError
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.model import Column, Index, IndexPart, Schema, Table
+from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.store.db import Store
+from snapshot_store.store.migrations import migrate
+from snapshot_store.store.settings import write_setting
+from snapshot_store.store_errors import BeforeBase
+from snapshot_store.topology import Route, Topology
+from snapshot_store.tso import ORIGIN, OrderKey
+from tests.snapshot_store.strategies import KEYS, NODES, VERSIONS
+
+ROOT = Path(__file__).resolve().parents[3]
+OLD = Table("d", "t", (Column("a", ColumnType("int")),))
+NEW = Table("d", "t", (Column("b", ColumnType("int")),))
+K5 = OrderKey(5, 1, 0, 0)
+REQUESTS = st.lists(
+    st.tuples(st.sampled_from(["d", "D", "x"]), st.sampled_from(["t", "u", "表"]), KEYS, NODES), max_size=8
+)
+
+
+def test_a_history_comes_back_as_it_went_in(tmp_path: Path) -> None:
+    path = tmp_path / "schemas.duckdb"
+    versions = [
+        TableVersion(K5, 0, "d", "t", NEW, "ALTER TABLE `t` …;\0", None, "node-1/binlog.000001", 2**40, "marker"),
+        TableVersion(OrderKey(2**62, 2**62, 9, 999_999), 0, "d", "t", None, node="n1"),
+    ]
+    schemas = [SchemaVersion(K5, "e", None), SchemaVersion(ORIGIN, "e", Schema("e", "gbk", "gbk_bin"), node="n1")]
+    base = TableVersion(ORIGIN, 0, "d", "t", OLD, origin="base")
+    base_schema = SchemaVersion(ORIGIN, "d", Schema("d"), origin="base")
+    with Store.open(path) as store:
+        assert store.append_versions([base], [base_schema]) == 2
+        assert store.append_versions(versions, schemas) == 4
+    with Store.open(path, read_only=True) as store:
+        history = store.load_history()
+    assert history == SchemaHistory().with_versions([base, *versions], [*schemas, base_schema])
+
+
+def test_bytes_that_are_no_text_are_kept_as_their_numbers(tmp_path: Path) -> None:
+    ddl, name = b"CREATE TABLE `t\xfb` (a INT) COMMENT '\xe9'".decode("utf-8", "surrogateescape"), "t\udcfb\ud800"
+    table = Table("d", name, (Column("a", ColumnType("int"), comment="\udce9"),))
+    with Store.open(tmp_path / "s") as store:
+        assert store.append_versions([TableVersion(K5, 0, "d", name, table, ddl)], [SchemaVersion(K5, name, None)]) == 2
+        assert store.append_versions([TableVersion(K5, 0, "d", name, table, ddl)]) == 0
+        (version,) = store.load_history().versions
+    assert (version.name, version.ddl) == ("t\\xfb\\ud800", "CREATE TABLE `t\\xfb` (a INT) COMMENT '\\xe9'")
+    assert version.table == table
+
+
+def test_appending_twice_is_appending_once(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        assert store.append_versions([TableVersion(K5, 0, "d", "t", OLD)]) == 1
+        assert store.append_versions([TableVersion(K5, 7, "d", "t", OLD, file="elsewhere")]) == 0
+        assert store.append_versions([]) == 0
+        assert len(store.load_history().versions) == 1
+
+
+def test_what_does_not_count_in_values_does_not_count_in_the_store(tmp_path: Path) -> None:
+    explicit = Table("d", "t", OLD.columns, (Index("a", (IndexPart("a"),)),))
+    implicit = Table("d", "t", OLD.columns, (Index("a", (IndexPart("a"),), implicit=True),))
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", explicit)])
+        assert store.append_versions([TableVersion(K5, 0, "d", "t", implicit)]) == 0
+
+
+def test_another_definition_at_the_same_key_is_refused_whole(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", OLD)])
+        both = [TableVersion(K5, 0, "d", "a", OLD), TableVersion(K5, 0, "d", "t", NEW, file="b.1", position=4)]
+        with pytest.raises(HistoryConflict, match=r"another definition of d\.t .* b\.1:4"):
+            store.append_versions(both)
+        assert len(store.load_history().versions) == 1
+        assert store.append_versions(both[:1]) == 1
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, REQUESTS)
+def test_the_asof_join_finds_what_the_history_finds(
+    versions: list[TableVersion], requests: list[tuple[str, str, OrderKey, str | None]]
+) -> None:
+    store = memory_store()
+    store.append_versions(versions)
+    history = store.load_history()
+    assert history == SchemaHistory().with_versions(versions)
+    assert store.lookup(requests) == [history.at(*request) for request in requests]
+
+
+def test_a_store_in_use_is_waited_for_and_then_reported(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    code = f"import duckdb, time; c = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(600)"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "open\n"
+    try:
+        with pytest.raises(StoreError, match="in use by another process"), Store.open(path, wait_seconds=0.2):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with Store.open(path) as store:
+        assert store.load_history() == SchemaHistory()
+
+
+def test_what_is_no_store_and_what_is_too_new_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("hello " * 1000)
+    with pytest.raises(StoreError, match="no schema store"), Store.open(tmp_path / "text"):
+        pass
+    with pytest.raises(StoreError, match="cannot be opened"), Store.open(tmp_path / "absent", read_only=True):
+        pass
+    with Store.open(tmp_path / "new"):
+        pass
+    connection = duckdb.connect(str(tmp_path / "new"))
+    connection.execute("UPDATE store_info SET version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="use a newer program"), Store.open(tmp_path / "new"):
+        pass
+
+
+def memory_store() -> Store:
+    connection = duckdb.connect(":memory:")
+    migrate(connection, read_only=False)
+    return Store(Path(":memory:"), connection)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, st.randoms(use_true_random=False))
+def test_numbers_do_not_depend_on_the_order_of_appends(versions: list[TableVersion], random: Any) -> None:
+    at_once, one_by_one = memory_store(), memory_store()
+    at_once.append_versions(versions)
+    shuffled = list(versions)
+    random.shuffle(shuffled)
+    for version in shuffled:
+        one_by_one.append_versions([version])
+    expected = SchemaHistory().with_versions(versions)
+    for store in (at_once, one_by_one):
+        lines = {(v.node, v.schema, v.name) for v in versions}
+        assert store.history_of(lines) == expected == store.load_history()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, KEYS, REQUESTS, VERSIONS)
+def test_folding_breaks_nothing_above_and_guesses_nothing_below(
+    versions: list[TableVersion],
+    checkpoint: OrderKey,
+    requests: list[tuple[str, str, OrderKey, str | None]],
+    more: list[TableVersion],
+) -> None:
+    store = memory_store()
+    store.append_versions(versions)
+    whole = store.load_history()
+    removed = store.fold(checkpoint)
+    folded = store.load_history()
+    assert len(folded.versions) + removed == len(whole.versions)
+    for schema, name, key, node in requests:
+        expected = whole.at(schema, name, key, node)
+        for answer in (partial(folded.at, schema, name, key, node), partial(looked_up, store, schema, name, key, node)):
+            try:
+                found = answer()
+            except BeforeBase:
+                assert key < checkpoint
+                continue
+            if found is None or expected is None:
+                # A table dropped below the checkpoint is as good as one that never was.
+                assert found is expected or (found or expected).table is None  # type: ignore[union-attr]
+            else:
+                assert replace(found, folded=False) == expected
+    # What comes later is numbered as if nothing had been folded.
+    later = [replace(v, key=v.key._replace(commit_tso=v.key.commit_tso + 4)) for v in more]
+    store.append_versions(later)
+    numbers = {(v.node, v.key, v.schema, v.name): v.version_id for v in whole.with_versions(later).versions}
+    for history in (store.load_history(), folded.with_versions(later)):
+        assert all(numbers[v.node, v.key, v.schema, v.name] == v.version_id for v in history.versions)
+        assert SchemaHistory().with_versions(history.versions, history.schema_versions) == history
+
+
+def looked_up(store: Store, schema: str, name: str, key: OrderKey, node: str | None) -> TableVersion | None:
+    return store.lookup([(schema, name, key, node)])[0]
+
+
+def test_nothing_can_be_added_below_a_fold(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(K5, 0, "d", "t", OLD), TableVersion(ORIGIN, 0, "d", "t", NEW)])
+        assert store.fold(OrderKey(6, 0, 0, 0)) == 1
+        assert store.fold(OrderKey(6, 0, 0, 0)) == 0
+        with pytest.raises(HistoryConflict, match="older than the fold"):
+            store.append_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD)])
+        with pytest.raises(HistoryConflict, match="older than the fold"):
+            store.load_history().with_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD)])
+        assert store.append_versions([TableVersion(OrderKey(3, 0, 0, 0), 0, "d", "u", OLD, node="n1")]) == 1
+        assert [v.version_id for v in store.load_history().versions] == [2, 1]
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(VERSIONS, KEYS)
+def test_parquet_and_back(
+    tmp_path_factory: pytest.TempPathFactory, versions: list[TableVersion], key: OrderKey
+) -> None:
+    folder = tmp_path_factory.mktemp("parquet")
+    one, other = memory_store(), memory_store()
+    one.append_versions(versions, [SchemaVersion(K5, "e", Schema("e"))])
+    one.set_topology(Topology((Route("a_*", "t_?", "a", "t"),), frozenset({"x"})))
+    write_setting(one._connection, "beginning", K5.text())
+    one.fold(key)
+    one.export_parquet(folder / "out")
+    assert other.import_parquet(folder / "out") == len(one.load_history().versions) + 1
+    assert other.load_history() == one.load_history()
+    assert (other.topology(), other.beginning()) == (one.topology(), K5)
+    with pytest.raises(StoreError, match="is not empty"):
+        other.import_parquet(folder / "out")
+    with pytest.raises(StoreError, match="exists already"):
+        one.export_parquet(folder / "out")
+    with pytest.raises(StoreError, match="it is not what"):
+        memory_store().import_parquet(folder)
+
+
+def test_a_part_is_read_alone(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "s") as store:
+        store.append_versions([TableVersion(OrderKey(n, 0, 0, 0), 0, "d", f"t{n % 7}", OLD) for n in range(50)])
+        part = store.history_of([(None, "d", "t3"), (None, "d", "nothing")])
+        assert [(v.name, v.version_id) for v in part.versions] == [("t3", n) for n in range(4, 51, 7)]
+        at = store.history_at(OrderKey(20, 0, 0, 0))
+        assert [(v.name, v.key.commit_tso) for v in at.versions] == [(f"t{n % 7}", n) for n in range(13, 20)]
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    from snapshot_store.history import TableVersion
+    from snapshot_store.store.db import Store
+    from snapshot_store.tso import OrderKey
+    with Store.open(Path(sys.argv[1])) as store:
+        start = len(store.load_history().versions) // 2
+        for n in range(start, start + 100000):
+            key = OrderKey(n + 1, 0, 0, 0)
+            store.append_versions([TableVersion(key, 0, "d", name, None, "x" * 5000) for name in ("t", "u")])
+            print(n, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_every_append_whole(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    for round in range(3):
+        code = textwrap.dedent(WRITER)
+        writer = subprocess.Popen(
+            [sys.executable, "-c", code, str(path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert writer.stdout is not None
+        acknowledged = int(writer.stdout.readline())
+        time.sleep(0.05 + 0.07 * round)
+        os.kill(writer.pid, signal.SIGKILL)
+        lines = writer.stdout.read().split()
+        writer.wait()
+        writer.stdout.close()
+        acknowledged = int(lines[-1]) if lines else acknowledged
+        with Store.open(path) as store:
+            history = store.load_history()
+        keys = [v.key.commit_tso for v in history.versions]
+        appends = len(keys) // 2
+        assert keys == sorted([*range(1, appends + 1)] * 2)
+        assert appends - (acknowledged + 1) in (0, 1)
+
+
+FOLDER = """
+    import sys
+    from pathlib import Path
+    from snapshot_store.store.db import Store
+    from snapshot_store.tso import OrderKey
+    with Store.open(Path(sys.argv[1])) as store:
+        for n in range(int(sys.argv[2]), 4000, 20):
+            store.fold(OrderKey(n, 0, 0, 0))
+            print(n, flush=True)
+"""
+
+
+def test_a_fold_that_is_killed_is_done_or_not(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    with Store.open(path) as store:
+        store.append_versions(
+            TableVersion(OrderKey(n, 0, 0, 0), 0, "d", f"t{n % 3}", OLD, "x" * 500) for n in range(4000)
+        )
+    folded = 0
+    for round in range(3):
+        folder = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(FOLDER), str(path), str(folded + 20)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert folder.stdout is not None
+        folder.stdout.readline()
+        time.sleep(0.02 + 0.05 * round)
+        os.kill(folder.pid, signal.SIGKILL)
+        folder.stdout.read()
+        folder.wait()
+        folder.stdout.close()
+        with Store.open(path) as store:
+            history = store.load_history()
+        before = [v for v in history.versions if v.folded]
+        folded = before[-1].key.commit_tso + 1
+        assert folded % 20 == 0
+        assert [v.key.commit_tso for v in before] == list(range(folded - 3, folded))
+        assert [v.version_id for v in history.versions] == list(range(folded - 2, 4001))

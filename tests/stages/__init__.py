@@ -1,1 +1,0 @@
-"""The stages and their kernels, against slow twins."""
