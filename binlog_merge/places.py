@@ -1,10 +1,10 @@
-"""Order keys of what comes out at a place of the coordination of shards.
+"""Order keys of the output when shards are coordinated without markers.
 
-What comes out at a place (`Place`) has an order key that is written in the output and in the logical
-history: that of the event the place follows, and in the digits that node numbers leave free twice its rank, or one more
-for the rows that were moved there. So `place_of` finds the place again, rows see the DDL at their place by their keys,
-and the keys' order is that of the output, but among events that differ in nothing but their nodes. All rows that were
-moved to one place have one key.
+A DDL or a moved transaction comes out at a `Place`: after a given event, at a given rank. Its order key, which is
+written to the output and to the logical history, is the key of that event with the rank encoded in the digits that node
+numbers do not use: twice the rank for a DDL, twice the rank plus one for rows that were moved there. So `place_of`
+recovers the place from a key, rows see the DDL at their place by comparing keys, and the order of keys is the order of
+the output, except among events whose keys differ only by node. All rows moved to one place share one key.
 """
 
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from snapshot_store.tso import OrderKey
 
 
 class Place(NamedTuple):
-    """A place in the merged order: that of the event at `key`, or the `rank`-th of those that follow from it.
+    """A place in the merged order: the event at `key` (rank 0), or the `rank`-th of the DDL that follow from it.
 
-    What is released at a place comes after the DDL there and before the next rank.
+    Rows released at a place come out after the DDL at that place and before the next rank.
     """
 
     key: OrderKey
@@ -43,5 +43,5 @@ def place_of(key: OrderKey) -> Place:
 
 
 def is_moved(key: OrderKey) -> bool:
-    """Tell whether a key is one that `moved_key` made."""
+    """Return whether `moved_key` made this key."""
     return key.node_seq // NODES % 2 == 1

@@ -1,4 +1,4 @@
-"""Discover: the output as earlier runs left it, the nodes' files, and the header of an output that begins."""
+"""The discover stage: loads the state that earlier runs left in the output directory and finds the nodes' files."""
 
 import uuid
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ from binlog_merge.places import NODES
 
 
 def begin(job: Job) -> Inputs:
-    """Load the manifest, put the directory in order, find the files; write the header of a new output."""
+    """Load the manifest, undo what a killed run left, and find the nodes' files; write the header of a new output.
+
+    Raises ConfigError if the configuration contradicts the output or the nodes.
+    """
     manifest = Manifest.load(job.directory)
     header = manifest.state.header
     if header is not None:
@@ -69,10 +72,10 @@ def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str
         return configured
     if header is not None and header.carrier is not None:
         return header.carrier
-    # Shards that no commit TSO was found on have none, as a rule.
+    # Shards on which no commit TSO was found usually have none.
     return detect_carrier(job.config, nodes)[0] or (BY_TIME if job.config.coordinates else None)
 
 
 def _newest_version(discovery: Discovery) -> str:
-    """Return the newest server version among the nodes' first files: a later upgrade does not change an output."""
+    """Return the newest server version among the nodes' first files: an upgrade later on does not change an output."""
     return max((files[0].server_version for files in discovery.nodes.values()), key=lambda v: (version_number(v), v))

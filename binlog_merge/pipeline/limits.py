@@ -1,4 +1,4 @@
-"""From which key on transactions come out, and up to which everything is final."""
+"""The range of order keys that a run merges: the floor it starts from, and the bound below which the input is final."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,15 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 
 def merged_to(inputs: Inputs) -> OrderKey:
-    """Return the key before which earlier runs have merged everything."""
+    """Return the key below which earlier runs have merged everything."""
     last = inputs.manifest.state.last
     return ORIGIN if last is None else OrderKey.parse(last.state["floor"])
 
 
 def floor_of(job: Job, inputs: Inputs) -> OrderKey:
-    """Return the key from which on transactions come out."""
+    """Return the lowest key that this run may write. Raises ConfigError if `--start-tso` differs from that of the first
+    run.
+    """
     last = inputs.manifest.state.last
     if last is None:
         return OrderKey(job.start_tso, 0, 0, 0) if job.start_tso is not None else ORIGIN
@@ -38,7 +40,7 @@ def floor_of(job: Job, inputs: Inputs) -> OrderKey:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bound below which everything is final, and the nodes' watermarks."""
+    """The bound below which the input is final, and each node's watermark (None: the node has shown no commit TSO)."""
 
     bound: Bound
     watermarks: Mapping[str, OrderKey | None]
@@ -46,7 +48,7 @@ class Limits:
 
 
 def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, floor: OrderKey) -> Limits:
-    """Return how far everything is final."""
+    """Compute the bound of a run from watermarks, XA COMMITs whose TSO may still arrive, damage and conflicts."""
     watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
     lowered, warnings = dict[str, OrderKey](), list[str]()
     if cluster.polardbx:
@@ -56,7 +58,7 @@ def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, fl
         lowered = {name: key for name, (key, _) in waiting.items()}
         watermarks = {name: _least(key, lowered.get(name)) for name, key in watermarks.items()}
         warnings += split_transactions(_never_decided(scanned, waiting))
-    stepped, said = check_clocks(scanned, job.config.commit_tso, floor)
+    stepped, clock_warnings = check_clocks(scanned, job.config.commit_tso, floor)
     open_ended = [n for n in scanned if not job.end_of_input or n.error is not None]
     keys = [cluster.bound(n.source_id, watermarks[n.source_id]) or GREATEST_KEY for n in open_ended]
     keys += [] if job.stop_tso is None else [OrderKey(job.stop_tso, 0, 0, 0)]
@@ -68,18 +70,18 @@ def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, fl
         Bound.of(conflict),
         Bound.of(first_lost(scanned, floor)),
     )
-    return Limits(bound, watermarks, (*warnings, *said))
+    return Limits(bound, watermarks, (*warnings, *clock_warnings))
 
 
 def _least(watermark: OrderKey | None, key: OrderKey | None) -> OrderKey | None:
-    """Return a watermark that is not above a key, if there is one."""
+    """Return the lower of a watermark and a key, either of which may be missing."""
     return watermark if key is None else min(watermark or key, key)
 
 
 def _never_decided(
     scanned: Sequence[ScannedNode], waiting: Mapping[str, tuple[OrderKey, frozenset[Hash]]]
 ) -> dict[str, list[tuple[Hash, int]]]:
-    """Return, by node, the XA COMMITs whose TSO can no longer come; `waiting` are those for which it may."""
+    """Return, by node, the XA COMMITs whose TSO can no longer arrive: all without a TSO except those in `waiting`."""
     still = {name: gtrids for name, (_, gtrids) in waiting.items()}
     return {
         n.source_id: [(gtrid, at) for gtrid, at in n.without_tso if gtrid not in still.get(n.source_id, ())]

@@ -1,4 +1,4 @@
-"""What a merge tells its caller."""
+"""The result of a merge."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node at the end of a run. `watermark` is a 54-digit key, None while the node has shown no commit TSO."""
+    """One node at the end of a run. `watermark` is a 54-digit key, None if the node has shown no commit TSO."""
 
     watermark: str | None
     holds_back: bool
@@ -20,15 +20,17 @@ class NodeResult:
 class MergeResult:
     """What a run published and what it held back.
 
-    `locks` are DDL of shards without markers that wait for other shards, `waiting` the branches that wait with them;
-    `waiting_shards` says whose: node, schema, table, transactions, bytes, and since which order key.
-    `files` are those written or grown by this run. `transactions` counts DDL too; `branches` the nodes' parts of them;
-    `events` are output events; `rows_reshaped` rows that did not pass unchanged. `held` are branches at or above the
-    watermark. `ignored` counts what does not come out and is not missing: unknown `events` that are marked as
-    ignorable, `branches` that touch no table which comes out, `markers` that were taken up, and `ddl`, of which
-    `statements` lists the first of each kind and reason.
-    `left_out` are files that a node's `files` match and that were not read, with the reason;
-    `read_again` published files that were checked byte by byte, for they were not as the last run left them.
+    `files` are the output files written or extended by this run. `transactions` includes DDL; `branches` are the nodes'
+    parts of the transactions; `events` are output events; `rows_reshaped` are rows that did not pass unchanged. `held`
+    are branches at or above the watermark.
+
+    `locks` are DDL of shards without markers that wait for other shards, `waiting` the number of branches that wait
+    with them. `waiting_shards` has these per shard: node, schema, table, transactions, bytes, and the first order key.
+
+    `ignored` counts input that is left out on purpose: unknown `events` that are flagged ignorable, `branches` that
+    touch no output table, `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind
+    and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
+    published files that had changed since the last run and were checked byte by byte.
     """
 
     files: tuple[Mapping[str, Any], ...]

@@ -2,9 +2,9 @@
 
     discover → scan → assemble → coordinate → order → cut → gather → publish
 
-Whatever stops a stage lowers the *limit*, the key up to which everything is understood; what lies below it is still
-merged and published, then the error is raised. So the output is always a valid prefix, and a run after the cause is
-removed goes on there.
+An error in a stage lowers the *bound*, the key below which everything is understood. What lies below it is still merged
+and published, then the error is raised. So the output is always a valid prefix, and once the cause is removed the next
+run continues there.
 """
 
 from collections.abc import Sequence
@@ -52,9 +52,9 @@ def run_merge(
     partitions: int | None = None,
     progress: Progress | None = None,
 ) -> MergeResult:
-    """Merge what the nodes have written into `out`, going on where its manifest ends.
+    """Merge the nodes' binlogs into the directory `out`, continuing where its manifest ends.
 
-    Raises MergeError; when something was published before the stop, its `result` says what.
+    Raises MergeError. If something was published before the stop, the error's `result` holds the MergeResult.
     """
     directory = output_directory(out)
     with OutputLock(directory):
@@ -88,7 +88,7 @@ def _run(job: Job) -> MergeResult:
 
 
 def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey) -> Run:
-    """Find how far everything is final, and what the nodes' DDL and markers come to below that."""
+    """Find the bound of the run, and apply the nodes' DDL and markers below it."""
     config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
     markers = [read_markers(node, config.markers.tables(), merged) for node in scanned]
     ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
@@ -102,7 +102,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
     job.warnings += limits.warnings
     bound = limits.bound
     if shards.active and bound.key != GREATEST_KEY:
-        # Events that differ in nothing but their nodes are of one run.
+        # Events whose keys differ only by node must come out in the same run.
         bound = Bound(bound.key._replace(node_seq=0), bound.error)
     gone = frozenset(n for n, watermark in limits.watermarks.items() if cluster.bound(n, watermark) is None)
     for node in scanned:
@@ -140,7 +140,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
 
 
 def _write(run: Run) -> Written:
-    """Order and gather what comes out below the bound; where gather cannot write something, that is the bound."""
+    """Order and gather what comes out below the bound; an error in gather lowers the bound."""
     holds, bound = run.coordination.holds, run.bound
     while True:
         ordered = order_all(run.job, run.inputs, run.scanned, run.coordination, run.floor, bound.key)
@@ -153,21 +153,21 @@ def _write(run: Run) -> Written:
         bound = Bound(written_to(gathered, holds) or run.floor, _explained(run, MergeError.from_dict(error)))
         if holds is None:
             return Written(bound, ordered, gathered)
-        # What comes out at one place comes out in one run, and with another limit other rows wait.
+        # All of one place comes out in one run, and with a lower bound other rows wait: order again.
 
 
 def _explained(run: Run, error: MergeError) -> MergeError:
-    """Say first how to do without markers, where a logical table is unknown and no marker has ever been seen."""
+    """Prefix the remedy with how to merge without markers, if a logical table is unknown and no marker was seen."""
     if isinstance(error, UnknownTableSchema) and run.known.announced.active and not run.coordination.seen:
         error.remedy = f"{WITHOUT_MARKERS}; {error.remedy}"
     return error
 
 
 def _publish(run: Run, written: Written) -> None:
-    """Leave in the store what the next run must know, and give the files their names."""
+    """Save the state that the next run needs to the store, and publish the output files."""
     job, coordination, bound = run.job, run.coordination, written.bound
-    believed = sorted({said for g in written.kept for said in g.believed})
-    job.warnings += [f"the table map is believed, not the schema history: {said}" for said in believed]
+    believed = sorted({text for g in written.kept for text in g.believed})
+    job.warnings += [f"the table map is believed, not the schema history: {text}" for text in believed]
     end = bound.key if bound.key != GREATEST_KEY else behind(written.last_key, coordination.holds)
     next_floor = max(run.floor, end)
     begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
@@ -181,9 +181,9 @@ def _publish(run: Run, written: Written) -> None:
 
 
 def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
-    """Raise MissingCommitTso, or warn where more may come, if nothing says in which order the nodes committed.
+    """Raise MissingCommitTso if no TSO gives the order between the nodes' commits; only warn while more input may come.
 
-    A log that could not be read to its end says nothing of it: what stands behind the damage may carry the TSO.
+    A log that could not be read to its end only causes a warning too: the events after the damage may carry the TSO.
     """
     greatest = {n.source_id: n.carry.max_tso for n in scanned}
     without = {n.source_id: n.carry.seq for n in scanned}
@@ -194,7 +194,9 @@ def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
 
 
 def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:
-    """Raise LateTransaction if a transaction stands below what is published, whatever its node's log said before."""
+    """Raise LateTransaction if a transaction lies below what is published, even though its node's watermark had passed
+    it.
+    """
     late = next((r.late for r in ordered.parts if r.late is not None), None)
     if late is not None:
         key, number, file_index, position = late

@@ -1,4 +1,4 @@
-"""What a run tells its caller, put together from what its stages returned."""
+"""Builds the result of a merge from the results of its stages."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 
 def result_of(run: Run, written: Written) -> MergeResult:
-    """Return what a run came to."""
+    """Return the result of a run."""
     job, inputs, scanned, coordination = run.job, run.inputs, run.scanned, run.coordination
     ordered, kept, limit, watermarks = written.ordered, written.kept, written.bound.key, run.watermarks
     bounds = {n: w or ORIGIN for n, w in watermarks.items() if n not in run.gone}

@@ -1,4 +1,4 @@
-"""What stands between the stages of a run: what is coordinated and comes out, and what was written of it."""
+"""The values that the stages of a run pass on: the coordinated run, and the files it wrote."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True)
 class Run:
-    """A run that has coordinated: transactions from `floor` on come out, below the bound.
+    """A run after coordination: it writes transactions from `floor` on, below `bound`.
 
-    `known` is what was coordinated, `store` where its schemas are. `gone` are nodes that hold back nothing, for
-    they are not in the cluster.
+    `known` is the input of coordination, `store` the schemas it used. `gone` are nodes that no longer belong to the
+    cluster, so they hold nothing back.
     """
 
     job: Job
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Written:
-    """What a run brought into order below the bound, and the output files that it wrote of that."""
+    """The transactions that a run ordered below the bound, and the output files written from them."""
 
     bound: Bound
     ordered: Ordered
@@ -44,10 +44,10 @@ class Written:
 
     @property
     def kept(self) -> list[GatherResult]:
-        """Return the files that are published."""
+        """Return the files to publish: those that are not empty and hold a transaction or are closed."""
         return [g for g in self.gathered if g.size and (g.last_key is not None or g.closed)]
 
     @property
     def last_key(self) -> OrderKey | None:
-        """Return the key of what came out last."""
+        """Return the order key of the last transaction written, None if there is none."""
         return next((g.last_key for g in reversed(self.kept) if g.last_key is not None), None)

@@ -1,4 +1,4 @@
-"""Load every kernel once, before workers are forked: compiled on a machine's first run, read from the cache later."""
+"""Loads every kernel before workers are forked: compiled on a machine's first run, later read from the cache."""
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from snapshot_store.topology import Topology
 
 
 def warm() -> None:
-    """Call the kernels with nothing to do, with arguments of the types that the stages use."""
+    """Call each kernel on empty input, with the argument types that the stages use."""
     nothing = np.zeros(64, np.uint8)
     scan.scan_events(new_arrays(16), nothing, 0, 1 << 62, 4, 1, False)
     scan.find_group(nothing, 0, 0, 0, 4, 0)

@@ -1,1 +1,1 @@
-"""PolarDB-X as facts: its transaction ids, its virtual TSO, its marker rows and their JSON, its system tables. Pure."""
+"""PolarDB-X formats: transaction ids, marker rows and their JSON, system tables and private DDL syntax. No I/O."""

@@ -1,4 +1,4 @@
-"""The EXT column of a DDL marker: what the cluster adds to the statement, as JSON (polardbx-sql `DDLExtInfo`)."""
+"""The EXT column of a DDL marker: JSON that the cluster adds to the statement (polardbx-sql `DDLExtInfo`)."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """EXT as typed values; what it does not say is None or False, what is not known here stays in `values`."""
+    """EXT as typed values. Fields that it lacks are None or False; `values` has everything, also unknown fields."""
 
     task_id: int | None = None
     task_sub_seq: int | None = None
@@ -31,7 +31,9 @@ class Extension:
 
     @classmethod
     def parse(cls, text: str | None) -> "Extension":
-        """Read the column; NULL and an empty text say nothing. Raises ValueError for what is no JSON object."""
+        """Parse the column; NULL and empty text give an empty Extension. Raises ValueError if the text is not a JSON
+        object.
+        """
         values = _object(text)
         variables = values.get("polarxVariables")
         return cls(

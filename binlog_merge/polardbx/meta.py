@@ -1,4 +1,4 @@
-"""What a marker says of the cluster's shape: META_INFO of a DDL record, and the contents of instructions, all JSON.
+"""The JSON in markers that describes the cluster's schemas: META_INFO of a DDL record, and the content of instructions.
 
     logicDbMeta      {schema, charset, phySchemas: [{storageInstId, group, schema}]}
     logicTableMeta   {tableName, tableType, tableCollation, createSql, createSql4Phy,
@@ -17,7 +17,7 @@ from typing import Any
 
 
 class TableType(IntEnum):
-    """How a logical table is spread."""
+    """How a logical table is distributed."""
 
     SINGLE = 0
     SHARDING = 1
@@ -27,7 +27,7 @@ class TableType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One physical schema: the node (storage instance) it lies on, and its group."""
+    """One physical schema: its node (storage instance) and its group."""
 
     storage: str
     group: str
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The physical tables of a logical one in one group."""
+    """The physical tables of a logical table in one group."""
 
     storage: str
     group: str
@@ -46,8 +46,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class TableMeta:
-    """A logical table and where it lies. The SQL is the cluster's; `create_sql_for_physical` where columns stand in
-    another order in the physical tables.
+    """A logical table and the placement of its physical tables.
+
+    The SQL is the cluster's own. `create_sql_for_physical` is set if the physical tables have their columns in another
+    order.
     """
 
     name: str
@@ -70,18 +72,18 @@ class DatabaseMeta:
 
 @dataclass(frozen=True, slots=True)
 class MetaInfo:
-    """META_INFO of a DDL record: a database, a table, or nothing."""
+    """META_INFO of a DDL record: a database, a table, or neither."""
 
     database: DatabaseMeta | None = None
     table: TableMeta | None = None
 
 
 class MetaError(ValueError):
-    """JSON of a marker that is not what the cluster writes."""
+    """JSON of a marker that does not have the cluster's format."""
 
 
 def parse_meta_info(text: str | None) -> MetaInfo:
-    """Read META_INFO; NULL and an empty text say nothing. Raises MetaError."""
+    """Parse META_INFO; NULL and empty text give an empty MetaInfo. Raises MetaError."""
     if text is None or not text.strip():
         return MetaInfo()
     values = _json(text)
@@ -93,18 +95,20 @@ def parse_meta_info(text: str | None) -> MetaInfo:
 
 
 def parse_snapshot(text: str) -> tuple[DatabaseMeta, ...]:
-    """Read the content of CdcStart or MetaSnapshot. Raises MetaError."""
+    """Parse the content of CdcStart or MetaSnapshot. Raises MetaError."""
     values = _mapping(_json(text), "the snapshot")
-    return tuple(_database(one) for one in _sequence(values.get("logicDbMetas"), "logicDbMetas"))
+    return tuple(_database(meta) for meta in _sequence(values.get("logicDbMetas"), "logicDbMetas"))
 
 
 def parse_storage_list(text: str) -> tuple[str, ...]:
-    """Read the content of StorageInstChange: the nodes from there on, sorted. Raises MetaError."""
+    """Parse the content of StorageInstChange: the cluster's storage instances from then on, sorted.
+
+    Raises MetaError.
+    """
     values = _json(text)
     if isinstance(values, dict):
-        found = next((values[name] for name in ("storageInstList", "storageInstIds") if name in values), None)
-        values = found
-    names = {_name(one, "a storage instance") for one in _sequence(values, "the list of storage instances")}
+        values = next((values[name] for name in ("storageInstList", "storageInstIds") if name in values), None)
+    names = {_name(storage, "a storage instance") for storage in _sequence(values, "the list of storage instances")}
     if not names:
         raise MetaError("the list of storage instances is empty")
     return tuple(sorted(names))
@@ -144,13 +148,13 @@ def _database(value: Any) -> DatabaseMeta:
     values = _mapping(value, "logicDbMeta")
     groups = tuple(
         Group(
-            _name(one.get("storageInstId"), "a storage instance"),
-            _name(one.get("group"), "a group").lower(),
-            _name(one.get("schema"), "a physical schema").lower(),
+            _name(group.get("storageInstId"), "a storage instance"),
+            _name(group.get("group"), "a group").lower(),
+            _name(group.get("schema"), "a physical schema").lower(),
         )
-        for one in (_mapping(g, "phySchemas") for g in _sequence(values.get("phySchemas") or [], "phySchemas"))
+        for group in (_mapping(g, "phySchemas") for g in _sequence(values.get("phySchemas") or [], "phySchemas"))
     )
-    tables = tuple(_table(one) for one in _sequence(values.get("logicTableMetas") or [], "logicTableMetas"))
+    tables = tuple(_table(meta) for meta in _sequence(values.get("logicTableMetas") or [], "logicTableMetas"))
     return DatabaseMeta(
         _name(values.get("schema"), "a logical schema").lower(), _optional(values, "charset"), groups, tables
     )
@@ -161,7 +165,7 @@ def _table(value: Any) -> TableMeta:
     kind = values.get("tableType", TableType.SHARDING)
     if not isinstance(kind, int) or kind not in set(TableType):
         raise MetaError(f"{kind!r} is no type of a table: 0 single, 1 sharding, 2 broadcast, 3 GSI")
-    placements = tuple(_placement(one) for one in _sequence(values.get("phySchemas") or [], "phySchemas"))
+    placements = tuple(_placement(schema) for schema in _sequence(values.get("phySchemas") or [], "phySchemas"))
     return TableMeta(
         _name(values.get("tableName"), "a logical table").lower(),
         TableType(kind),
@@ -173,7 +177,7 @@ def _table(value: Any) -> TableMeta:
 
 
 def _placed(value: Any) -> TableMeta:
-    """Return a table that lies somewhere; all rows of one that does not would be lost in silence."""
+    """Return the table of a DDL record. Raises MetaError if it has no physical tables: its rows would be lost."""
     table = _table(value)
     if table.type != TableType.GSI and not any(placement.tables for placement in table.placements):
         raise MetaError(f"table {table.name} has no physical tables: phySchemas names none")
@@ -187,5 +191,5 @@ def _placement(value: Any) -> Placement:
         _name(values.get("storageInstId"), "a storage instance"),
         _name(values.get("group"), "a group").lower(),
         _name(values.get("schema"), "a physical schema").lower(),
-        tuple(_name(one, "a physical table").lower() for one in tables),
+        tuple(_name(table, "a physical table").lower() for table in tables),
     )

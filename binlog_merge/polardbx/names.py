@@ -1,8 +1,8 @@
 """PolarDB-X's own schemas and tables, under the names they have on a node.
 
 A logical table of the schema `__cdc__` has physical copies on every node: `__cdc_ddl_record___89vr` in
-`__cdc___000000`. So a marker table is known by the beginning of its name. Nodes have lower_case_table_names=1; names
-are compared without regard to case all the same.
+`__cdc___000000`. So a marker table is recognized by the prefix of its name. Nodes have lower_case_table_names=1; names
+are compared case-insensitively all the same.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CDC_SCHEMA = "__cdc__"
 
 
 class MarkerTable(Enum):
-    """The tables whose rows are messages of the cluster to readers of its binlogs."""
+    """The tables whose rows are the cluster's messages to readers of its binlogs."""
 
     DDL_RECORD = "__cdc_ddl_record__"
     INSTRUCTION = "__cdc_instruction__"
@@ -21,23 +21,23 @@ class MarkerTable(Enum):
 
 
 TRANSACTION_LOG = "__drds_global_tx_log"
-"""Where the oldest clusters keep the commit TSOs of transactions: TXID, …, COMMIT_TS."""
+"""The table where the oldest clusters keep the commit TSOs of transactions: TXID, …, COMMIT_TS."""
 
 SYSTEM_TABLES = (TRANSACTION_LOG, "polarx_global_trx_log", "__drds_redo_log")
 """Tables of the transaction machinery, in every physical schema."""
 
 ROW_ID = "__#alibaba_rds_row_id#__"
-"""The column that a node gives a table without a primary key (implicit_primary_key=ON); the last one, a BIGINT."""
+"""The column that a node adds to a table without a primary key (implicit_primary_key=ON): the last one, a BIGINT."""
 
 IMPLICIT_KEY = "_drds_implicit_id_"
-"""The column that the cluster gives a logical table without a primary key."""
+"""The column that the cluster adds to a logical table without a primary key."""
 
 INTERNAL_COMMENT = "/* rds internal mark */"
-"""How a node's own statements begin; they concern nobody else."""
+"""The prefix of a node's internal statements, which readers of the binlog ignore."""
 
 
 def is_named(name: str, known: str) -> bool:
-    """Tell whether a physical name is `known`, or `known` with a suffix as PolarDB-X appends it (`_89vr`)."""
+    """Return whether a physical name is `known`, or `known` with a suffix that PolarDB-X appends (`_89vr`)."""
     lower, known = name.lower(), known.lower()
     return lower == known or (known.startswith("__") and lower.startswith(f"{known}_"))
 
@@ -52,7 +52,7 @@ class MarkerTables:
     heartbeat: str = MarkerTable.HEARTBEAT.value
 
     def kind(self, schema: str, table: str) -> MarkerTable | None:
-        """Return what a physical table is for, None if it holds no messages."""
+        """Return which marker table a physical table is, None if it is none."""
         if is_named(table, MarkerTable.SYNC_POINT.value):
             return MarkerTable.SYNC_POINT
         if not is_named(schema, self.schema):
@@ -68,15 +68,15 @@ class MarkerTables:
 
 
 def is_cdc_schema(schema: str) -> bool:
-    """Tell whether a physical schema belongs to the logical schema `__cdc__`."""
+    """Return whether a physical schema belongs to the logical schema `__cdc__`."""
     return schema.lower().startswith(CDC_SCHEMA)
 
 
 def is_system_table(table: str) -> bool:
-    """Tell whether a physical table belongs to the transaction machinery."""
+    """Return whether a physical table belongs to the transaction machinery."""
     return any(is_named(table, known) for known in SYSTEM_TABLES)
 
 
 def is_internal(sql: str) -> bool:
-    """Tell whether a statement is a node's own work."""
+    """Return whether a statement is a node's internal work."""
     return sql.lstrip().startswith(INTERNAL_COMMENT)

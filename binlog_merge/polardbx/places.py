@@ -1,4 +1,4 @@
-"""Where physical tables belong, moment by moment: one immutable value that travels to executors.
+"""The logical table of each physical table over time: one immutable value that is sent to executors.
 
 A state takes effect *after* its key, as schema versions do: a transaction with a greater key sees it.
 """
@@ -14,21 +14,23 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A physical table belongs to a logical one for transactions with `after` < key <= `until` (None: for good)."""
+    """A physical table belongs to a logical one for transactions with `after` < key <= `until` (None: forever)."""
 
     after: OrderKey
     until: OrderKey | None
     logical: Logical
 
     def holds(self, key: OrderKey) -> bool:
-        """Tell whether a transaction with this key is in the span."""
+        """Return whether the span covers a transaction with this key."""
         return self.after < key and (self.until is None or key <= self.until)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The spans of every physical table. `schemas` are the physical schemas, as (node, schema), of which all is known;
-    tables elsewhere go where `routes` explicitly send them.
+    """The spans of every physical table.
+
+    `schemas` are the physical schemas, as (node, schema), whose tables all have spans. Tables in other schemas are
+    mapped by an explicit route of `routes`, if one matches.
     """
 
     spans: tuple[tuple[Physical, tuple[Span, ...]], ...] = ()
@@ -46,15 +48,15 @@ class Places:
         return (Places, (self.spans, self.schemas, self.routes))
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> Logical | None:
-        """Return the logical (schema, table) of a physical one for a transaction, or None if it does not come out."""
+        """Return the logical (schema, table) of a physical table at a key; None if its rows do not come out."""
         found = self._index.get((node, schema.lower(), table.lower()))
         if found is None:
             return self._routed(node, schema, table)
-        place = bisect_left(found[0], key) - 1
-        return found[1][place].logical if place >= 0 and found[1][place].holds(key) else None
+        i = bisect_left(found[0], key) - 1
+        return found[1][i].logical if i >= 0 and found[1][i].holds(key) else None
 
     def of(self, node: str, schema: str, table: str) -> tuple[Span, ...] | None:
-        """Return the spans of a physical table, in order; None where it is the same at all times."""
+        """Return the spans of a physical table, in order; None if it is mapped by a route, the same at all times."""
         found = self._index.get((node, schema.lower(), table.lower()))
         return None if found is None else found[1]
 
@@ -66,14 +68,14 @@ class Places:
         return self.routes.logical_name(node, schema, table)
 
     def boundaries(self) -> tuple[OrderKey, ...]:
-        """Return the keys behind which some table belongs elsewhere."""
+        """Return the keys after which some physical table belongs to another logical table."""
         keys = {key for _, spans in self.spans for s in spans for key in (s.after, s.until) if key is not None}
         return tuple(sorted(keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A node's own RENAME: physical tables of one statement, as (schema, old name), (schema, new name)."""
+    """A RENAME that a node ran itself: pairs of (schema, old name) and (schema, new name) of one statement."""
 
     key: OrderKey
     node: str
@@ -81,10 +83,10 @@ class Rename:
 
 
 def follow_renames(places: Places, renames: Iterable[Rename]) -> Places:
-    """Return the places with tables followed under their new names, until a marker tells of them.
+    """Return the places with renamed physical tables followed to their new names, until a marker places them.
 
-    A cluster renames physical tables before it tells so. A table whose name another one gets in the same statement
-    stays where it is: that is how a table is exchanged for a copy of it.
+    A cluster renames physical tables before its marker records that. A table whose name is taken over by another table
+    in the same statement keeps its span: this is how a table is replaced by a copy of it.
     """
     spans = {physical: list(known) for physical, known in places.spans}
     for rename in sorted(renames, key=lambda r: r.key):
@@ -96,19 +98,20 @@ def follow_renames(places: Places, renames: Iterable[Rename]) -> Places:
 
 
 def _follow(spans: dict[Physical, list[Span]], key: OrderKey, old: Physical, new: Physical) -> None:
-    there = spans.get(new, [])
-    behind = key._replace(node_seq=key.node_seq + 1)
-    here = next((span for span in spans.get(old, ()) if span.holds(behind)), None)
-    if here is None or any(span.holds(behind) for span in there):
+    of_new = spans.get(new, [])
+    after = key._replace(node_seq=key.node_seq + 1)
+    current = next((span for span in spans.get(old, ()) if span.holds(after)), None)
+    if current is None or any(span.holds(after) for span in of_new):
         return
-    place = spans[old].index(here)
-    spans[old][place : place + 1] = [replace(here, until=key)] if here.after < key else []
-    ends = [span.after for span in there if span.after >= key] + ([here.until] if here.until is not None else [])
-    spans[new] = sorted([*there, Span(key, min(ends, default=None), here.logical)], key=lambda span: span.after)
+    i = spans[old].index(current)
+    spans[old][i : i + 1] = [replace(current, until=key)] if current.after < key else []
+    ends = [span.after for span in of_new if span.after >= key]
+    ends += [current.until] if current.until is not None else []
+    spans[new] = sorted([*of_new, Span(key, min(ends, default=None), current.logical)], key=lambda span: span.after)
 
 
 class PlacesBuilder:
-    """Follows a cluster's states and keeps the spans that they give. `nodes`: the node of each storage instance."""
+    """Collects the spans of physical tables from a cluster's states. `nodes` maps storage instances to nodes."""
 
     def __init__(self, nodes: Mapping[str, str], routes: Topology) -> None:
         self.state = ClusterState()
@@ -120,14 +123,14 @@ class PlacesBuilder:
         self._states: list[tuple[OrderKey, ClusterState]] = []
 
     def state_before(self, key: OrderKey) -> ClusterState:
-        """Return the state when everything below `key` has happened."""
+        """Return the state in force for a transaction with this key: the last one set below it."""
         return next((state for when, state in reversed(self._states) if when < key), ClusterState())
 
     def advance(self, key: OrderKey, state: ClusterState) -> None:
-        """Take the state that holds behind `key`.
+        """Set the state that takes effect after `key`.
 
-        Raises PlacementError, with nothing taken, for a storage instance without a node and where two logical tables
-        would share a physical one.
+        Raises PlacementError, and changes nothing, if a storage instance has no node or two logical tables would share
+        a physical one.
         """
         before, after = self.state.tables, state.tables
         changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
@@ -154,7 +157,7 @@ class PlacesBuilder:
         self._states.append((key, state))
 
     def places(self) -> Places:
-        """Return the spans so far; those that are open hold for good."""
+        """Return all spans so far; the open ones hold forever."""
         spans = {physical: list(known) for physical, known in self._spans.items()}
         for physical, (since, logical) in self._open.items():
             spans.setdefault(physical, []).append(Span(since, None, logical))

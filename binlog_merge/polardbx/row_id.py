@@ -1,6 +1,6 @@
-"""The column that a PolarDB-X data node adds to a table without a primary key (implicit_primary_key=ON).
+"""The hidden column that a PolarDB-X data node adds to a table without a primary key (implicit_primary_key=ON).
 
-It stands last in table maps and row images, and in no definition: no reader of the table sees it.
+It is the last column in table maps and row images, and in no table definition: readers of the table do not see it.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from snapshot_store.mysql.column_type import ColumnType
 
 
 def with_row_id(table: Table, table_map: TableMap) -> Table:
-    """Return the table as its table map has it: with the hidden column where that can only be it."""
+    """Return the table as its table map describes it: with the hidden column if the extra column can only be that."""
     if table.primary_key is not None or len(table_map.types) != len(table.columns) + 1:
         return table
     names = table_map.optional.column_names if table_map.optional else None

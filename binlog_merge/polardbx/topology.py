@@ -1,8 +1,8 @@
-"""Which physical tables make a logical table, as the cluster's own markers tell it: a state that changes with each.
+"""The physical tables of each logical table, as the cluster's markers record them: a state that each marker changes.
 
 A database's record places its groups on nodes; a table's record names its physical tables, group by group. A later
-database record moves groups, and the tables in them, to other nodes. Index tables (GSI) place nothing, of a broadcast
-table only the copy in the group with the smallest name counts: what no record places does not come out.
+database record moves groups, and the tables in them, to other nodes. Index tables (GSI) are ignored, and of a broadcast
+table only the copy in the group with the smallest name counts. Tables that no record places do not come out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,24 +13,27 @@ from binlog_merge.polardbx.meta import DatabaseMeta, Group, Placement, TableMeta
 from binlog_merge.polardbx.names import is_cdc_schema
 
 Physical = tuple[str, str, str]
-"""(node, schema, table), the names lower-cased."""
+"""(node, schema, table), with lower-cased names."""
 
 Logical = tuple[str, str]
 
 
 class PlacementError(ValueError):
-    """A record places tables where there is nothing."""
+    """A record places tables in a group or on a storage instance that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """All logical databases and tables at one moment. A storage instance is mapped to its node by `nodes`."""
+    """All logical databases and tables at one moment.
+
+    Methods that take `nodes` need the node of each storage instance.
+    """
 
     databases: Mapping[str, DatabaseMeta] = field(default_factory=dict)
     tables: Mapping[Logical, TableMeta] = field(default_factory=dict)
 
     def with_snapshot(self, databases: Iterable[DatabaseMeta]) -> "ClusterState":
-        """Return the state that a snapshot of everything gives; what it does not name is gone."""
+        """Return the state that a full snapshot describes; what it does not name no longer exists."""
         found, tables = dict[str, DatabaseMeta](), dict[Logical, TableMeta]()
         for database in databases:
             if is_cdc_schema(database.name):
@@ -41,7 +44,9 @@ class ClusterState:
         return ClusterState(found, tables)
 
     def with_database(self, database: DatabaseMeta) -> "ClusterState":
-        """Return the state with a database's groups where its record says, and its tables with them."""
+        """Return the state with the groups of a database record, and with the database's tables moved along with their
+        groups.
+        """
         known = self.databases.get(database.name)
         groups = {g.group: g for g in (known.groups if known is not None else ())}
         groups |= {g.group: g for g in database.groups}
@@ -56,7 +61,7 @@ class ClusterState:
         return ClusterState({**self.databases, database.name: merged}, tables)
 
     def with_table(self, schema: str, table: TableMeta, renamed_from: str | None = None) -> "ClusterState":
-        """Return the state with a table as its record says, in the place of the one it was renamed from.
+        """Return the state with the table of a table record, which replaces the table it was renamed from.
 
         Raises PlacementError for a group that its database does not have.
         """
@@ -120,7 +125,7 @@ def _moved(placement: Placement, groups: Mapping[str, Group]) -> Placement:
 
 
 def physical_tables(table: TableMeta, logical: Logical, nodes: Mapping[str, str]) -> Iterator[Physical]:
-    """Yield the physical tables whose rows come out as a logical table's; `nodes` gives storage instances their nodes.
+    """Yield the physical tables whose rows come out as the logical table's. `nodes` maps storage instances to nodes.
 
     Raises PlacementError for a storage instance without a node.
     """

@@ -1,4 +1,4 @@
-"""PolarDB-X's XA transaction ids: who wrote a branch, in which group, and whether a reader takes it.
+"""PolarDB-X's XA transaction ids: which coordinator wrote a branch, in which group, and whether readers take it.
 
     X'<gtrid>',X'<bqual>',<format id>     gtrid  drds-<transaction id, hex>@<unique id of the primary group, hex>
                                           bqual  <GROUP>  or  <GROUP>@<number of the read view, four digits>
@@ -15,26 +15,27 @@ from enum import Enum
 PREFIX = b"drds-"
 RECOVER_PREFIX = b"POLARDB-X-RECOVER-TASK@"
 OWN_GROUP = "__CDC___SINGLE_GROUP"
-"""The group of the CDC's own single tables."""
+"""The group of the CDC component's own single tables."""
 
 NORMAL_FORMAT, RECOVER_FORMAT, ARCHIVE_FORMAT, IGNORE_FORMAT = 1, 2, 3, 4
 MAX_BQUAL = 64
-"""A longer group is written as the hash of its name: with `@` and four digits a bqual has at most 64 bytes."""
+"""The greatest length in bytes. A longer group name is replaced by its hash, so that it fits with `@` and four digits.
+"""
 
 
 class XidKind(Enum):
-    """What a transaction id says about its transaction."""
+    """The kind of transaction that a transaction id belongs to."""
 
     NORMAL = "normal"
     ARCHIVE = "archive"
-    IGNORED = "ignored"  # PolarDB-X's own work: it never comes out
+    IGNORED = "ignored"  # PolarDB-X's internal work: it never comes out
     FOREIGN = "foreign"  # not PolarDB-X's grammar: an ordinary transaction of another coordinator
-    STRANGE = "strange"  # PolarDB-X's grammar, with a format id that is not known
+    STRANGE = "strange"  # PolarDB-X's grammar, with an unknown format id
 
 
 @dataclass(frozen=True, slots=True)
 class Xid:
-    """An XA transaction id as servers log it."""
+    """An XA transaction id in the form in which servers log it."""
 
     gtrid: bytes
     bqual: bytes
@@ -42,18 +43,18 @@ class Xid:
 
     @property
     def transaction_id(self) -> int | None:
-        """Return the transaction's number, None where the id is not PolarDB-X's."""
+        """Return the transaction's number, None if the id is not PolarDB-X's."""
         digits = re.match(rb"[0-9a-fA-F]+", self.gtrid[len(PREFIX) :]) if self.gtrid.startswith(PREFIX) else None
         return int(digits[0], 16) & ((1 << 63) - 1) if digits else None
 
     @property
     def group(self) -> str:
-        """Return the group without the number of its read view; a long one's hash."""
+        """Return the group without the number of its read view; for a long group name its hash."""
         return self._parts()[0]
 
     @property
     def read_view(self) -> int | None:
-        """Return the number of the share-read-view branch, None where the group has one branch."""
+        """Return the number of the share-read-view branch, None if the group has one branch."""
         return self._parts()[1]
 
     def _parts(self) -> tuple[str, int | None]:
@@ -63,7 +64,7 @@ class Xid:
 
     @property
     def kind(self) -> XidKind:
-        """Return what the id says about its transaction."""
+        """Return the kind of the transaction."""
         if self.gtrid.startswith(RECOVER_PREFIX):
             return XidKind.IGNORED
         if not self.gtrid.startswith(PREFIX) or self.gtrid == PREFIX:
@@ -75,7 +76,7 @@ class Xid:
         return XidKind.NORMAL if self.format_id == NORMAL_FORMAT else XidKind.STRANGE
 
     def text(self) -> str:
-        """Return the id as it stands behind XA START, XA END, XA COMMIT and XA ROLLBACK."""
+        """Return the id as written after XA START, XA END, XA COMMIT and XA ROLLBACK."""
         return f"X'{self.gtrid.hex()}',X'{self.bqual.hex()}',{self.format_id}"
 
 
@@ -83,7 +84,7 @@ _TEXT = re.compile(r"X'((?:[0-9a-fA-F]{2})*)',X'((?:[0-9a-fA-F]{2})*)',([0-9]+)"
 
 
 def parse_xid(text: str) -> Xid:
-    """Read the id from the end of an XA statement; raises ValueError on anything else."""
+    """Parse the id at the end of an XA statement; raises ValueError on anything else."""
     found = _TEXT.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"not an XA transaction id as servers log it: {text!r}")

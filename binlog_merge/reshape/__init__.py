@@ -1,1 +1,1 @@
-"""Reshaping: rows of a physical table become rows of the logical table; the table map is the witness."""
+"""Reshaping: rewrites rows of a physical table as rows of the logical table, checked against the table map."""

@@ -1,9 +1,9 @@
-"""The optional metadata of a logical table map: the source's fields, in the source's order, speaking of other columns.
+"""The optional metadata of a logical table map: the source's fields in the source's order, for the logical columns.
 
-Each column contributes what the source says of it when its cells pass as they are, and what MySQL would write for its
-logical definition when it is padded or converted; names are always the logical ones. A field that has nothing left to
-speak of is dropped, as MySQL never writes an empty one. A field that the source had no column for is added behind the
-others, so that a padded column is described as fully as the rest. A primary key that lost a column is no key: it goes.
+A column whose cells pass unchanged keeps the source's metadata. A column that is padded or converted gets what MySQL
+would write for its logical definition. Names are always the logical ones. A field that is left without any column is
+dropped, as MySQL never writes an empty field. A field that the source did not need but a padded column does is added
+after the others. A primary key that lost a column is dropped.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from snapshot_store.mysql.text.codecs import encode_text
 
 @dataclass(frozen=True, slots=True)
 class MapColumn:
-    """One column of a table map with all that the fixed part and the metadata say of it."""
+    """One column of a table map, with everything the fixed part and the metadata record about it."""
 
     name: str
     type: int
@@ -52,7 +52,7 @@ class MapColumn:
 
 
 def from_source(table_map: TableMap) -> tuple[MapColumn, ...]:
-    """Return the columns of a table map; what its metadata does not say is left at its zero value."""
+    """Return the columns of a table map. Attributes that its metadata does not hold get their zero value."""
     optional = table_map.optional or OptionalMetadata()
     count = len(table_map.types)
     geometry, dimensions = iter(optional.geometry_types or ()), iter(optional.vector_dimensions or ())
@@ -113,7 +113,11 @@ def _member(column: Column, member: str) -> bytes:
 def logical_metadata(
     source: OptionalMetadata, columns: Sequence[MapColumn], sources: Sequence[int]
 ) -> OptionalMetadata | None:
-    """Return the metadata of the logical table map; `sources` has each logical column's physical one, -1 for none."""
+    """Return the metadata of the logical table map, None if it has no fields.
+
+    `sources` gives the physical column index of each logical column, -1 for a padded one. Raises UnsupportedInput for
+    metadata fields of an unknown type.
+    """
     if source.unknown:
         kinds = ", ".join(str(kind) for kind, _ in source.unknown)
         raise UnsupportedInput(
@@ -132,7 +136,9 @@ def logical_metadata(
 
 
 def _added(order: Sequence[int], columns: Sequence[MapColumn]) -> list[int]:
-    """Return the fields to add: those MySQL would write at this level of detail for kinds of columns not had before."""
+    """Return the field types to add: those MySQL would write at this metadata level for kinds of columns the source
+    lacks.
+    """
     if not order:
         return []
     characters, members = _characters(columns), _of_type(columns, T.ENUM, T.SET)
@@ -160,7 +166,10 @@ def _added(order: Sequence[int], columns: Sequence[MapColumn]) -> list[int]:
 
 
 def _each_is_smaller(columns: Sequence[MapColumn]) -> bool:
-    """Choose between the two forms of a charset field as MySQL does: by an estimate of one byte per number."""
+    """Return whether MySQL would write the charset of each column, not a default with exceptions.
+
+    Like MySQL, estimates the size of both forms at one byte per number.
+    """
     if not columns:
         return False
     most = Counter(column.collation for column in columns).most_common(1)[0][1]

@@ -1,7 +1,7 @@
-"""Rows of a table of whose shape only table maps know: what a table map alone can say, and what it cannot.
+"""The shape of a table that only its table maps describe: what can be read from a table map alone, and what cannot.
 
-With `binlog_row_metadata=FULL` a table map has names and types of its columns. With MINIMAL it has types only: names
-then come from a table that it agrees with column by column, if all that it may be have the same ones.
+With `binlog_row_metadata=FULL` a table map has the names and types of its columns. With MINIMAL it has types only.
+Names are then taken from candidate tables that agree with it column by column, if those all have the same names.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ from snapshot_store.tso import OrderKey
 
 
 def shape_from_table_map(table_map: TableMap, likely: Sequence[Table], names_matter_not: bool) -> Table | str:
-    """Return the table behind a table map, or why it cannot be told; `likely` are tables that it may be.
+    """Return the table that a table map describes, or the reason why its shape cannot be determined.
 
-    `names_matter_not`: rows pass as they are, so columns without a name are called @1, @2 ...
+    `likely` are the candidate tables. `names_matter_not`: rows pass unchanged, so columns without a name are named @1,
+    @2 ...
     """
     named = table_from_table_map(table_map)
     if named is not None:
@@ -30,10 +31,10 @@ def shape_from_table_map(table_map: TableMap, likely: Sequence[Table], names_mat
         return fitting[0].renamed(table_map.schema, table_map.table)
     if names_matter_not:
         return _numbered(table_map, wanted)
-    said = f"table maps alone say what it is here, and this one has {describe_table_map(table_map)}"
+    problem = f"table maps alone say what it is here, and this one has {describe_table_map(table_map)}"
     if not names:
-        return f"{said}: it carries no column names, and no known shape of the table agrees with it"
-    return f"{said}: it carries no column names, and shapes with different names agree with it"
+        return f"{problem}: it carries no column names, and no known shape of the table agrees with it"
+    return f"{problem}: it carries no column names, and shapes with different names agree with it"
 
 
 def _numbered(table_map: TableMap, names: Sequence[str] | None) -> Table:
@@ -49,13 +50,16 @@ def _numbered(table_map: TableMap, names: Sequence[str] | None) -> Table:
 
 
 def remedy_of(key: OrderKey, node: str | None, table: tuple[str, str], believed: bool = False) -> str:
-    """Return what to do about rows that fit no known shape of their table; `believed`: table maps are, to no avail."""
-    said = f"--store OUT{f' --node {node}' if node else ''} --at-tso {key.previous().text()}"
+    """Return the remedy for rows that fit no known shape of their table.
+
+    `believed`: the run already trusts table maps, so that setting is not suggested again.
+    """
+    options = f"--store OUT{f' --node {node}' if node else ''} --at-tso {key.previous().text()}"
     base = f"`base.physical` of node {node}" if node else "`base.logical`"
     return (
         f"if it was so before the first file already, put it into {base} and merge into an empty directory; else say "
-        f"what it is, `binlog-merge schema set {'.'.join(table)} --sql FILE {said}`, or take it from the server, "
-        f"`binlog-merge schema import --server URL {said}`; "
+        f"what it is, `binlog-merge schema set {'.'.join(table)} --sql FILE {options}`, or take it from the server, "
+        f"`binlog-merge schema import --server URL {options}`; "
         + ("" if believed else "or set `schemas.not-understood: opaque` to believe table maps; ")
         + "then merge again"
     )

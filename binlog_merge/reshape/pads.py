@@ -1,9 +1,9 @@
-"""Pad cells: what a logical column holds in rows of a physical table that lacks it.
+"""Pad cells: the value of a logical column in rows of a physical table that lacks the column.
 
-The logical DEFAULT; without one NULL, or MySQL's implicit default where the column is NOT NULL (0, '', the zero date,
-the first member of an ENUM, no member of a SET, JSON null). CURRENT_TIMESTAMP is the commit time, so its cell is made
-per transaction; for DATETIME it is in the time zone of the configuration, since a binlog does not tell the session's.
-An expression default, and a generated column, is computed where `evaluate` can.
+The pad is the logical DEFAULT. Without a DEFAULT it is NULL, or for a NOT NULL column MySQL's implicit default (0, '',
+the zero date, the first member of an ENUM, no member of a SET, JSON null). CURRENT_TIMESTAMP is the commit time, so its
+cell is made per transaction. For DATETIME it is in the configured time zone, since a binlog does not record the
+session's. An expression default or a generated column is computed where `evaluate` can.
 """
 
 import json
@@ -39,7 +39,7 @@ _LITERAL_NUMBER: Final = ColumnType("bigint", unsigned=True)
 
 
 def pads_now(column: Column) -> bool:
-    """Tell whether the column's pad is the commit time."""
+    """Return whether the column's pad is the commit time."""
     default = column.default
     if default is None or column.generated is not None:
         return False
@@ -47,9 +47,9 @@ def pads_now(column: Column) -> bool:
 
 
 def encode_now(column: Column, commit_us: int, offset: int = 0) -> bytes:
-    """Return the commit time (microseconds since 1970) as a cell of the column, cut to its digits.
+    """Return the commit time (microseconds since 1970) as a cell of the column, truncated to its fractional digits.
 
-    A TIMESTAMP is UTC; other columns get the clock of the time zone that is `offset` minutes ahead of it.
+    A TIMESTAMP is in UTC. Other types get local time in the time zone that is `offset` minutes ahead of UTC.
     """
     unit = 10 ** (6 - column.type.fsp)
     moment = moment_of(commit_us // unit * unit)
@@ -60,9 +60,9 @@ def encode_now(column: Column, commit_us: int, offset: int = 0) -> bytes:
 
 
 def pad_cell(column: Column, columns: Sequence[Column] = ()) -> bytes | Computed | None:
-    """Return the pad's cell, None for NULL, or what computes it for each row from the other `columns`.
+    """Return the pad's cell, None for NULL, or the expression that computes it per row from the other `columns`.
 
-    Raises UnsupportedInput where no value can be known.
+    Raises UnsupportedInput if the value cannot be determined.
     """
     default = column.default
     if column.generated is not None:
@@ -75,13 +75,20 @@ def pad_cell(column: Column, columns: Sequence[Column] = ()) -> bytes | Computed
 
 
 def constant_pad(column: Column) -> bytes | None:
-    """Return the pad's cell, or the column's implicit one where it is the commit time or another for each row."""
+    """Return the pad's cell, or the column's implicit default if the pad is the commit time or differs per row.
+
+    None is NULL: also for a nullable column whose pad is the commit time.
+    """
     cell = _implicit(column) if pads_now(column) and not column.nullable else None
     return cell if pads_now(column) or isinstance(found := pad_cell(column), Computed) else found
 
 
 def compute_pad(column: Column, expression: Computed, row: Row) -> bytes | None:
-    """Return the cell of a pad that is computed; raises ConversionError where the row has no value for it."""
+    """Return the cell of a computed pad for one row.
+
+    Raises ConversionError if the expression needs a column that the row image lacks, or yields NULL for a NOT NULL
+    column.
+    """
     try:
         value = value_for(expression, column, row)
     except KeyError as error:
@@ -105,7 +112,7 @@ def _implicit(column: Column) -> bytes:
 
 
 def _literal(column: Column, text: str) -> bytes:
-    """Return the cell of a literal default: its text, or a bit or hexadecimal literal as written."""
+    """Return the cell of a literal default: text, or a bit or hexadecimal literal."""
     kind = column.type
     bits, digits = _BITS.fullmatch(text), _HEX.fullmatch(text)
     # The model writes DEFAULT '0x41' and DEFAULT 0x41 alike. SHOW CREATE TABLE only has the former, so in a text column

@@ -1,4 +1,4 @@
-"""The plan by which rows of one physical table become rows of the logical one, worked out once per table map."""
+"""The plan for rewriting rows of one physical table as rows of the logical table, made once per table map."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from snapshot_store.model import Column
 
 @dataclass(frozen=True, slots=True)
 class ReshapePlan:
-    """What to do with each column of every rows event behind one table map; a plain value, so it travels.
+    """What to do with each column of the rows events that use one table map; a plain value, sent to executors.
 
-    `identity`: row images pass as they are, only the table id changes. Else, for each logical column: `source` is the
-    physical column its cell comes from or -1 for a pad, `pads` is the pad's cell (None = NULL; None too where there is
-    a source), `convert` changes the cell on its way. `pad_now` are the padded columns whose value is the commit time:
-    their pad is `encode_now(logical[i], commit_us, offset)`, `offset` being the time zone's in minutes.
-    `computed` are the padded columns whose value an expression gives, row by row. `needs_slow_path`: some cell depends
-    on more than its own bytes.
+    `identity`: row images pass unchanged, only the table id changes. Otherwise, per logical column: `source` is the
+    physical column its cell comes from, -1 for a pad; `pads` is the pad's cell (None is NULL, and also used where there
+    is a source); `convert` converts the cell, None if it is copied. `pad_now` are the padded columns whose value is the
+    commit time: their pad is `encode_now(logical[i], commit_us, offset)`, `offset` being the time zone's offset in
+    minutes. `computed` are the padded columns whose value an expression gives, row by row. `needs_slow_path`: some cell
+    depends on more than its own bytes.
 
-    `schema` and `table` are the physical names; `column_types` and `column_metas` are the physical table map's,
-    `out_types` and `out_metas` the logical one's.
+    `schema` and `table` are the physical names. `column_types` and `column_metas` are those of the physical table map,
+    `out_types` and `out_metas` those of the logical one.
     """
 
     schema: str

@@ -1,4 +1,4 @@
-"""Reshape: rows of a physical table in the shape of the logical one, column by column, by name.
+"""Makes the reshape plan: physical columns are matched with logical ones by name, then copied, converted or padded.
 
     physical   id  name  added        trimmed: added      the logical table lacks it
     logical    name  id  dropped      padded:  dropped    the physical table lacks it
@@ -26,7 +26,7 @@ __all__ = ["ColumnPlan", "ReshapePlan", "encode_now", "make_plan", "plan_column"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """Where a logical column's cells come from: as they are (`kept`), converted, or a pad (None: NULL)."""
+    """How a logical column gets its cells: copied (`kept`), converted, or padded (`pad` None is NULL)."""
 
     kept: bool = False
     convert: Converter | None = None
@@ -42,10 +42,10 @@ def plan_column(
     actual: Sequence[tuple[int, int]],
     options: ReshapeOptions = DEFAULT_OPTIONS,
 ) -> ColumnPlan:
-    """Return the plan of logical column `i`, made from physical column `at`, or padded where that is -1.
+    """Return the plan of logical column `i`, made from physical column `at`, or padded if `at` is -1.
 
-    `actual` are type and metadata of the physical columns as table maps say them. Raises UnsupportedInput where no
-    value can be known.
+    `actual` are (type, metadata) of the physical columns, as the table map records them. Raises UnsupportedInput if a
+    conversion is not possible or a pad cannot be determined.
     """
     column = logical.columns[i]
     if at < 0:
@@ -64,21 +64,21 @@ def make_plan(
     table_id: int,
     options: ReshapeOptions = DEFAULT_OPTIONS,
 ) -> ReshapePlan:
-    """Return the plan for rows behind `table_map`, which must agree with `physical` (see `witness.check_witness`).
+    """Return the plan for rows that use `table_map`, which must agree with `physical` (see `witness.check_witness`).
 
-    Raises UnsupportedInput where a pad or a conversion is not possible.
+    Raises UnsupportedInput if a pad or a conversion is not possible.
     """
     columns = column_map(physical, logical)
     source = tuple(-1 if e.physical_index is None else e.physical_index for e in columns.entries)
     actual = tuple(zip(table_map.types, table_map.metas, strict=True))
     made = [plan_column(physical, logical, i, at, actual, options) for i, at in enumerate(source)]
-    kept = tuple(one.kept for one in made)
+    kept = tuple(plan.kept for plan in made)
     identity = columns.identity and all(kept)
     out = table_map if identity else _reshaped(table_map, logical, kept, source)
     out = replace(out, table_id=table_id, schema=logical.schema, table=logical.name)
-    pad_now = tuple(i for i, one in enumerate(made) if one.pads_now)
-    computed = tuple((i, one.pad) for i, one in enumerate(made) if isinstance(one.pad, Computed))
-    convert = tuple(one.convert for one in made)
+    pad_now = tuple(i for i, plan in enumerate(made) if plan.pads_now)
+    computed = tuple((i, plan.pad) for i, plan in enumerate(made) if isinstance(plan.pad, Computed))
+    convert = tuple(plan.convert for plan in made)
     return ReshapePlan(
         schema=table_map.schema,
         table=table_map.table,
@@ -91,7 +91,7 @@ def make_plan(
         out_types=out.types,
         out_metas=out.metas,
         source=source,
-        pads=tuple(one.pad if isinstance(one.pad, bytes) else None for one in made),
+        pads=tuple(plan.pad if isinstance(plan.pad, bytes) else None for plan in made),
         pad_now=pad_now,
         convert=convert,
         logical=logical.columns,
@@ -101,7 +101,7 @@ def make_plan(
 
 
 def _reshaped(table_map: TableMap, logical: Table, kept: Sequence[bool], source: Sequence[int]) -> TableMap:
-    """Return the table map of the logical columns, names and id still the source's."""
+    """Return the table map with the logical columns; its names and table id are still the source's."""
     known = from_source(table_map)
     out = [
         replace(known[source[i]], name=column.name) if kept[i] else from_definition(column)

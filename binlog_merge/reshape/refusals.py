@@ -1,6 +1,6 @@
-"""Why rows of a physical table could not be written in the shape of its logical table, told without any row.
+"""Finds the reasons why rows of a physical table cannot be reshaped to its logical table, without having any row.
 
-What the merge itself plans for each column is asked, so that the two never differ.
+It runs the merge's own planning for each column, so the two always agree.
 """
 
 from typing import Final
@@ -16,15 +16,17 @@ from snapshot_store.diff import column_map
 from snapshot_store.model import Column, Table
 
 _MOMENTS: Final = (1_709_210_096_789_012, 1_795_371_263_000_001)
-"""Commit times, in microseconds, at which a pad of the clock is tried: a 29th of February, and another day."""
+"""Commit times, in microseconds, for which a pad that depends on the clock is tried: a 29th of February, and another
+day.
+"""
 
 
 def refusals(physical: Table, logical: Table) -> tuple[str, ...]:
-    """Return the reasons for which a merge stops at any row of the one table, in the other's order of columns.
+    """Return the reasons why a merge would stop at any row of `physical`, in the order of the logical columns.
 
-    None does not mean that every value fits: a long text in a short column shows only when it comes.
+    An empty result does not mean that every value fits: a text too long for its column shows only when it occurs.
     """
-    found = []
+    reasons = []
     actual = [binlog_column(column) for column in physical.columns]
     columns = column_map(physical, logical)
     for entry in columns.entries:
@@ -36,14 +38,16 @@ def refusals(physical: Table, logical: Table) -> tuple[str, ...]:
                 from_definition(column)
                 _try_clock(column, plan)
         except MergeError as error:
-            found.append(error.message)
+            reasons.append(error.message)
         except ConversionError as error:
-            found.append(str(error) if column.name in str(error) else f"column {column.name}: {error}")
-    return tuple(found)
+            reasons.append(str(error) if column.name in str(error) else f"column {column.name}: {error}")
+    return tuple(reasons)
 
 
 def _try_clock(column: Column, plan: ColumnPlan) -> None:
-    """Make the pad for some moments, if the commit time is all it depends on; raise what each of them raises."""
+    """Compute the pad for several commit times if it depends on nothing else; raises the error if it fails for all of
+    them.
+    """
     failed: ConversionError | MergeError | None = None
     for moment in _MOMENTS:
         try:

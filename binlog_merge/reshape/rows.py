@@ -1,11 +1,11 @@
-"""Rows events in the logical table's shape: cells are cut out and set in again, decoded only to be converted.
+"""Rewrites rows events in the logical table's shape; cells are copied as bytes and decoded only to be converted.
 
     present bitmaps   mapped: a column the image does not hold stays absent
     padded columns    held by every after image of WRITE_ROWS, by another image only if it holds all physical columns
-    null bitmaps      anew; bits behind the last column are 0
+    null bitmaps      rebuilt; bits after the last column are 0
     partial JSON      differences stay as they are, their bits go to the logical JSON columns
 
-This is the plain twin of the compiled kernel: the same bytes, one row at a time.
+This is the Python twin of the compiled kernel: it yields the same bytes, one row at a time.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def rewrite_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int)
 
 
 def reshape_rows(plan: ReshapePlan, type_code: int, body: bytes, commit_us: int) -> tuple[bytes, int]:
-    """Return what `rewrite_rows` does for a plan that is not the identity, and how many rows there are."""
+    """Return the body that `rewrite_rows` returns, and the number of rows, for a plan that is not the identity."""
     try:
         return _reshape_rows(plan, type_code, body, commit_us)
     except ConversionError as error:
@@ -89,13 +89,13 @@ def _mapped(plan: ReshapePlan, present: bytes, count: int, insert: bool) -> byte
 
 
 def _check_rows_remain(plan: ReshapePlan, event: RowsEvent, out: RowsEvent) -> None:
-    # With MINIMAL images a row may be told by trimmed columns alone (a generated key, say). Without them it would
-    # match any row, and an insert of nothing could not even be counted.
-    for image, held, left in (
+    # With MINIMAL images a row may be identified by trimmed columns alone (a generated key, say). Without them it would
+    # match any row, and an insert without any cell could not even be counted.
+    for image, held, remaining in (
         ("before", event.present_before, out.present_before),
         ("after", event.present_after if event.type_code in WRITE_TYPES else None, out.present_after),
     ):
-        if held is not None and bits_of(held, event.column_count) and not any(left or b""):
+        if held is not None and bits_of(held, event.column_count) and not any(remaining or b""):
             raise ConversionError(
                 f"the {image} images hold only columns that the logical table lacks; "
                 "set binlog_row_image=FULL on the nodes while such a column exists"
@@ -119,15 +119,15 @@ def _image(
 
 
 def _values(plan: ReshapePlan, cells: Sequence[Cell], names: frozenset[str]) -> dict[str, Value | None]:
-    """Return the values of the named columns that the image has."""
-    found: dict[str, Value | None] = {}
+    """Return the values of the named columns that the image holds, by lower-cased name."""
+    values: dict[str, Value | None] = {}
     for column, cell in zip(plan.logical, cells, strict=True):
         if column.name.lower() in names and isinstance(cell, bytes | bytearray | memoryview | None):
             value = None if cell is None else decode_cell(column.type, bytes(cell))
             if column.type.name == "timestamp" and isinstance(value, Civil):
                 value = shifted(value, plan.offset)
-            found[column.name.lower()] = value
-    return found
+            values[column.name.lower()] = value
+    return values
 
 
 def _cell(plan: ReshapePlan, i: int, cell: Cell) -> Cell:

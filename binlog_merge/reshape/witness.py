@@ -1,7 +1,7 @@
-"""The table map as witness: whether a table map agrees with what the schema history says of its table.
+"""The table map as witness: checks that a table map agrees with the schema history of its table.
 
-A table map tells the shape of the rows behind it for certain; the schema history tells what the shape should be. Where
-the two differ, one of them is wrong, and nothing may be guessed.
+A table map records the actual shape of the rows that follow it; the schema history records what the shape should be. If
+they differ, one of them is wrong, and the merge must not guess.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from snapshot_store.model import Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.text.charsets import canonical_charset, charset_of
 
-# What a table map may say instead: temporal columns in the format before 5.6 (kept by upgrades in place), NEWDATE as
+# What a table map may hold instead: temporal columns in the format before 5.6 (kept by upgrades in place), NEWDATE as
 # PolarDB-X writes it, JSON of MariaDB, which is LONGTEXT.
 _ALSO: Final[dict[tuple[int, int], tuple[tuple[int, int], ...]]] = {
     (T.TIMESTAMP2, 0): ((T.TIMESTAMP, 0),),
@@ -27,10 +27,10 @@ _ALSO: Final[dict[tuple[int, int], tuple[tuple[int, int], ...]]] = {
 
 
 def check_witness(table: Table, table_map: TableMap) -> str | None:
-    """Return None if the table map agrees with the table, else what differs and both shapes, in words.
+    """Return None if the table map agrees with the table, else text that names the difference and both shapes.
 
-    Compared are column count, types with their metadata, and, where the table map has them, names, signedness,
-    character sets and ENUM and SET members. Not compared: nullability, collations, keys, visibility.
+    Compares column count, types with their metadata, and, if the table map has them, names, signedness, character sets,
+    and ENUM and SET members. Does not compare nullability, collations, keys or visibility.
     """
     found = table_difference(table, table_map)
     if found is None:
@@ -42,7 +42,7 @@ def check_witness(table: Table, table_map: TableMap) -> str | None:
 
 
 def table_difference(table: Table, table_map: TableMap, types: bool = True) -> str | None:
-    """Return what differs first, in words, None if nothing does; `types`: types and their metadata count."""
+    """Return text for the first difference, None if there is none. `types`: also compare types and their metadata."""
     if len(table.columns) != len(table_map.types):
         return f"{len(table_map.types)} columns against {len(table.columns)}"
     names = table_map.optional.column_names if table_map.optional else None
@@ -111,14 +111,14 @@ def _type_words(code: int, meta: int) -> str:
 
 
 def describe_table_map(table_map: TableMap) -> str:
-    """Return the columns of a table map in words, with names where it has them."""
+    """Return text that lists the columns of a table map, with names if it has them."""
     names = (table_map.optional.column_names if table_map.optional else None) or ("",) * len(table_map.types)
     columns = zip(names, table_map.types, table_map.metas, table_map.unsigned(), strict=True)
     return _listed([f"{n} {_type_words(t, m)}{' UNSIGNED' if u else ''}".strip() for n, t, m, u in columns])
 
 
 def describe_table(table: Table) -> str:
-    """Return the columns of a table in the same words as `describe_table_map`."""
+    """Return text that lists the columns of a table, in the form of `describe_table_map`."""
     return _listed(
         [f"{c.name} {_type_words(*binlog_column(c))}{' UNSIGNED' if c.type.unsigned else ''}" for c in table.columns]
     )

@@ -1,1 +1,1 @@
-"""What every stage stands on: the state of a job, the runner, and values that several stages share."""
+"""The base of all stages: the state of a job, the runner, and values that several stages share."""

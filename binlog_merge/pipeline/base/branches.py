@@ -1,4 +1,4 @@
-"""XA branches at the edges between pieces of a node's log, and what one piece hands to the next."""
+"""XA branches that cross the boundary between two pieces of a node's log, and the state passed from piece to piece."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ Hash = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class LateCommit:
-    """An XA COMMIT or ROLLBACK that its piece could not join. `branch` is (start, end, set, flags) where the prepare is
-    known.
+    """An XA COMMIT or XA ROLLBACK that could not be joined within its piece.
 
-    `local` is the index of its placeholder among the piece's locals, -1 where its TSO is known.
+    `branch` is (start, end, set, flags) of the prepare if that is known. `local` is the index of its placeholder among
+    the piece's locals, -1 if its TSO is known.
     """
 
     local: int
@@ -30,7 +30,7 @@ class LateCommit:
 
 @dataclass(frozen=True, slots=True)
 class OpenBranch:
-    """A prepared branch that nothing in its piece ended."""
+    """A prepared branch that was neither committed nor rolled back within its piece."""
 
     xid: Hash
     gtrid: Hash
@@ -45,7 +45,7 @@ class OpenBranch:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prepared branch, where its bytes are, and the greatest commit TSO before it in its log."""
+    """A prepared branch: where its bytes are, and the greatest commit TSO before it in its log."""
 
     gtrid: Hash
     transaction: int
@@ -59,7 +59,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class EdgeBranch:
-    """A committed branch whose prepare and commit lie in different pieces."""
+    """A committed branch whose prepare and commit are in different pieces."""
 
     tso: int
     transaction: int
@@ -73,7 +73,7 @@ class EdgeBranch:
 
 @dataclass(frozen=True, slots=True)
 class KeptBranch:
-    """A prepared branch that committed without a commit TSO, in the place of the local with this index."""
+    """A prepared branch that committed without a commit TSO; it takes the place of the local with index `local`."""
 
     local: int
     file_index: int
@@ -88,7 +88,7 @@ class KeptBranch:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """What the pieces of a node's log up to some place hand to the next."""
+    """The state that the pieces of a node's log up to some position pass on to the next piece."""
 
     max_tso: int = 0
     max_transaction: int = 0
@@ -97,7 +97,7 @@ class Carry:
     open: Mapping[Hash, Prepared] = field(default_factory=dict)
 
     def to_dict(self, file_names: Sequence[str]) -> dict[str, Any]:
-        """Return plain values for the manifest; files by name, since indexes change from run to run."""
+        """Return plain values for the manifest. Files are given by name, since their indexes change between runs."""
         name = lambda p: file_names[p.file_index] if p.file_index >= 0 else ""  # noqa: E731
         return {
             "max_tso": self.max_tso,
@@ -112,9 +112,10 @@ class Carry:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], file_names: Sequence[str]) -> "Carry":
-        """Read what `to_dict` wrote. A branch in a file that is gone has been merged already: its file index is -1.
+        """Read what `to_dict` wrote.
 
-        It is still needed, for its XA COMMIT may stand in a file that will be read again.
+        A branch in a file that no longer exists has been merged already and gets file index -1. It is kept because its
+        XA COMMIT may be in a file that is read again.
         """
         index = {name: i for i, name in enumerate(file_names)}
         prepared = {}

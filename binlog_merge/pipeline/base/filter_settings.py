@@ -1,4 +1,4 @@
-"""The filter of a merge, read and checked before anything is read."""
+"""Loads and checks the filter of a merge, before any input is read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def filter_settings(path: str | None) -> "FilterSettings | None":
-    """Return what a filter file says, None where there is none. Raises ConfigError for what a merge cannot do."""
+    """Return the settings of a filter file, None if `path` is None.
+
+    Raises ConfigError for settings that a merge cannot apply.
+    """
     if path is None:
         return None
     from binlog_merge.filters.config import load_filter

@@ -1,4 +1,4 @@
-"""What a log's groups say of themselves by GTIDs and sequence numbers: which are there twice, which are missing."""
+"""GTIDs and sequence numbers of a log's transactions, which show what is missing from a log or in it twice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +11,17 @@ Gtid = tuple[bytes, str, int]
 """Source, tag, number."""
 
 MOST_SPANS = 1 << 16
-"""A set with more intervals is given up: it costs what a list of all transactions would."""
+"""A GTID set with more intervals is dropped: it would take as much room as a list of all transactions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """One piece's groups. `first_number` is the sequence number of its first one, -1 where none has a GTID event;
-    `next_number` what must follow its last.
+    """GTIDs and sequence numbers of one piece.
 
-    `carrying` are GTIDs that carry their transactions' commit TSOs: branches on several nodes may share one. `breaks`
-    are (offset, number, what should stand there) where numbers do not follow each other and nothing stopped.
+    `first_number` is the sequence number of the first group, -1 if no group has a GTID event; `next_number` is the one
+    that must follow the last. `carrying` are GTIDs whose number carries the commit TSO: branches on several nodes may
+    share one. `breaks` are (offset, number, expected number) where sequence numbers do not follow each other and the
+    scan went on.
     """
 
     first_number: int = -1
@@ -42,9 +43,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class NodeGtids:
-    """What runs have seen of one node. `base` was executed before its first file; `told` are the gaps already told of.
+    """The GTIDs of one node over all runs.
 
-    `seen` is None where its GTIDs are too scattered to be kept.
+    `base` was executed before its first file. `seen` is None if its GTIDs are too scattered to keep. `told` are the
+    gaps for which a warning was given.
     """
 
     base: GtidSet = field(default_factory=GtidSet)
@@ -74,8 +76,9 @@ def text_of(gtid: Gtid) -> str:
 
 
 def out_of_sequence(number: int, expected: int) -> MergeError:
-    """Return the error for a group with another sequence number than should follow; `expected` is negative at the
-    beginning of a file.
+    """Return the error for a group whose sequence number is not the expected one.
+
+    `expected` is negative at the beginning of a file, where 1 is expected.
     """
     expected = 1 if expected < 0 else expected
     if number == 0 or expected == 0:
@@ -94,9 +97,10 @@ def out_of_sequence(number: int, expected: int) -> MergeError:
 
 
 def changes_source(last: Gtid | None, first: Gtid | None) -> bool:
-    """Tell whether GTIDs show no gap where sequence numbers do.
+    """Return whether the GTIDs follow each other although the sequence numbers do not.
 
-    PolarDB-X's replicas write one log, each with a count of its own: it jumps where another one leads from then on.
+    Replicas of a PolarDB-X node write one log, each with its own sequence: numbers jump where another replica becomes
+    leader.
     """
     if last is None or first is None:
         return False

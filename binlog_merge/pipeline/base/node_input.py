@@ -1,4 +1,4 @@
-"""One node's part of a run: its files, and where the run before it ended."""
+"""One node's part of a run: its files, and where the previous run ended."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,10 @@ from binlog_merge.pipeline.base.logged import NodeGtids
 
 @dataclass(frozen=True, slots=True)
 class NodeInput:
-    """One node's part of a run. `first` is the index of the file to begin with; `seen` the place up to which an earlier
-    run read.
+    """One node's part of a run.
+
+    `first` is the index of the file to start with. `seen` is (file index, offset) up to which an earlier run has read,
+    None if none has.
     """
 
     source_id: str

@@ -1,11 +1,11 @@
-"""Reads one group of a node's file again, by its place."""
+"""Reads the bytes of one group from a node's file again."""
 
 from binlog_merge.files.known import open_known
 from binlog_merge.pipeline.base.node_input import NodeInput
 
 
 def read_group(node: NodeInput, file_index: int, start: int, end: int) -> bytes:
-    """Return the bytes of one group."""
+    """Return the bytes of the group at [start, end) of a file."""
     data = bytearray(end - start)
     with open_known(node.files[file_index].known) as source:
         source.read_into(memoryview(data), start)

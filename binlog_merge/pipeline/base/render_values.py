@@ -1,4 +1,4 @@
-"""What rendering is given besides rows: the head that a cluster's output files have in common, and logical DDL."""
+"""Values that rendering needs besides rows: the head that a cluster's output files share, and logical DDL."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,8 +14,8 @@ CtsPlace = Literal["begin", "end", "both"]
 class FileHead:
     """What every output file of a cluster has in common. `sid` is the cluster's UUID, 16 bytes.
 
-    `cts` is where a transaction's order key stands: behind BEGIN, or behind XID and DDL as in PolarDB-X's global
-    binlog, or both.
+    `cts` is where the text with a transaction's order key is written: "begin" after BEGIN, "end" after XID or the DDL
+    as in PolarDB-X's global binlog, or "both".
     """
 
     server_id: int
@@ -28,13 +28,13 @@ class FileHead:
 
 @dataclass(frozen=True, slots=True)
 class LogicalDdl:
-    """A DDL as it comes out: at its key, in its default schema, in the session that its effects depend on.
+    """A DDL as it is written to the output: its key, default schema and session variables.
 
-    `suppress_use` is for statements about a database, which must not be entered first (LOG_EVENT_SUPPRESS_USE_F).
-    `sql` is what the logical schemas follow, "" for a statement that only PolarDB-X knows; `text` the event's text
-    where that is more. `rows_query` puts the text of one without `sql` into a ROWS_QUERY event. `server_id` is the
-    server's that ran it, where the cluster says so. A session without a time runs it when it commits. `parsed` is what
-    `sql` says, where whoever made the DDL has read it.
+    `sql` is what the logical schemas apply, "" for a statement that only PolarDB-X understands; `text` is the event's
+    text if that differs. `suppress_use` is set for statements about a database, for which the replica must not USE it
+    first (LOG_EVENT_SUPPRESS_USE_F). `rows_query` writes the text of a DDL without `sql` as a ROWS_QUERY event.
+    `server_id` is that of the server that ran it, if the cluster records it. A session without a timestamp runs the DDL
+    at its commit time. `parsed` is the parsed `sql`, if the code that made the DDL has parsed it.
     """
 
     key: OrderKey

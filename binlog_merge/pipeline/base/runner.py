@@ -1,4 +1,4 @@
-"""Who runs a stage's tasks. The job asks for results in the order of the tasks and knows nothing else."""
+"""The interface through which the job runs a stage's tasks, whichever engine schedules them."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -8,11 +8,13 @@ Result = TypeVar("Result")
 
 
 class Runner(Protocol):
-    """Runs module-level functions of frozen values, somewhere."""
+    """Runs module-level functions on frozen values, locally or on a cluster."""
 
     @property
     def slots(self) -> int:
         """Return how many tasks run at once."""
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Run every task once or more (a failed attempt is tried again) and return the results in order."""
+        """Run every task and return the results in the order of the tasks. A failed task is retried, so it may run
+        several times.
+        """

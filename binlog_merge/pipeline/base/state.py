@@ -1,4 +1,4 @@
-"""The state of one run: what was asked for, and what its inputs are."""
+"""The state of one run: its options and its inputs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ WORK_FOLDER = ".work"
 
 @dataclass
 class Job:
-    """One run: what was asked for, and what has been found out so far."""
+    """One run: its options, and the warnings and timings collected so far."""
 
     runner: Runner
     config: MergeConfig
@@ -49,7 +49,7 @@ class Job:
         return self.directory / WORK_FOLDER
 
     def clear_work(self) -> None:
-        """Remove the work folder, with what this run or one that was killed left there."""
+        """Remove the work folder with its files, whether this run or a killed one left them."""
         if self.work.is_dir():
             for path in self.work.iterdir():
                 path.unlink()
@@ -68,7 +68,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Inputs:
-    """The nodes' files and what the output was begun with."""
+    """The nodes' files, and the manifest, header and carrier of the output."""
 
     manifest: Manifest
     header: Header
@@ -80,5 +80,5 @@ class Inputs:
 
 
 def key_after(key: OrderKey | None) -> OrderKey:
-    """Return the least key above `key`; the origin where there is none."""
+    """Return the least key above `key`; ORIGIN if `key` is None."""
     return ORIGIN if key is None else key._replace(node_seq=key.node_seq + 1)

@@ -1,4 +1,4 @@
-"""The events of a transaction that the output frames itself."""
+"""The events of a transaction; the output writes its own events around them."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from binlog_merge.binlog.payload import TransactionPayload
 
 
 def transaction_events(data: bytes, checksum: bool) -> Iterator[RawEvent]:
-    """Yield the events of one group, those inside payloads as if they stood in the log."""
+    """Yield the events of one group, those of a TRANSACTION_PAYLOAD_EVENT unpacked."""
     for event in walk(data, checksum=checksum, offset=4):
         if event.type_code == EventType.TRANSACTION_PAYLOAD_EVENT:
             yield from TransactionPayload.parse(event.body).events()

@@ -31,7 +31,7 @@ def write_block(path: str, columns: Mapping[str, Column]) -> None:
 
 
 def read_block(path: str) -> dict[str, Column]:
-    """Map a block's columns into memory; nothing is read until it is touched."""
+    """Map a block's columns into memory; pages are read from disk when they are accessed."""
     with pa.memory_map(path) as source:
         table = pa.ipc.open_file(source).read_all()
     return {
@@ -41,13 +41,13 @@ def read_block(path: str) -> dict[str, Column]:
 
 
 def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence[int]) -> dict[str, Column]:
-    """Take columns `where` of a row-wise array under `names`."""
+    """Return the columns `where` of a row-wise array, named `names`."""
     return {name: rows[:, column] for name, column in zip(names, where, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
 class PieceBlock:
-    """The block of a scanned piece: three files, whose paths begin with `path`."""
+    """The block of a scanned piece: up to three files whose paths begin with `path`."""
 
     path: str
 
@@ -60,7 +60,7 @@ class PieceBlock:
         return read_block(self._file("local"))
 
     def used_rows(self) -> dict[str, Column]:
-        """Map the commit rows that the piece's own branches used; there is a file only where there are any."""
+        """Map the commit rows that the piece's own branches used. The file exists only if there are any."""
         return read_block(self._file("rows"))
 
     def write(self, timed: Mapping[str, Column], local: Mapping[str, Column], used_rows: Mapping[str, Column]) -> None:

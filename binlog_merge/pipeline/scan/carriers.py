@@ -1,13 +1,14 @@
 """Carriers: where a node's binlog holds the commit TSO of a distributed transaction.
 
-A commit TSO is fetched after all branches are prepared, so it can only stand in what a node writes later: in a
-transaction of its own between PREPARE and XA COMMIT, or in the XA COMMIT's own group. The scan kernel reads all of
-these (`kernels.scan`, `_own_tso`).
+A commit TSO is fetched after all branches are prepared, so only events that a node writes later can hold it: a
+transaction of its own between PREPARE and XA COMMIT, or the group of the XA COMMIT itself. The scan kernel reads all of
+these (`kernels.scan_groups.own_tso`).
 
-Servers without any global clock have none. Then `gtid-time` orders by the nodes' own clocks: every transaction, XA or
-not, and every DDL takes its time from its GTID event (`kernels.scan`, `_tick`), and what a node commits in one
-microsecond, or while its clock is behind what it was, follows in the order of its log. So a node's own order always
-holds; between nodes it is as good as their clocks, and branches of one transaction are transactions of their own.
+Servers without a global clock have no commit TSO. For them `gtid-time` orders by the nodes' own clocks: every
+transaction, XA or not, and every DDL takes its time from its GTID event (`kernels.scan_groups.tick`). What a node
+commits within one microsecond, or after its clock stepped back, follows in the order of its log. So each node's own
+order always holds; the order between nodes is as good as their clocks, and branches of one transaction come out as
+separate transactions.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ from binlog_merge.polardbx.names import TRANSACTION_LOG, is_named
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """One way to carry a commit TSO. `own` tells whether a local transaction can carry one of its own by it."""
+    """One way to carry a commit TSO. `own`: a transaction on one node can carry a TSO of its own in this way."""
 
     name: str
     code: int
@@ -60,8 +61,9 @@ BY_TIME = "gtid-time"
 
 @dataclass
 class Detection:
-    """What the head of a node's log shows; `carrier` is None until a transaction that was committed by XA has been
-    seen. A PolarDB-X data node shows what it is before that.
+    """The carrier that the head of a node's log shows; `carrier` is None until an XA COMMIT has been seen.
+
+    A PolarDB-X data node is recognized by earlier events.
     """
 
     commit_table: tuple[str, str]
@@ -72,7 +74,9 @@ class Detection:
     _original_large: bool = False
 
     def feed(self, events: Iterable[RawEvent]) -> str | None:
-        """Take events until the first XA COMMIT and return what carries its TSO, or None where none came."""
+        """Read events up to the first XA COMMIT. Returns the carrier of its TSO, or None if there was no XA COMMIT or
+        no carrier.
+        """
         for event in events:
             self._take(event)
             if self.carrier is not None:
@@ -81,7 +85,7 @@ class Detection:
 
     @property
     def likely(self) -> str | None:
-        """Return what the log looks like although nothing in it carries a TSO."""
+        """Return the carrier, or the one that the log's tables suggest if no event carried a TSO."""
         return POLARDBX if self.carrier is None and self._likely else self.carrier
 
     def _take(self, event: RawEvent) -> None:

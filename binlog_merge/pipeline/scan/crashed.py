@@ -1,9 +1,9 @@
-"""Whether a file that ends with neither ROTATE nor STOP is whole.
+"""Finds out whether a file that ends with neither ROTATE nor STOP is complete.
 
-A server that crashes writes neither. When it comes back it cuts the file behind its last whole transaction, clears the
-in-use flag as if it had closed the file (mysql-server, `sql/binlog.cc`, `MYSQL_BIN_LOG::open_binlog`), and begins the
-next one, whose PREVIOUS_GTIDS names everything that was executed before. So GTIDs tell a crash from a copy that was
-cut; without them nothing does.
+A server that crashes writes neither. After the restart it truncates the file after its last whole transaction, clears
+the in-use flag as if it had closed the file (mysql-server, `sql/binlog.cc`, `MYSQL_BIN_LOG::open_binlog`), and begins
+the next file, whose PREVIOUS_GTIDS names everything executed before. So GTIDs distinguish a crash from a truncated
+copy; without GTIDs nothing does.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from binlog_merge.pipeline.scan.values import ScanResult
 
 
 def nothing_is_missing(files: Sequence[NodeFile], pieces: Sequence[ScanResult], index: int) -> bool:
-    """Tell whether the GTIDs of a file, and those before it, are what the next file says was executed.
+    """Return whether the GTIDs of a file and of those before it are exactly the PREVIOUS_GTIDS of the next file.
 
-    False where that is not known: a file without PREVIOUS_GTIDS, or with transactions without a GTID.
+    Returns False if that cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a GTID.
     """
     before, after = executed_before(files[index]), executed_before(files[index + 1])
     own = [p.logged for p in pieces if p.file_index == index]

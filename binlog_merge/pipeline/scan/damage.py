@@ -1,4 +1,4 @@
-"""What the scan kernel meets that is not as it should be, as errors."""
+"""Errors for the damage that the scan kernel finds."""
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.errors import (
@@ -26,7 +26,7 @@ _DAMAGE = {
 
 
 def damage(reason: int, kind: int, place: int) -> MergeError:
-    """Return the error for what the kernel stopped at: an event of type `kind` (-1: none) at offset `place`."""
+    """Return the error for what stopped the kernel at an event of type `kind` (-1: none) at offset `place`."""
     if reason == k.NO_TABLE_MAP:
         return RowsWithoutTableMap(
             "a rows event names a table id that no table map of its transaction has", position=place

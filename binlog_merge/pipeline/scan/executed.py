@@ -1,4 +1,4 @@
-"""What a file says was executed before it."""
+"""The GTIDs executed before a binlog file."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _MOST_BYTES: Final = 24 * MOST_SPANS
 
 
 def executed_before(file: NodeFile) -> GtidSet | None:
-    """Return a file's PREVIOUS_GTIDS; None where it has none, or none that can be read, or one too scattered to use."""
+    """Return a file's PREVIOUS_GTIDS, None if it has none, cannot be parsed, or has too many intervals to use."""
     if file.previous_gtids is None or len(file.previous_gtids) > _MOST_BYTES:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the scan kernel has found in a piece, as its index block and as a `ScanResult`."""
+"""Turns what the scan kernel found in a piece into its index block and a `ScanResult`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ LOCAL_COLUMNS = ("start", "end", "commit_us", "set", "flags", "max_tso", "max_tr
 
 
 def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] | None) -> ScanResult:
-    """Write the block and sum the piece up."""
+    """Write the piece's block and return its summary."""
     task, reg, a = walk.task, walk.reg, walk.arrays
     timed, local = a.timed[: reg[k.N_TIMED]], a.local[: reg[k.N_LOCAL]]
     late = a.late[: reg[k.N_LATE]]
@@ -86,7 +86,7 @@ def _quantiles(tso: npt.NDArray[np.int64], weight: npt.NDArray[np.int64]) -> Ite
 
 
 def _sets(walk: Walk) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Yield, for each set number, the tables in it."""
+    """Yield the tables of each table set, in order of the sets' numbers."""
     sets = walk.arrays.sets
     for number in range(int(walk.reg[k.N_SETS])):
         tables, here = [], number
@@ -128,7 +128,9 @@ def _open(row: list[int]) -> OpenBranch:
 
 
 def _pending_commit_rows(a: k.Arrays, live: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
-    """Yield the commit rows that a later piece may ask for: not used here, or of a transaction with an open branch."""
+    """Yield the commit rows that a later piece may need: rows not used here, and rows of transactions with an open
+    branch.
+    """
     rows = a.tsos[a.tsos[:, k.C_STATE] != 0]
     open_gtrids = {(r[k.P_GTRID_1], r[k.P_GTRID_2]) for r in live.tolist()}
     unused = rows[rows[:, k.C_STATE] == 1]

@@ -1,5 +1,5 @@
-"""What a run reads: per node the files from its checkpoint on, what earlier runs left to carry, and the pieces to
-scan.
+"""The input of a run: per node the files from its checkpoint on, the state carried over from earlier runs, and the
+pieces to scan.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,11 @@ _NOTHING_NEW = 1 << 62
 
 
 def node_inputs(discovery: Discovery, numbers: Mapping[str, int], state: ManifestState) -> list[NodeInput]:
-    """Return every node's input, in order of their numbers. Raises MissingFile where the checkpoint's file is gone."""
+    """Return every node's input, in order of node number.
+
+    Raises MissingFile if the checkpoint's file no longer exists, WrongNode if it is another file or shorter than
+    before.
+    """
     known = state.last.nodes if state.last is not None else {}
     inputs = [
         _node_input(source_id, numbers[source_id], files, known.get(source_id))
@@ -82,7 +86,7 @@ def scan_tasks(
     partitions: int | None,
     whole: frozenset[str],
 ) -> list[ScanTask]:
-    """Cut the files into pieces. Files in `whole` are not cut."""
+    """Cut the files into pieces, one task each. Files whose path is in `whole` are not cut."""
     total = sum(f.size for node in inputs for f in node.files[node.first :])
     piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
     table_schema, _, table = config.commit_tso.commit_table.partition(".")
@@ -122,10 +126,10 @@ def _seen(node: NodeInput, index: int) -> int:
 
 
 def detect_carrier(config: MergeConfig, inputs: Sequence[NodeInput]) -> tuple[str | None, dict[str, str | None]]:
-    """Return what the first committed XA transactions carry their TSO by, and what each node showed; None where none
-    has committed.
+    """Return the carrier of the first committed XA transactions, and the carrier found on each node; None if none was
+    found.
 
-    Raises ConfigError when nodes differ.
+    Raises ConfigError if nodes differ.
     """
     schema, _, table = config.commit_tso.commit_table.partition(".")
     detections = {n.source_id: Detection((schema, table)) for n in inputs}
@@ -145,21 +149,21 @@ def _detect(detection: Detection, node: NodeInput) -> str | None:
     try:
         return detection.feed(_first_events(node.files[node.first :]))
     except BinlogFormatError:
-        return None  # the scan says what is damaged
+        return None  # the scan reports the damage
 
 
 def _first_events(files: Sequence[NodeFile]) -> Iterator[RawEvent]:
-    """Yield the first events of a node's files: a file may well end before anything commits in it."""
-    left = DETECTION_BYTES
+    """Yield the first events of a node's files: often several files, since nothing may commit in the first."""
+    budget = DETECTION_BYTES
     for file in files:
-        if left <= 0:
+        if budget <= 0:
             return
-        yield from _head_events(file, left)
-        left -= file.size
+        yield from _head_events(file, budget)
+        budget -= file.size
 
 
 def _head_events(file: NodeFile, limit: int) -> Iterator[RawEvent]:
-    """Yield the first events of a file, unpacked, without checking them: the scan does that."""
+    """Yield the first events of a file, payloads unpacked. They are not checked: the scan does that."""
     crc = 4 if file.checksum_alg == ChecksumAlg.CRC32 else 0
     data = bytearray(min(file.size, limit))
     with open_known(file.known) as source:

@@ -1,4 +1,4 @@
-"""What the scan kernel has kept of a piece's GTIDs and sequence numbers."""
+"""Reads the GTIDs and sequence numbers of a piece from the scan kernel's arrays."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from binlog_merge.pipeline.scan.walk import Walk, last_gtid
 
 
 def logged(walk: Walk) -> Logged:
-    """Return the numbers of the piece's whole groups."""
+    """Return the GTIDs and sequence numbers of the piece's complete groups."""
     reg, rows = walk.reg, walk.arrays.gtids[: walk.reg[k.N_GTIDS]].copy()
     if reg[k.PHASE] not in (k.IDLE, k.CARRIED) and reg[k.GNO] > 0:
         rows[reg[k.GTID_ROW], k.G_END] -= 1  # of a group that is not whole

@@ -1,9 +1,8 @@
 """The scan stage: walk one piece of a binlog file and write its index block.
 
-A piece owns the groups that begin in [start, stop). What it finds is final but for three things, which assembling
-settles per node: the greatest commit TSO that earlier pieces bring in, XA COMMITs whose prepare or TSO lies in an
-earlier piece, and prepares that are still open at the end. A piece that meets damage keeps what stands before it and
-says where it stopped.
+A piece owns the groups that begin in [start, stop). Its result is final except for three things that assemble settles
+per node: the greatest commit TSO in earlier pieces, XA COMMITs whose prepare or TSO is in an earlier piece, and
+prepares that are still open at the end. A piece with damage keeps what precedes the damage and returns its offset.
 """
 
 import numpy as np
@@ -40,7 +39,7 @@ def scan(task: ScanTask) -> ScanResult:
 
 
 def _walk_piece(walk: Walk, source: Source) -> tuple[int, int | None]:
-    """Walk the piece; returns where its first group may begin (-1: it owns none) and the offset of a truncated
+    """Walk the piece; returns the offset where its first group may begin (-1: it owns none), and that of a truncated
     event.
     """
     task, reg = walk.task, walk.reg
@@ -78,7 +77,7 @@ def _walk_piece(walk: Walk, source: Source) -> tuple[int, int | None]:
 def _find_group(source: Source, task: ScanTask, crc: int) -> int:
     """Return the offset of the first group that begins at or after the piece's start and before its stop, or -1."""
     buffer = np.empty(min(FIND_BUFFER, task.size), np.uint8)
-    offset = max(4, task.start - k.GCN_SIZE)  # a GTID event right behind the start may belong to a group before it
+    offset = max(4, task.start - k.GCN_SIZE)  # a GTID event right after the start may belong to a group before it
     while offset < task.stop and offset + 19 <= task.size:
         got = read(source, buffer, offset, task.size)
         found = int(find_group(buffer, got, offset, 0, crc, max(0, task.start - offset)))

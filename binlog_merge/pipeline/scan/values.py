@@ -1,4 +1,4 @@
-"""What the scan stage is given and what it returns: frozen values, for the driver and the executors."""
+"""The input and result of a scan task: frozen values, shared by the driver and the executors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ from binlog_merge.polardbx.names import MarkerTables
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """One piece of one file, and what the scan must know to read it."""
+    """One piece of one file, and the settings needed to read it."""
 
     piece: int
     node: str
@@ -27,24 +27,24 @@ class ScanTask:
     commit_table: tuple[str, str]
     markers: MarkerTables
     block: PieceBlock
-    lenient: bool = False  # sequence numbers that do not follow each other are told, and do not stop the walk
+    lenient: bool = False  # gaps in sequence numbers are recorded and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
 
     @property
     def size(self) -> int:
-        """Return how much of the file is read."""
+        """Return how many bytes of the file are read."""
         return self.file.size
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What the driver learns of a piece; rows stay in the block."""
+    """The summary of a scanned piece that the driver gets; rows stay in the block."""
 
     piece: int
     node: str
     file_index: int
     first: int  # where its first group may begin; -1: no group begins in it
-    end: int  # behind its last complete group
+    end: int  # offset after its last complete group
     reached: int  # where the walk stopped: the next piece's first group, the file's end, or damage
     clean_end: bool
     truncated: int | None  # offset of an event that goes beyond the file
@@ -56,7 +56,7 @@ class ScanResult:
     max_tso: int
     max_transaction: int
     locals_after_max: int
-    least_new: tuple[int, int] | None  # least (tso, transaction) committed after the place an earlier run had seen
+    least_new: tuple[int, int] | None  # least (tso, transaction) committed after the offset an earlier run had read to
     quantiles: tuple[tuple[int, int], ...]  # (tso, bytes up to it since the last)
     sets: tuple[tuple[tuple[str, str], ...], ...]
     late: tuple[LateCommit, ...]

@@ -1,7 +1,8 @@
-"""The scan kernel's arrays, and what it stops for while it walks one piece.
+"""The scan kernel's arrays, and the work that the kernel leaves to Python while it walks one piece.
 
-`run` drives the kernel over a buffer of whole events. Where it needs Python (a table it does not know, a compressed
-payload, a tagged GTID, a query inside a transaction, more room) it is served and goes on; damage is raised.
+`run` drives the kernel over a buffer of whole events. When the kernel needs Python (a table it does not know, a
+compressed payload, a tagged GTID, a query inside a transaction, more room), `run` serves the request and resumes it;
+damage is raised.
 """
 
 import zlib
@@ -42,7 +43,7 @@ _MESSAGES = {
 
 @dataclass
 class Walk:
-    """The kernel's arrays and the names they stand for, while one piece is walked."""
+    """The kernel's arrays, and the names that their numbers refer to, while one piece is walked."""
 
     task: ScanTask
     arrays: k.Arrays
@@ -56,9 +57,9 @@ class Walk:
 
 
 def new_arrays(rows: int = 1 << 12) -> k.Arrays:
-    """Return empty arrays with room for `rows` rows; `_grow` gives them more.
+    """Return empty arrays with room for `rows` rows; `_grow` enlarges them.
 
-    The hash tables begin small, so that they stay in the processor's cache; their lengths are powers of two.
+    The hash tables begin small so that they stay in the processor's cache; their lengths are powers of two.
     """
     table = lambda n, columns: np.zeros((n, columns), np.int64)  # noqa: E731
     registers = np.zeros(k.REGISTERS, np.int64)
@@ -94,7 +95,7 @@ def _longer(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _grow(a: k.Arrays) -> k.Arrays:
-    """Replace every array that is full, or nearly, by one twice as long."""
+    """Replace every array that is full, or nearly so, by one twice as long."""
     reg = a.reg
     changed: dict[str, Any] = {}
     for name, count in _ROWS:
@@ -110,8 +111,7 @@ def _grow(a: k.Arrays) -> k.Arrays:
         rehash(a.tsos, bigger, k.C_STATE, False)
         changed["tsos"] = bigger
     if (reg[k.N_STEPS] + 2) * 2 > len(a.steps):
-        # The table is simply begun again at twice the size: a known move is found anew, at worst to a set like an old
-        # one.
+        # The table is simply emptied at twice the size: a known step is added again, at worst to a duplicate of a set.
         changed["steps"] = np.zeros((len(a.steps) * 2, 3), np.int64)
         reg[k.N_STEPS] = 0
     return a._replace(**changed)
@@ -123,7 +123,7 @@ def read(source: Source, buffer: npt.NDArray[np.uint8], offset: int, end: int) -
 
 
 def run(walk: Walk, buffer: npt.NDArray[np.uint8], end: int, crc: int) -> int:
-    """Run the kernel over the buffer, serving what it asks for, until it needs input or is done; raises on damage."""
+    """Run the kernel over the buffer, serving its requests, until it needs more input or is done; raises on damage."""
     task, reg = walk.task, walk.reg
     while True:
         reason = int(scan_events(walk.arrays, buffer, end, task.stop, crc, task.carrier, task.use_own_tso))
@@ -152,7 +152,7 @@ def _event(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> tuple[EventHe
 
 
 def _learn_table(walk: Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
-    """Put the table name at the current event into the kernel's dictionary."""
+    """Add the table name at offset `at` to the kernel's dictionary."""
     schema = int(buffer[at + 27])
     table = int(buffer[at + 29 + schema])
     key = buffer[at + 27 : at + 27 + schema + table + 3].copy()
@@ -160,7 +160,7 @@ def _learn_table(walk: Walk, buffer: npt.NDArray[np.uint8], at: int) -> None:
     try:
         names = raw[0].decode(), raw[1].decode()
     except UnicodeDecodeError:
-        # Also of a table that never comes out: one that is taken for another hides what its rows say.
+        # Even if the table would be filtered out: mistaken for another table, its rows would be lost or misplaced.
         name = b".".join(raw)
         raise ChecksumMismatch(f"the table name {name!r} is not utf8", position=int(walk.reg[k.BASE]) + at) from None
     task, a, reg = walk.task, walk.arrays, walk.reg
@@ -199,7 +199,7 @@ def _place(table: npt.NDArray[np.int64], row: npt.NDArray[np.int64]) -> None:
 
 
 def _payload(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
-    """Walk the events inside a TRANSACTION_PAYLOAD_EVENT as if they stood in the log."""
+    """Walk the events inside a TRANSACTION_PAYLOAD_EVENT as if they were in the log itself."""
     reg = walk.reg
     if reg[k.PHASE] == k.IDLE:
         raise _damage(walk, k.OUTSIDE, buffer)
@@ -220,7 +220,7 @@ def _payload(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
 
 
 def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
-    """Open a group at a GTID_TAGGED_LOG_EVENT, whose body is not of fixed layout."""
+    """Open a group at a GTID_TAGGED_LOG_EVENT, whose body has no fixed layout."""
     reg = walk.reg
     header, body = _event(walk, buffer, crc)
     gtid = GtidTagged.parse(body)
@@ -256,7 +256,7 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
 
 
 def _out_of_sequence(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
-    """Raise for a group whose sequence number is not the one that follows, or note it where that is enough."""
+    """Raise for a group whose sequence number is not the next one, or only record it if the task is lenient."""
     reg = walk.reg
     header, body = _event(walk, buffer, crc)
     gtid = (GtidTagged if header.type_code == EventType.GTID_TAGGED_LOG_EVENT else Gtid).parse(body)
@@ -273,7 +273,7 @@ def _out_of_sequence(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> Non
 
 
 def last_gtid(walk: Walk) -> LoggedGtid | None:
-    """Return the GTID of the last group, None where no group had one."""
+    """Return the GTID of the last group, None if no group had one."""
     row, reg = walk.arrays.gtids[int(walk.reg[k.GTID_ROW])], walk.reg
     return (row[:2].tobytes(), walk.tags[row[k.G_TAG]], int(row[k.G_END]) - 1) if reg[k.N_GTIDS] else None
 
@@ -298,7 +298,7 @@ def _query_in_transaction(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -
 
 
 def giant_event(walk: Walk, source: Source, offset: int, length: int) -> None:
-    """Check and pass over a row event too big to hold; its checksum is taken piece by piece."""
+    """Check and skip a row event too big to hold in memory; its checksum is computed piece by piece."""
     reg = walk.reg
     buffer = np.empty(CHUNK, np.uint8)
     got = read(source, buffer, offset, walk.task.size)
@@ -332,7 +332,7 @@ def giant_event(walk: Walk, source: Source, offset: int, length: int) -> None:
 
 
 def _damage(walk: Walk, reason: int, buffer: npt.NDArray[np.uint8]) -> MergeError:
-    """Say what the kernel met, and where."""
+    """Return the error for what stopped the kernel, with its position."""
     at = int(walk.reg[k.POS])
     place = int(walk.reg[k.BASE]) + at
     if walk.reg[k.INNER_END] >= 0:

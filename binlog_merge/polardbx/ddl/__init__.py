@@ -1,1 +1,1 @@
-"""PolarDB-X's DDL as MySQL's: private syntax is read, converted or left out by name."""
+"""Converts PolarDB-X's DDL to MySQL's: private syntax is parsed, converted or removed, clause by clause."""

@@ -1,4 +1,4 @@
-"""ALTER TABLE: a list of actions, of which some are PolarDB-X's alone.
+"""ALTER TABLE: a list of actions, some of which only PolarDB-X has.
 
 ALTER TABLE t ADD c int AS (a + b) LOGICAL, ALGORITHM = OMC   ->   ALTER TABLE t ADD c int
 ALTER TABLE t PARTITION ALIGN TO tg1                          ->   ALTER TABLE t
@@ -26,7 +26,9 @@ from snapshot_store.mysql.sql.cursor import Cursor
 
 
 class Verdict(Enum):
-    """What an action is to MySQL: its own too, nothing that it must know, or an act on partitions, which it has not."""
+    """What an action is for MySQL: an action of its own, nothing, or a change of partitions that a MySQL copy does not
+    have.
+    """
 
     PUBLIC = "public"
     VOID = "void"
@@ -34,21 +36,21 @@ class Verdict(Enum):
 
 
 def alter_table(source: Source, names: Names) -> bool:
-    """Read ALTER TABLE from the word TABLE on; False if there is nothing in it for MySQL.
+    """Read ALTER TABLE from the word TABLE on. Returns False if nothing in it is for MySQL.
 
-    A statement that only sets a table group, an ALGORITHM or a TTL becomes `ALTER TABLE t`, which does nothing. One
-    that only moves data between partitions becomes nothing.
+    A statement that only sets a table group, an ALGORITHM or a TTL becomes `ALTER TABLE t`, which does nothing. A
+    statement that only moves data between partitions becomes nothing.
     """
     cursor = source.cursor
     cursor.expect("TABLE")
     names.plain(source)
-    behind = source.token(cursor.place - 1).end
+    name_end = source.token(cursor.place - 1).end
     spans: list[tuple[int, int, bool]] = []
     private = False
     while not cursor.done:
         first = cursor.place
         if cursor.at("MOVE"):
-            # Where data lies is no matter of another cluster's.
+            # The placement of data does not concern another cluster.
             source.cut_text(source.token(first - 1).end, len(source.sql), Target.ORIGIN)
         verdict = _action(source, names)
         private |= verdict == Verdict.PRIVATE
@@ -58,7 +60,7 @@ def alter_table(source: Source, names: Names) -> bool:
         if cursor.accept_symbol(",") or cursor.done:
             continue
         if cursor.word() in ("ALGORITHM", "LOCK") and cursor.place > first:
-            # PolarDB-X takes them without a comma.
+            # PolarDB-X accepts them without a comma.
             if not is_online_change(cursor):
                 source.put(_spans_end(source, spans), _spans_end(source, spans), ",", Target.MYSQL)
         elif cursor.place == first:
@@ -67,17 +69,17 @@ def alter_table(source: Source, names: Names) -> bool:
     if kept:
         cut_from_list(source, spans, Target.MYSQL)
     else:
-        source.cut_text(behind, len(source.sql))
+        source.cut_text(name_end, len(source.sql))
     return kept or not private
 
 
 def _spans_end(source: Source, spans: list[tuple[int, int, bool]]) -> int:
-    """Return where the last item of a list ends in the text."""
+    """Return the offset in the text at which the last item of a list ends."""
     return source.token(spans[-1][1] - 1).end
 
 
 def _read_trailers(source: Source) -> bool:
-    """Cut the clauses that follow an action without a comma; tell whether one of them partitions the table."""
+    """Cut the clauses that follow an action without a comma. Returns whether one of them partitions the table."""
     cursor = source.cursor
     private = False
     while at_trailer(cursor):
@@ -103,10 +105,10 @@ def _skip_trailer(cursor: Cursor) -> bool:
 
 
 def _action(source: Source, names: Names) -> Verdict:
-    """Move past one action, cut what MySQL does not know of it, and tell what is left."""
+    """Read one action, cut the parts that MySQL does not know, and return what the action is for MySQL."""
     cursor = source.cursor
     if at_trailer(cursor):
-        return Verdict.PUBLIC  # the trailers follow at once, with nothing before them
+        return Verdict.PUBLIC  # trailers follow immediately, without an action before them
     if moves_data(cursor):
         shared = is_mysqls_too(cursor)
         cursor.skip_rest()
@@ -191,7 +193,7 @@ def _drop(source: Source, names: Names) -> Verdict:
 
 
 def _cut_from_origin(source: Source, first: int) -> None:
-    """Cut the action that began at `first` and ends here, with one of the commas beside it."""
+    """Cut the action from token `first` to the cursor, with one adjacent comma."""
     cursor = source.cursor
     if cursor.at_symbol(","):
         source.cut_text(source.token(first).start, source.token(cursor.place + 1).start, Target.ORIGIN)
@@ -200,7 +202,7 @@ def _cut_from_origin(source: Source, first: int) -> None:
 
 
 def drops_unknown_shard_key(name: str, names: Names) -> bool:
-    """Tell whether an index is one that the cluster made for itself and that the logical table does not have."""
+    """Return whether an index is one that the cluster made itself and that the logical table does not have."""
     known = names.indexes
     return known is not None and name.lower().startswith(SHARD_KEY_PREFIX) and name.lower() not in known
 
@@ -219,7 +221,7 @@ def _set(source: Source, names: Names) -> Verdict:
 
 
 def _index_group(source: Source, names: Names) -> Verdict:
-    """Read `INDEX i WITH TABLEGROUP = tg IMPLICIT`, which says where an index of an earlier action goes."""
+    """Read `INDEX i WITH TABLEGROUP = tg IMPLICIT`, which sets the table group of an index that another action adds."""
     cursor = source.cursor
     cursor.next()
     cursor.name()
@@ -241,7 +243,7 @@ def _rename(source: Source, names: Names) -> Verdict:
 
 
 def _skip_action(cursor: Cursor) -> None:
-    """Move to the comma behind an action, or to what follows it without one."""
+    """Skip to the comma after an action, or to a clause that follows it without a comma."""
     while not (cursor.done or cursor.at_symbol(",") or at_trailer(cursor)):
         if cursor.at_symbol("("):
             cursor.parenthesized()

@@ -1,4 +1,4 @@
-"""PolarDB-X's own clauses of tables and indexes: where each begins and ends.
+"""PolarDB-X's own clauses of tables and indexes: finds where each begins and ends.
 
 Source: PolarDB-X documentation, "CREATE TABLE (AUTO mode)", "CREATE TABLE (DRDS mode)", "CREATE INDEX", "TTL tables",
 "Local partitions"; what its parser takes beyond these (`EXTPARTITION`, `ASYNC`) from polardbx-sql, Apache-2.0.
@@ -22,21 +22,21 @@ _VALUED = frozenset(
         "TBPARTITIONS",
     }
 )
-# Families of them: TTL_ENABLE, TTL_CLEANUP, ARCHIVE_MODE, ARCHIVE_TABLE_PRE_ALLOCATE, COLUMNAR_OPTIONS.
+# Prefixes of such clauses: TTL_ENABLE, TTL_CLEANUP, ARCHIVE_MODE, ARCHIVE_TABLE_PRE_ALLOCATE, COLUMNAR_OPTIONS.
 _FAMILIES = ("ARCHIVE_", "COLUMNAR_", "TTL_")
 _PARTITIONING = ("DBPARTITION", "PARTITION", "SUBPARTITION", "TBPARTITION")
 _EXTENDED = ("EXPARTITION", "EXPARTITIONS", "EXTPARTITION", "EXTPARTITIONS")
 
 
 def skip_table_clause(cursor: Cursor) -> bool:
-    """Move past one clause that only a PolarDB-X table has; tell whether one stood here."""
+    """Skip one clause that only a PolarDB-X table has. Returns False if there is none at the cursor."""
     if cursor.accept_one("BROADCAST", "SINGLE"):
         return True
     return skip_index_clause(cursor)
 
 
 def skip_index_clause(cursor: Cursor) -> bool:
-    """Move past one clause that only a PolarDB-X table or index has; tell whether one stood here."""
+    """Skip one clause that only a PolarDB-X table or index has. Returns False if there is none at the cursor."""
     if cursor.word() in _PARTITIONING and cursor.word(1) == "BY":
         _skip_partition_by(cursor)
         return True
@@ -57,7 +57,7 @@ def skip_index_clause(cursor: Cursor) -> bool:
 
 
 def at_trailer(cursor: Cursor) -> bool:
-    """Tell whether one of PolarDB-X's clauses stands here that ALTER TABLE takes without a comma before it."""
+    """Return whether the cursor is at a PolarDB-X clause that ALTER TABLE accepts without a comma before it."""
     return (
         (cursor.word() in _PARTITIONING and cursor.word(1) in ("BY", "ALIGN"))
         or cursor.at("LOCAL", "PARTITION")
@@ -67,7 +67,7 @@ def at_trailer(cursor: Cursor) -> bool:
 
 
 def skip_table_group(cursor: Cursor) -> bool:
-    """Move past `[WITH] TABLEGROUP [=] name [IMPLICIT | FORCE]`; tell whether it stood here."""
+    """Skip `[WITH] TABLEGROUP [=] name [IMPLICIT | FORCE]`. Returns False if it is not at the cursor."""
     if not (cursor.at("TABLEGROUP") or cursor.at("WITH", "TABLEGROUP")):
         return False
     cursor.accept("WITH")
@@ -80,7 +80,7 @@ def skip_table_group(cursor: Cursor) -> bool:
 
 
 def skip_unit(cursor: Cursor) -> None:
-    """Move past `UNIT COUNT n INDEX m STEP s`, each part of it if it is there."""
+    """Skip `UNIT COUNT n INDEX m STEP s`, of which each part is optional."""
     if cursor.accept("UNIT"):
         cursor.expect("COUNT")
         _skip_value(cursor)
@@ -93,7 +93,7 @@ def skip_unit(cursor: Cursor) -> None:
 
 
 def _skip_partition_by(cursor: Cursor) -> None:
-    """Move past a partitioning with its counts, its subpartitioning and the list of its partitions."""
+    """Skip a PARTITION BY clause with its counts, its subpartitioning and its list of partitions."""
     cursor.next()
     cursor.expect("BY")
     _skip_function(cursor)
@@ -110,7 +110,7 @@ def _skip_partition_by(cursor: Cursor) -> None:
 
 
 def _skip_function(cursor: Cursor) -> None:
-    """Move past `[LINEAR] HASH(…)`, `KEY ALGORITHM = 2 (…)`, `RANGE COLUMNS (…)`, `YYYYMM(…)` and their like."""
+    """Skip `[LINEAR] HASH(…)`, `KEY ALGORITHM = 2 (…)`, `RANGE COLUMNS (…)`, `YYYYMM(…)` and the like."""
     if not cursor.at_name():
         raise cursor.error("expected a way to partition")
     cursor.accept("LINEAR")
@@ -124,7 +124,7 @@ def _skip_function(cursor: Cursor) -> None:
 
 
 def _skip_local_partition_by(cursor: Cursor) -> None:
-    """Move past `LOCAL PARTITION BY RANGE (c) [STARTWITH …] INTERVAL … [EXPIRE AFTER n] [PRE ALLOCATE n] …`."""
+    """Skip `LOCAL PARTITION BY RANGE (c) [STARTWITH …] INTERVAL … [EXPIRE AFTER n] [PRE ALLOCATE n] …`."""
     cursor.next()
     cursor.next()
     cursor.expect("BY")
@@ -134,7 +134,7 @@ def _skip_local_partition_by(cursor: Cursor) -> None:
 
 
 def _skip_period(cursor: Cursor) -> bool:
-    """Move past one part of how partitions follow each other in time; tell whether one stood here."""
+    """Skip one clause of how partitions follow each other in time. Returns False if there is none at the cursor."""
     if cursor.accept_one("STARTWITH", "ENDWITH", "PIVOTDATE"):
         _skip_value(cursor)
     elif cursor.accept("INTERVAL"):
@@ -148,7 +148,9 @@ def _skip_period(cursor: Cursor) -> bool:
 
 
 def _skip_ttl(cursor: Cursor) -> bool:
-    """Move past `TTL = TTL_DEFINITION(…)`, `TTL_EXPR = … EXPIRE …` or `TTL_JOB = CRON …`; tell whether one is here."""
+    """Skip `TTL = TTL_DEFINITION(…)`, `TTL_EXPR = … EXPIRE …` or `TTL_JOB = CRON …`. Returns False if none is at the
+    cursor.
+    """
     if cursor.accept("TTL_EXPR"):
         cursor.accept_symbol("=")
         _skip_value(cursor)
@@ -197,7 +199,7 @@ def _skip_distribution(cursor: Cursor) -> bool:
 
 
 def _skip_value(cursor: Cursor) -> None:
-    """Move past one value: a literal, a name, a call or a list in parentheses, with a sign or a qualifier."""
+    """Skip one value: a literal, a name, a call or a list in parentheses, with an optional sign or qualifier."""
     while cursor.accept_symbol("-") or cursor.accept_symbol("+"):
         pass
     if not cursor.at_symbol("("):

@@ -1,4 +1,4 @@
-"""The comment lines in which a DDL of the merged log carries its PolarDB-X form; MySQL skips them.
+"""The comment lines in which a DDL of the merged log carries its PolarDB-X form; MySQL ignores them.
 
     # POLARX_ORIGIN_SQL_ENCODE=BASE64                    only where the statement has line ends
     # POLARX_ORIGIN_SQL=create table t (a int) single
@@ -29,7 +29,7 @@ _NAMES = (_ENCODE, _SQL, _TSO, _DDL_ID, _TYPES, _VARIABLES, _MODE)
 
 @dataclass(frozen=True, slots=True)
 class PolarxComment:
-    """What the lines say: the statement for PolarDB-X, where it stands, and the job that ran it (0: not known)."""
+    """The content of the lines: the statement for PolarDB-X, its order key, and the job that ran it (0: unknown)."""
 
     origin: str
     key: OrderKey
@@ -55,9 +55,9 @@ class PolarxComment:
 
 
 def split_comment(text: str) -> tuple[PolarxComment | None, str]:
-    """Return what a DDL event's text says to PolarDB-X, None if nothing, and the rest, which is for MySQL.
+    """Split the text of a DDL event into its PolarDB-X comment, None if it has none, and the rest, which is for MySQL.
 
-    Raises ValueError where the lines are there but cannot be read.
+    Raises ValueError if the lines are present but cannot be parsed.
     """
     values: dict[str, str] = {}
     rest = text

@@ -1,7 +1,7 @@
-"""From a PolarDB-X DDL statement to what MySQL executes of it, and what PolarDB-X reads of it.
+"""Converts a PolarDB-X DDL statement to the form that MySQL executes and the form that PolarDB-X reads.
 
-Both are the user's own text with pieces cut out; nothing is written anew but what a marker knows better: a table's
-collation, its name where the statement has another, a key that MySQL wants. Source of the rules: behaviour of
+Both forms are the user's own text with pieces cut out. Text is added only where a marker knows more: a table's
+collation, its name if the statement has another, a key that MySQL requires. Source of the rules: behaviour of
 PolarDB-X's own global binlog, and its documentation of each statement.
 """
 
@@ -24,8 +24,8 @@ from snapshot_store.mysql.sql.session import DdlSession
 class ConvertedDdl:
     """A statement in both forms.
 
-    `parsed` is what MySQL executes, None if there is nothing in it for MySQL; `origin` what PolarDB-X reads, on one
-    line unless it has line ends that mean something; `ddl_id` the number of the job that ran it, 0 if it is not said.
+    `parsed` is what MySQL executes, None if nothing in the statement is for MySQL. `origin` is what PolarDB-X reads, on
+    a single line unless it has line ends that matter. `ddl_id` is the number of the job that ran it, 0 if unknown.
     """
 
     parsed: ParsedDdl | None
@@ -34,7 +34,7 @@ class ConvertedDdl:
 
     @property
     def mysql(self) -> str | None:
-        """Return the text of what MySQL executes."""
+        """Return the text that MySQL executes, None if there is none."""
         return None if self.parsed is None else self.parsed.sql
 
 
@@ -50,12 +50,13 @@ def convert(
     lower_names: bool = False,
     session: DdlSession | None = None,
 ) -> ConvertedDdl:
-    """Return what MySQL executes of a statement, and what PolarDB-X reads.
+    """Return the two forms of a statement: what MySQL executes, and what PolarDB-X reads.
 
-    `schema` and `table` are those that the statement's marker names: of `DROP TABLE a, b` one stays. `collation` is the
-    table's, `charset` the database's, written out where the statement leaves them to the cluster. `indexes` are the
-    table's before the statement, in lower case; with None every index that is dropped is taken to be there. With
-    `lower_names` databases and tables are written as PolarDB-X keeps them. Raises DdlNotUnderstood, and nothing else.
+    `schema` and `table` are those of the statement's marker: of `DROP TABLE a, b` only that table is kept. `collation`
+    is the table's and `charset` the database's; they are written out if the statement leaves them to the cluster's
+    default. `indexes` are the lower-case names of the table's indexes before the statement; with None every dropped
+    index is assumed to exist. With `lower_names` databases and tables are written in lower case, as PolarDB-X stores
+    them. Raises DdlNotUnderstood, and nothing else.
     """
     session = session or DdlSession()
     source = Source(sql, session)
@@ -66,7 +67,7 @@ def convert(
     mysql = source.text(Target.MYSQL) if public else None
     parsed = None
     if mysql is not None:
-        # Whatever is left must be a statement that MySQL could run.
+        # The remaining text must be a statement that MySQL can run.
         parsed = ParsedDdl(mysql, source.cursor.session, parse_statement(mysql, source.cursor.session))
     elif _changes_table(sql, source.cursor.session):
         raise DdlNotUnderstood(sql, "it seems to hold nothing for MySQL, but MySQL sees a change of the table")
@@ -74,7 +75,7 @@ def convert(
 
 
 def _changes_table(sql: str, session: DdlSession) -> bool:
-    """Tell whether MySQL's own grammar sees an ALTER TABLE that does more than move data between partitions."""
+    """Return whether MySQL's own grammar sees an ALTER TABLE that does more than move data between partitions."""
     try:
         statement = parse_statement(sql, session)
     except DdlNotUnderstood:
@@ -85,7 +86,7 @@ def _changes_table(sql: str, session: DdlSession) -> bool:
 
 
 def has_private_syntax(sql: str, session: DdlSession | None = None) -> bool:
-    """Tell whether a statement has anything that MySQL does not know; one that is not understood has not."""
+    """Return whether a statement has syntax that MySQL does not know; False for one that is not understood."""
     try:
         source = Source(sql, session or DdlSession(), native=True)
         read_comments(source)
@@ -95,9 +96,9 @@ def has_private_syntax(sql: str, session: DdlSession | None = None) -> bool:
 
 
 def origin_of(sql: str, session: DdlSession | None = None) -> ConvertedDdl:
-    """Return only what PolarDB-X reads of a statement that MySQL is not shown.
+    """Return only the form that PolarDB-X reads, for a statement that MySQL does not get.
 
-    Never fails: what cannot be cut into tokens, a function in Java for one, stays as it is.
+    Never fails: a statement that cannot be tokenized, such as a Java function, keeps its text.
     """
     try:
         source = Source(sql, session or DdlSession())
@@ -108,7 +109,7 @@ def origin_of(sql: str, session: DdlSession | None = None) -> ConvertedDdl:
     cursor = source.cursor
     while cursor.peek().kind != "end":
         if cursor.at("MOVE") and cursor.word(1) in PARTITIONS and cursor.place:
-            # Where data lies is no matter of another cluster's.
+            # The placement of data does not concern another cluster.
             source.cut_text(source.token(cursor.place - 1).end, len(sql), Target.ORIGIN)
             break
         cursor.next()
@@ -116,7 +117,7 @@ def origin_of(sql: str, session: DdlSession | None = None) -> ConvertedDdl:
 
 
 def shard_keys_of(sql: str, session: DdlSession | None = None) -> tuple[ShardKey, ...]:
-    """Return the indexes on sharding columns that the cluster wrote into its own form of a CREATE TABLE.
+    """Return the indexes on sharding columns that the cluster added to its own form of a CREATE TABLE.
 
     Raises DdlNotUnderstood.
     """

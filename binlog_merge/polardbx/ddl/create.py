@@ -1,4 +1,4 @@
-"""CREATE TABLE, CREATE INDEX and CREATE DATABASE: what MySQL makes of them.
+"""Converts CREATE TABLE, CREATE INDEX and CREATE DATABASE to what MySQL executes.
 
 CREATE PARTITION TABLE t (id int, GLOBAL INDEX g (id) COVERING (a)) dbpartition by hash(id)
 CREATE TABLE t (id int, INDEX g (id))
@@ -53,7 +53,7 @@ _DATABASE_OPTIONS = frozenset(
 
 
 def at_create_table(source: Source) -> bool:
-    """Tell whether TABLE stands here, or behind words of PolarDB-X; these are cut."""
+    """Return whether the cursor is at TABLE, after cutting PolarDB-X's words before it."""
     cursor, ahead = source.cursor, 0
     while cursor.word(ahead) in _TABLE_WORDS:
         ahead += 1
@@ -77,7 +77,7 @@ def create_table(source: Source, names: Names) -> None:
         names.plain(source)
         if in_parentheses:
             cursor.expect_symbol(")")
-        # What may follow in PolarDB-X, ENGINE = COLUMNAR ARCHIVE_MODE = 'TTL', MySQL refuses.
+        # PolarDB-X allows options here, ENGINE = COLUMNAR ARCHIVE_MODE = 'TTL'; MySQL does not.
         place = cursor.place
         cursor.skip_rest()
         source.cut(place, cursor.place)
@@ -110,16 +110,16 @@ def _read_items(source: Source, names: Names) -> None:
         spans.append((start, cursor.place, hidden))
         if not cursor.accept_symbol(","):
             break
-    behind = source.token(cursor.place - 1).end
+    items_end = source.token(cursor.place - 1).end
     cursor.expect_symbol(")")
     cut_from_list(source, spans, Target.BOTH)
     _name_global_indexes(source, indexes)
     for text in _missing_keys(source, columns, indexes, names):
-        source.put(behind, behind, f", {text}", Target.MYSQL)
+        source.put(items_end, items_end, f", {text}", Target.MYSQL)
 
 
 def _name_global_indexes(source: Source, indexes: list[Index]) -> None:
-    """Name global indexes that have no name after their first column, as MySQL does: it is by name that they go."""
+    """Name unnamed global indexes after their first column, as MySQL does: later statements drop them by that name."""
     taken = [(index.name or index.first or "").lower() for index in indexes]
     for index in indexes:
         if index.place is not None and index.first is not None and taken.count(index.first.lower()) == 1:
@@ -129,7 +129,7 @@ def _name_global_indexes(source: Source, indexes: list[Index]) -> None:
 
 
 def _missing_keys(source: Source, columns: list[Column], indexes: list[Index], names: Names) -> list[str]:
-    """Return the keys to add: the cluster's own on its sharding columns, and one that AUTO_INCREMENT needs."""
+    """Return the keys to add: the cluster's own on its sharding columns, and the key that AUTO_INCREMENT requires."""
     present = {index.name.lower() for index in indexes if index.name}
     added = [key for key in names.shard_keys if key.name.lower() not in present]
     led = {index.first.lower() for index in indexes if index.first} | {k.first.lower() for k in added if k.first}
@@ -141,7 +141,7 @@ def _missing_keys(source: Source, columns: list[Column], indexes: list[Index], n
 
 
 def skip_constraint(source: Source, names: Names) -> None:
-    """Move past a foreign key or a check; the table that a foreign key points at is a table's name."""
+    """Skip a foreign key or a check, reading the name of the table that a foreign key references."""
     cursor = source.cursor
     while not (cursor.done or cursor.at_symbol(",") or cursor.at_symbol(")")):
         if cursor.accept("REFERENCES"):
@@ -153,7 +153,7 @@ def skip_constraint(source: Source, names: Names) -> None:
 
 
 def cut_from_list(source: Source, spans: list[tuple[int, int, bool]], target: Target) -> None:
-    """Cut the marked ones of a list's items, (first, stop, cut), with the commas that then are too many."""
+    """Cut the marked items of a list, given as (first, stop, cut), with the commas that become superfluous."""
     kept = [i for i, span in enumerate(spans) if not span[2]]
     for i, (first, stop, cut) in enumerate(spans):
         if not cut:
@@ -167,17 +167,15 @@ def cut_from_list(source: Source, spans: list[tuple[int, int, bool]], target: Ta
 
 
 def _read_table_options(source: Source, names: Names) -> None:
-    """Read what stands behind the columns, cut PolarDB-X's clauses, and name the table's collation if that is not
-    said.
-    """
+    """Read what follows the columns, cut PolarDB-X's clauses, and add the table's collation if it is not given."""
     cursor = source.cursor
     options = Options()
     begin = cursor.place
-    behind = source.token(cursor.place - 1).end
+    options_end = source.token(cursor.place - 1).end
     while not cursor.done:
         place = cursor.place
         if cursor.accept_symbol(","):
-            # What is left of it stays between two options of MySQL's, or goes.
+            # A comma stays only between two options of MySQL.
             if place == begin or cursor.done or _clause_follows(cursor):
                 source.cut(place, cursor.place)
             continue
@@ -196,13 +194,13 @@ def _read_table_options(source: Source, names: Names) -> None:
             source.cut(place, cursor.place)
             continue
         options = found
-        behind = source.token(cursor.place - 1).end
+        options_end = source.token(cursor.place - 1).end
         if source.token(place).text.upper() == "AUTO_INCREMENT":
             after = cursor.place
             skip_unit(cursor)
             source.cut(after, cursor.place)
     if names.collation and (text := _collation(options, names.collation)):
-        source.put(behind, behind, text)
+        source.put(options_end, options_end, text)
     cursor.skip_rest()
 
 
@@ -215,7 +213,7 @@ def _clause_follows(cursor: Cursor) -> bool:
 
 
 def _collation(options: Options, collation: str) -> str:
-    """Return the options that a table's collation makes, of those not given; none where they contradict."""
+    """Return the options, of those not given, that set a table's collation; "" if the given options contradict it."""
     charset = collation.split("_")[0]
     missing = ""
     if options.charset is None:
@@ -234,7 +232,7 @@ def _same_charset(charset: str) -> str:
 
 
 def create_index(source: Source, names: Names) -> None:
-    """Read CREATE INDEX from behind CREATE on."""
+    """Read CREATE INDEX from after the word CREATE on."""
     cursor = source.cursor
     cut_modifiers(source)
     cursor.name()
@@ -258,11 +256,11 @@ def create_index(source: Source, names: Names) -> None:
 
 
 def create_database(source: Source, names: Names) -> None:
-    """Read CREATE DATABASE from behind that word on."""
+    """Read CREATE DATABASE from after these two words on."""
     cursor = source.cursor
     cursor.accept("IF", "NOT", "EXISTS")
     names.schema(source)
-    behind = source.token(cursor.place - 1).end
+    options_end = source.token(cursor.place - 1).end
     given = False
     while not cursor.done:
         place = cursor.place
@@ -282,11 +280,11 @@ def create_database(source: Source, names: Names) -> None:
                 cursor.expect("SET")
             cursor.accept_symbol("=")
             cursor.next()
-            behind = source.token(cursor.place - 1).end
+            options_end = source.token(cursor.place - 1).end
             continue
         source.cut(place, cursor.place)
     if names.charset and not given:
-        source.put(behind, behind, f" DEFAULT CHARACTER SET = {names.charset}")
+        source.put(options_end, options_end, f" DEFAULT CHARACTER SET = {names.charset}")
 
 
 def _is_implicit(column: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""Column and index definitions, as CREATE TABLE and ALTER TABLE share them.
+"""Column and index definitions, which CREATE TABLE and ALTER TABLE share.
 
 id bigint NOT NULL AUTO_INCREMENT BY GROUP UNIT COUNT 1 INDEX 0      ->  id bigint NOT NULL AUTO_INCREMENT
 sum int AS (a + b) LOGICAL                                           ->  sum int
@@ -21,7 +21,9 @@ _KINDS = ("UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What the rest of its statement must know of a column definition; `keyed` by an attribute of its own."""
+    """The parts of a column definition that the rest of the statement needs; `keyed`: it has a key attribute of its
+    own.
+    """
 
     name: str
     auto_increment: bool
@@ -30,9 +32,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What the rest of its statement must know of an index: its name if it has one, and its first column if it is one.
+    """The parts of an index definition that the rest of the statement needs.
 
-    `place` is where the name of a global index would stand that has none, None for others.
+    `name` is None if it has none, `first` is the first key part if that is a column. `place` is the offset at which the
+    name of an unnamed global index would be written, None for other indexes.
     """
 
     kind: str
@@ -42,7 +45,7 @@ class Index:
 
 
 def at_index(cursor: Cursor) -> bool:
-    """Tell whether an index stands here, not a column: LOCAL and the like may be names of columns."""
+    """Return whether the cursor is at an index, not a column: LOCAL and the like may be names of columns."""
     ahead = 0
     if cursor.word() == "CONSTRAINT":
         ahead = 1
@@ -54,7 +57,7 @@ def at_index(cursor: Cursor) -> bool:
 
 
 def read_index(source: Source, *, altering: bool = False) -> Index:
-    """Move past an index definition and cut what MySQL does not know of it."""
+    """Read an index definition and cut what MySQL does not know."""
     cursor = source.cursor
     if cursor.accept("CONSTRAINT") and cursor.word() not in (*_KINDS, *_MODIFIERS):
         cursor.name()
@@ -62,21 +65,23 @@ def read_index(source: Source, *, altering: bool = False) -> Index:
     named = None if cursor.at_symbol("(") or _at_type(cursor) else cursor.name()
     begin = cursor.place
     _read_type(source, cut=altering)
-    behind = source.token(cursor.place - 1).end
+    name_end = source.token(cursor.place - 1).end
     first = read_key_parts(source)
     read_index_options(source, altering=altering)
     if not altering:
         cut_ordered_hash(source, begin)
     unnamed = named is None and first is not None and "GLOBAL" in words
-    return Index(kind, named, None if first is None else source.token(first).text, behind if unnamed else None)
+    return Index(kind, named, None if first is None else source.token(first).text, name_end if unnamed else None)
 
 
 def cut_modifiers(source: Source) -> tuple[str, tuple[str, ...]]:
-    """Read up to INDEX or KEY in whatever order, cut PolarDB-X's words; return the kind of index and the words cut."""
+    """Read the words up to INDEX or KEY, in any order, and cut PolarDB-X's. Returns the kind of index and the words
+    cut.
+    """
     cursor, kind, words = source.cursor, "INDEX", []
     while True:
         place = cursor.place
-        # In front of the columns it is the name of an index.
+        # Directly before the columns the word is the name of an index.
         if not cursor.at_symbol("(", 1) and (found := cursor.accept_one(*_MODIFIERS)):
             words.append(found)
             source.cut(place, cursor.place)
@@ -89,7 +94,7 @@ def cut_modifiers(source: Source) -> tuple[str, tuple[str, ...]]:
 
 
 def read_index_options(source: Source, *, altering: bool = False) -> None:
-    """Move past what stands behind the columns of an index, and cut what MySQL does not know of it."""
+    """Read what follows the columns of an index, and cut what MySQL does not know."""
     cursor = source.cursor
     while not (cursor.done or cursor.at_symbol(",") or cursor.at_symbol(")")):
         place = cursor.place
@@ -120,10 +125,10 @@ def read_index_options(source: Source, *, altering: bool = False) -> None:
 
 
 def read_column(source: Source, *, adding: bool = False) -> Column:
-    """Move past a column definition and cut what MySQL does not know of it.
+    """Read a column definition and cut what MySQL does not know.
 
-    A generated column becomes a plain one, whose values come with the rows; `adding` it to a table that has rows also
-    costs its UNIQUE, since MySQL would fill it with one value.
+    A generated column becomes a plain one, whose values come with the rows. When `adding` it to an existing table its
+    UNIQUE is cut too, since MySQL would fill the existing rows with one value.
     """
     cursor = source.cursor
     name = cursor.name()
@@ -165,20 +170,22 @@ def read_column(source: Source, *, adding: bool = False) -> Column:
 
 
 def is_online_change(cursor: Cursor) -> bool:
-    """Tell whether ALGORITHM names a way to alter a table that only PolarDB-X has."""
+    """Return whether the cursor is at an ALGORITHM that only PolarDB-X has."""
     ahead = 2 if cursor.at_symbol("=", 1) else 1
     return cursor.at("ALGORITHM") and cursor.word(ahead) in ("OMC", "OMC_INDEX")
 
 
 def skip_algorithm(cursor: Cursor) -> None:
-    """Move past ALGORITHM or LOCK with its value."""
+    """Skip ALGORITHM or LOCK with its value."""
     cursor.next()
     cursor.accept_symbol("=")
     cursor.word_or_name()
 
 
 def _cut_sequence(source: Source) -> None:
-    """Cut how PolarDB-X counts, behind AUTO_INCREMENT: `BY GROUP`, `BY SIMPLE WITH CACHE`, `UNIT COUNT 1 INDEX 0`."""
+    """Cut PolarDB-X's sequence options after AUTO_INCREMENT: `BY GROUP`, `BY SIMPLE WITH CACHE`, `UNIT COUNT 1 INDEX
+    0`.
+    """
     cursor = source.cursor
     place = cursor.place
     if cursor.accept("BY"):
@@ -193,7 +200,7 @@ def _at_type(cursor: Cursor) -> bool:
 
 
 def _read_type(source: Source, *, cut: bool) -> None:
-    """Move past `USING BTREE`; in ALTER TABLE it is cut, as PolarDB-X's own binlog does."""
+    """Read `USING BTREE`; in ALTER TABLE it is cut, as PolarDB-X's own binlog does."""
     cursor = source.cursor
     place = cursor.place
     if _at_type(cursor):
@@ -204,9 +211,9 @@ def _read_type(source: Source, *, cut: bool) -> None:
 
 
 def cut_ordered_hash(source: Source, begin: int) -> None:
-    """Cut USING HASH from an index that stands behind `begin`, if one of its parts has ASC or DESC.
+    """Cut USING HASH from the index whose tokens begin at `begin`, if one of its key parts has ASC or DESC.
 
-    PolarDB-X takes both together, MySQL does not (1221); InnoDB makes a B-tree of either.
+    PolarDB-X accepts both together, MySQL does not (error 1221); InnoDB makes a B-tree in either case.
     """
     tokens = [source.token(place) for place in range(begin, source.cursor.place)]
     words = [token.text.upper() if token.kind == "word" else "" for token in tokens]
@@ -217,9 +224,9 @@ def cut_ordered_hash(source: Source, begin: int) -> None:
 
 
 def read_key_parts(source: Source) -> int | None:
-    """Move past the parts of a key; return the place of the first one's column, None if that is an expression.
+    """Read the parts of a key. Returns the token index of the first part's column, None if that part is an expression.
 
-    MySQL wants an expression in parentheses, PolarDB-X does not: `(a + 1 DESC)` becomes `((a + 1) DESC)`.
+    MySQL requires parentheses around an expression, PolarDB-X does not: `(a + 1 DESC)` becomes `((a + 1) DESC)`.
     """
     cursor = source.cursor
     cursor.expect_symbol("(")
@@ -245,14 +252,14 @@ def read_key_parts(source: Source) -> int | None:
 
 
 def _is_column(cursor: Cursor) -> bool:
-    """Tell whether a part of a key is a column, with the length of a prefix or without."""
+    """Return whether a key part is a column, with or without a prefix length."""
     prefix = cursor.at_symbol("(", 1) and cursor.peek(2).kind == "number" and cursor.at_symbol(")", 3)
-    behind = cursor.peek(4 if prefix else 1)
-    return cursor.at_name() and (behind.text in (",", ")") or behind.text.upper() in ("ASC", "DESC"))
+    following = cursor.peek(4 if prefix else 1)
+    return cursor.at_name() and (following.text in (",", ")") or following.text.upper() in ("ASC", "DESC"))
 
 
 def _skip_option(cursor: Cursor) -> bool:
-    """Move past an option of an index that MySQL has too; tell whether one stood here."""
+    """Skip an index option that MySQL has too. Returns False if there is none at the cursor."""
     if cursor.accept("VISIBLE"):
         return True
     if cursor.accept("WITH", "PARSER"):
@@ -266,7 +273,7 @@ def _skip_option(cursor: Cursor) -> bool:
 
 
 def _skip_one(cursor: Cursor) -> None:
-    """Move past one token, or past a pair of parentheses."""
+    """Skip one token, or a pair of parentheses with its content."""
     if cursor.at_symbol("("):
         cursor.parenthesized()
     elif not cursor.done:

@@ -1,7 +1,7 @@
-"""From a DDL marker to the DDL event that comes out in its place: which of the two forms, and from which text.
+"""Converts a DDL marker to the DDL event that is written in its place.
 
-A marker says who may see it: nobody (private), PolarDB-X alone (protected), or everybody (public). Its row has the
-cluster's own form of the statement, and in EXT often the user's.
+A marker's visibility says who gets the statement: nobody (private), PolarDB-X only (protected), or everybody (public).
+Its row has the cluster's own form of the statement, and EXT often has the user's.
 """
 
 from dataclasses import dataclass
@@ -24,8 +24,9 @@ PrivateForm = Literal["query", "rows-query", "drop"]
 
 @dataclass(frozen=True, slots=True)
 class DdlMarker:
-    """A DDL marker's row: SQL_KIND, SCHEMA_NAME, TABLE_NAME, DDL_SQL, VISIBILITY, EXT, and what META_INFO says of the
-    table's collation and the database's character set.
+    """A DDL marker's row: SQL_KIND, SCHEMA_NAME, TABLE_NAME, DDL_SQL, VISIBILITY and EXT.
+
+    `collation` is the table's and `charset` the database's, from META_INFO.
     """
 
     kind: str
@@ -41,10 +42,11 @@ class DdlMarker:
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """What comes out for a marker.
+    """The event that is written for a marker.
 
-    `mysql` is what MySQL executes and the logical schemas follow, None for nothing; `text` the whole event's text,
-    None if nothing comes out. With `rows_query` the text goes into a Rows_query event, which no MySQL executes.
+    `mysql` is what MySQL executes and the logical schemas apply, None if nothing. `text` is the text of the whole
+    event, None if no event is written. With `rows_query` the text goes into a Rows_query event, which MySQL does not
+    execute.
     """
 
     mysql: ParsedDdl | None
@@ -53,7 +55,7 @@ class DdlEvent:
 
     @property
     def mysql_sql(self) -> str | None:
-        """Return the text of what MySQL executes."""
+        """Return the text that MySQL executes, None if there is none."""
         return None if self.mysql is None else self.mysql.sql
 
 
@@ -65,10 +67,10 @@ def convert_ddl(
     indexes: frozenset[str] | None = None,
     lower_names: bool = True,
 ) -> DdlEvent:
-    """Return the event for a marker; `private` is the form of statements that hold nothing for MySQL.
+    """Return the event for a marker. `private` is the form of statements that hold nothing for MySQL.
 
-    `indexes` are the lower-case names of the table's indexes before the statement; `lower_names` writes databases and
-    tables as PolarDB-X names them in rows. Raises DdlNotUnderstood.
+    `indexes` are the lower-case names of the table's indexes before the statement. `lower_names` writes databases and
+    tables in lower case, as PolarDB-X names them in rows. Raises DdlNotUnderstood.
     """
     if marker.visibility == PRIVATE or not _is_shown(marker):
         return DdlEvent(None, None)
@@ -87,7 +89,7 @@ def convert_ddl(
 
 
 def convert_create(sql: str, collation: str | None = None, *, session: DdlSession | None = None) -> str:
-    """Return the MySQL form of a CREATE TABLE that META_INFO or an instruction holds; raises DdlNotUnderstood."""
+    """Return the MySQL form of a CREATE TABLE from META_INFO or an instruction. Raises DdlNotUnderstood."""
     mysql = convert(sql, collation=collation, lower_names=True, session=session).mysql
     if mysql is None:
         raise DdlNotUnderstood(sql, "not a CREATE TABLE")
@@ -95,7 +97,7 @@ def convert_create(sql: str, collation: str | None = None, *, session: DdlSessio
 
 
 def _is_shown(marker: DdlMarker) -> bool:
-    """Tell whether PolarDB-X reads it: acts on table groups only where it keeps groups by name."""
+    """Return whether PolarDB-X reads the statement: those on table groups only if it keeps its groups by name."""
     groups = marker.kind.upper() == "ALTER_TABLEGROUP" and marker.visibility == PROTECTED
     return not groups or marker.ext.manually_created_table_group or marker.ext.enable_implicit_table_group
 
@@ -108,7 +110,7 @@ def _converted(
     if marker.visibility != PUBLIC or ext.is_gsi or ext.is_cci:
         return origin_of(original, session)
     users_own = marker.kind.upper() == "CREATE_TABLE" or ext.foreign_keys_ddl
-    # The shadow table of a stress test has another name than its user wrote.
+    # The shadow table of a stress test has another name than the one its user wrote.
     source = original if users_own and _SHADOW not in original else marker.sql
     shard_keys = shard_keys_of(marker.sql, session) if source != marker.sql else ()
     mysql = convert(

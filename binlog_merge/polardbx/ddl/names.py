@@ -1,7 +1,7 @@
-"""The names of databases and tables in a statement, and what a marker says of its table.
+"""The names of databases and tables in a statement, and what its marker records about its table.
 
-A PolarDB-X table has one name, in whatever case it is written; rows come under the lower-case one. A MySQL server may
-tell cases apart.
+A PolarDB-X table has one name, in whatever case it is written; rows carry the lower-case name. A MySQL server may
+distinguish case.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 @dataclass(frozen=True, slots=True)
 class ShardKey:
-    """An index that the cluster made for itself, as its own statement defines it."""
+    """An index that the cluster made itself, as its own form of the statement defines it."""
 
     name: str
     first: str | None
@@ -24,10 +24,11 @@ class ShardKey:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is known of a statement from outside its text; None and empty where nothing is.
+    """What is known about a statement from outside its text; None or empty if unknown.
 
-    `schema_name` and `table` are the marker's; `collation` the table's and `charset` the database's; `indexes` the
-    lower-case names of the table's indexes before the statement, None if they are not known.
+    `schema_name` and `table` are the marker's; `collation` is the table's and `charset` the database's; `indexes` are
+    the lower-case names of the table's indexes before the statement, None if they are unknown. `lower`: write names in
+    lower case.
     """
 
     schema_name: str | None = None
@@ -39,7 +40,7 @@ class Names:
     lower: bool = False
 
     def marked(self, source: Source) -> str:
-        """Read the name of the table that a statement is about and give it the marker's; return it as written."""
+        """Read the name of the statement's table and replace it by the marker's. Returns the name as written."""
         place = source.cursor.place
         name = source.cursor.table_name()[1]
         self._lower_schema(source, place)
@@ -74,7 +75,7 @@ class Names:
 
 
 def _replace(source: Source, token: Token, name: str, target: Target) -> None:
-    """Write another name in a token's place, quoted if the old one was or the new one must be."""
+    """Replace a token by another name, quoted if the old name was or the new one must be."""
     ordinary = name.replace("_", "").isalnum() and name.isascii() and not name.isdigit()
     plain = token.kind == "word" and ordinary and not is_newly_reserved(name)
     source.put(token.start, token.end, name if plain else quote_name(name), target)
@@ -84,12 +85,12 @@ def quote_new_words(source: Source) -> None:
     """Quote the names that MySQL reserves since 8.0 and PolarDB-X does not: a column `rank`, a table `groups`."""
     tokens = source.tokens()
     if any(t.kind == "word" and t.text.upper() == "SELECT" for t in tokens):
-        return  # there they may be what they are reserved for
+        return  # in a query these words may be keywords
     for token in tokens:
         if token.kind == "word" and is_newly_reserved(token.text):
             source.put(token.start, token.end, quote_name(token.text), Target.MYSQL)
 
 
 def is_newly_reserved(word: str) -> bool:
-    """Tell whether a word is reserved in MySQL 9 and was not in 5.7."""
+    """Return whether a word is reserved in MySQL 9 and was not in 5.7."""
     return is_reserved(word, DdlSession()) and not is_reserved(word, DdlSession(server_version=50700))

@@ -1,7 +1,8 @@
-"""What PolarDB-X reads of a statement: the user's text, without what only the cluster it ran on understands.
+"""The form of a statement that PolarDB-X reads: the user's text, without parts that matter only to the cluster it ran
+on.
 
-Where data lies (LOCALITY), which job the statement was (DDL_ID), and hints that only its job minds go. Then it is laid
-on one line. Source: behaviour of PolarDB-X's own global binlog.
+The placement of data (LOCALITY), the number of the statement's job (DDL_ID), and hints for that job are cut. Then the
+text is joined to a single line. Source: behaviour of PolarDB-X's own global binlog.
 """
 
 import re
@@ -20,7 +21,7 @@ _EMPTY_HINT = re.compile(r"/\*\s*\+?\s*TDDL\s*:?\s*(?:cmd_extra\s*\(\s*\))?\s*\*
 
 
 def read_comments(source: Source) -> int:
-    """Edit the hints of a statement; return the number in `/*DDL_ID=n*/`, 0 without one."""
+    """Edit the hints and comments of a statement. Returns the number in `/*DDL_ID=n*/`, 0 without one."""
     number = 0
     for comment in source.comments:
         if comment.bracket:
@@ -32,7 +33,7 @@ def read_comments(source: Source) -> int:
         if comment.text.startswith("/*"):
             _read_hint(source, comment)
         elif not has_body(source.cursor):
-            # On one line it would hide all that follows.
+            # On a single line it would comment out all that follows.
             source.cut_text(comment.start, comment.end, Target.ORIGIN)
     return number
 
@@ -57,7 +58,7 @@ def _without_job_hints(text: str) -> str:
 
 
 def cut_placement(source: Source) -> None:
-    """Cut LOCALITY wherever it stands, but for statements that set nothing else."""
+    """Cut every LOCALITY, except in statements that only set it."""
     setting = False
     for place, token in enumerate(source.tokens()):
         setting = _word(token) == "SET" or (setting and token.text != ",")
@@ -67,7 +68,7 @@ def cut_placement(source: Source) -> None:
 
 
 def one_line(source: Source) -> str:
-    """Return the text for PolarDB-X: on one line, unless a string or a routine has line ends of its own."""
+    """Return the text for PolarDB-X, on a single line unless a string or a routine has line ends of its own."""
     text = source.text(Target.ORIGIN)
     if has_body(source.cursor) or _quoted_line_end(source):
         return text
@@ -75,7 +76,7 @@ def one_line(source: Source) -> str:
 
 
 def has_body(cursor: Cursor) -> bool:
-    """Tell whether a statement makes a routine, a trigger or an event, whose body is its author's to lay out."""
+    """Return whether a statement creates a routine, a trigger or an event, in whose body line ends are kept."""
     words = {cursor.word(ahead - cursor.place) for ahead in range(1, 16)}
     return cursor.word(-cursor.place) in ("CREATE", "ALTER") and bool(words & _WITH_BODY)
 

@@ -1,4 +1,4 @@
-"""Acts on partitions: what ALTER TABLE does to where data lies, of which a MySQL copy has no part."""
+"""Partition actions of ALTER TABLE: they change the placement of data, which a MySQL copy does not have."""
 
 from snapshot_store.mysql.sql.cursor import Cursor
 
@@ -6,7 +6,7 @@ PARTITIONS = ("PARTITION", "PARTITIONS", "SUBPARTITION", "SUBPARTITIONS")
 
 
 def moves_data(cursor: Cursor) -> bool:
-    """Tell whether an action on partitions or on where data lies stands here; it is alone in its statement."""
+    """Return whether the cursor is at an action on partitions or placement; it is the only one of its statement."""
     verb, what = cursor.word(), cursor.word(1)
     if what in PARTITIONS and verb in _PARTITION_VERBS:
         return what == "PARTITION" or not _names_column(cursor)
@@ -27,7 +27,7 @@ def moves_data(cursor: Cursor) -> bool:
 
 
 def _names_column(cursor: Cursor) -> bool:
-    """Tell whether `partitions` or `subpartition` behind a verb is a name: only PARTITION is reserved."""
+    """Return whether `partitions` or `subpartition` after a verb is a column's name: only PARTITION is reserved."""
     verb = cursor.word()
     if verb == "ADD":
         return not cursor.at_symbol("(", 2)
@@ -39,11 +39,11 @@ def _names_column(cursor: Cursor) -> bool:
 
 
 def is_mysqls_too(cursor: Cursor) -> bool:
-    """Tell whether an act on partitions that stands here is one that MySQL has as well."""
+    """Return whether the partition action at the cursor exists in MySQL as well."""
     return cursor.word() in _NATIVE and cursor.word(1) in ("PARTITION", "PARTITIONING")
 
 
-# The verbs of acts on partitions that MySQL has too.
+# The verbs of partition actions that MySQL has too.
 _NATIVE = frozenset(
     {
         "ADD",

@@ -1,4 +1,4 @@
-"""Statements by kind: which have anything for MySQL, and what their readers make of them."""
+"""Reads statements by kind: decides which have anything for MySQL, and calls their readers."""
 
 from binlog_merge.polardbx.ddl.alter import alter_table, drops_unknown_shard_key
 from binlog_merge.polardbx.ddl.create import at_create_table, create_database, create_index, create_table
@@ -10,7 +10,7 @@ from snapshot_store.mysql.sql.cursor import Cursor
 
 
 def read_statement(source: Source, names: Names) -> bool:
-    """Read a statement; False if there is nothing in it for MySQL."""
+    """Read a statement. Returns False if nothing in it is for MySQL."""
     cursor = source.cursor
     reader = {"CREATE": _create, "ALTER": _alter, "DROP": _drop, "TRUNCATE": _truncate, "RENAME": _rename}.get(
         cursor.word()
@@ -54,7 +54,7 @@ def _alter(source: Source, names: Names) -> bool:
 
 
 def _sets_private_option(cursor: Cursor) -> bool:
-    """Tell whether ALTER DATABASE sets what MySQL has not: `SET name = value`, LOCALITY."""
+    """Return whether ALTER DATABASE sets an option that MySQL does not have: `SET name = value`, LOCALITY."""
     unnamed = cursor.word(1) in ("CHARACTER", "CHAR", "DEFAULT")
     return not unnamed and cursor.word(2) in ("SET", "KILL", "LOCALITY", "MODE", "PARTITION_MODE")
 
@@ -78,7 +78,7 @@ def _drop(source: Source, names: Names) -> bool:
 
 
 def _drop_tables(source: Source, names: Names) -> None:
-    """Leave the marker's own table of several: each of them has a marker of its own."""
+    """Keep only the marker's own table of several: each of the others has a marker of its own."""
     cursor = source.cursor
     cursor.accept("IF", "EXISTS")
     start = cursor.place
@@ -138,7 +138,7 @@ def _rename(source: Source, names: Names) -> bool:
 
 
 def _cut_tail(source: Source) -> None:
-    """Cut PURGE, which goes past PolarDB-X's recycle bin, and its ALGORITHM from the end of a statement."""
+    """Cut PURGE, which bypasses PolarDB-X's recycle bin, and PolarDB-X's ALGORITHM from the end of a statement."""
     cursor = source.cursor
     while not cursor.done:
         place = cursor.place

@@ -1,7 +1,7 @@
-"""A statement's own text and what is done to it: pieces are cut, replaced and inserted by offset; all else stays.
+"""A statement's text and its edits: pieces are cut, replaced and inserted by offset; all other text stays.
 
-Two texts come of one reading: what MySQL executes, and what PolarDB-X reads. Hints and comments are found here, since
-the tokens do not have them:
+One reading gives two texts: what MySQL executes, and what PolarDB-X reads. Hints and comments are found here, since the
+tokens do not include them:
 
     /*+TDDL:cmd_extra(A=true)*/ /!tddl:enable_recyclebin=true*/ /*DDL_ID=1234*/ DROP TABLE t
 """
@@ -18,7 +18,7 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 
 class Target(Flag):
-    """Which of the two texts an edit is for."""
+    """The text that an edit applies to."""
 
     MYSQL = auto()
     ORIGIN = auto()
@@ -27,7 +27,7 @@ class Target(Flag):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Puts `text` in the place of the characters [start, end)."""
+    """Replaces the characters [start, end) by `text`."""
 
     start: int
     end: int
@@ -37,7 +37,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """A comment as written, or one bracket of an executable one (`/*!50100` or its `*/`)."""
+    """A comment as written, or one bracket of an executable comment (`/*!50100` or its `*/`)."""
 
     start: int
     end: int
@@ -50,20 +50,20 @@ _BANG_HINT = re.compile(r"/!(?=\s*\+?\s*TDDL)", re.IGNORECASE)
 _LEADING_BANG = re.compile(r"\s*/!")
 _EXECUTABLE = re.compile(r"/\*!(\d{5,6})?")
 _BLANKS = " \t\n\v\f\r"
-# Behind these a cut piece's own blanks can go; before any other token one must stay.
+# Before these the blanks around a cut piece can go; before any other token one must stay.
 _CLOSERS = ",);"
 
 
 class Source:
     """One statement being read: a cursor over its tokens, and the edits made so far.
 
-    `native` leaves alone what PolarDB-X and MySQL share in syntax, if not in meaning: partitions, generated columns.
+    `native` leaves syntax alone that PolarDB-X shares with MySQL, if not its meaning: partitions, generated columns.
     """
 
     def __init__(self, sql: str, session: DdlSession, native: bool = False) -> None:
         self.sql = sql
         self.native = native
-        # The cluster has carried the statement out.
+        # The cluster has executed the statement already.
         session = replace(session, validate=False)
         # Same length, so that offsets agree.
         plain = _BANG_HINT.sub("/*", sql)
@@ -78,7 +78,7 @@ class Source:
         self._edits: list[Edit] = []
 
     def token(self, place: int) -> Token:
-        """Return the token at a place; past the last one, a token of kind "end"."""
+        """Return the token with index `place`; past the last one, a token of kind "end"."""
         return self.cursor.peek(place - self.cursor.place)
 
     def tokens(self) -> list[Token]:
@@ -89,18 +89,18 @@ class Source:
         return found
 
     def cut(self, first: int, stop: int, target: Target = Target.MYSQL) -> None:
-        """Cut the tokens at places [first, stop)."""
+        """Cut the tokens with indexes [first, stop)."""
         if stop > first:
             self.cut_text(self.token(first).start, self.token(stop - 1).end, target)
 
     def cut_shared(self, first: int, stop: int) -> None:
-        """Cut the tokens at places [first, stop) from a statement of PolarDB-X; from one of MySQL's they are not."""
+        """Cut the tokens with indexes [first, stop), unless the statement is MySQL's own (`native`)."""
         if not self.native:
             self.cut(first, stop)
 
     @property
     def edited(self) -> bool:
-        """Tell whether MySQL gets anything else than the statement as written."""
+        """Return whether the text for MySQL differs from the statement as written."""
         return any(Target.MYSQL in edit.target for edit in self._edits)
 
     def cut_text(self, start: int, end: int, target: Target = Target.MYSQL) -> None:
@@ -129,7 +129,7 @@ class Source:
         return _stripped("".join(out))
 
     def _with_blanks(self, edit: Edit) -> tuple[int, int]:
-        """Widen a cut by the blanks on one of its sides, so that one blank is left where there were two."""
+        """Widen a cut by the blanks on one of its sides, so that one blank remains of two."""
         sql, start, end = self.sql, edit.start, edit.end
         after = end
         while after < len(sql) and sql[after] in _BLANKS:
@@ -139,12 +139,14 @@ class Source:
             before -= 1
         if (after < len(sql) and sql[after] not in _CLOSERS) or before == 0:
             return start, after
-        # A line comment needs the line end behind it.
+        # A line comment needs the line end after it.
         follows_comment = self.cursor.text[before - 1] in _BLANKS
         return (start, end) if follows_comment else (before, end)
 
     def _opened(self, edits: list[Edit]) -> list[Edit]:
-        """Return cuts of the brackets of executable comments that a cut reaches into: their inside then stands bare."""
+        """Return cuts of the brackets of executable comments that a cut reaches into, so that their content becomes
+        plain text.
+        """
         cuts: list[Edit] = []
         stack: list[Comment] = []
         for bracket in (c for c in self.comments if c.bracket):
@@ -159,7 +161,7 @@ class Source:
 
 
 def _comments(sql: str, expanded: str, session: DdlSession) -> Iterable[Comment]:
-    """Yield the comments: what the lexer has blanked."""
+    """Yield the comments: the text that the lexer has blanked."""
     place = 0
     while place < len(sql):
         if expanded[place] != " " or sql[place] == " ":
@@ -177,7 +179,7 @@ def _comments(sql: str, expanded: str, session: DdlSession) -> Iterable[Comment]
 
 
 def _blanked_end(sql: str, expanded: str, start: int) -> int:
-    """Return where a comment ends: at its closing bracket or line end, but not before all that is blanked of it."""
+    """Return where a comment ends: at its closing bracket or line end, but not before the end of its blanked text."""
     if sql.startswith("/*", start) and not sql.startswith("/*!", start):
         return sql.index("*/", start + 2) + 2
     end = start
@@ -194,7 +196,7 @@ def _run_end(expanded: str, start: int) -> int:
 
 
 def _without_covered(edits: list[Edit]) -> list[Edit]:
-    """Return edits that lie in no cut that begins before or with them."""
+    """Return the edits without those inside an earlier cut; cuts that overlap become a single one."""
     kept: list[Edit] = []
     for edit in edits:
         last = kept[-1] if kept else None
@@ -206,7 +208,7 @@ def _without_covered(edits: list[Edit]) -> list[Edit]:
 
 
 def _joined(edits: list[Edit], sql: str) -> list[Edit]:
-    """Return the edits with cuts made one that have only blanks between them."""
+    """Return the edits, with cuts joined that have only blanks between them."""
     out: list[Edit] = []
     for edit in edits:
         last = out[-1] if out else None
