@@ -331,7 +331,7 @@ def groups_of(path: Path, file_number: int, events: list[Event]) -> Iterator[Gro
                 raise OracleError(f"{path}:{outer.start}: the file ends inside a transaction")
             ignored += outer.end - outer.start
             continue
-        if outer.ignorable:
+        if outer.ignorable or (group is None and outer.type == ROWS_QUERY):  # a text without rows
             ignored += outer.end - outer.start
             continue
         if outer.type in (GTID, ANONYMOUS_GTID, GTID_TAGGED):
