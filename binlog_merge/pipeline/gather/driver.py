@@ -1,9 +1,11 @@
 """Gather: one task for each output file, and how far they got."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.publish import file_name, part_path
+from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.value import Coordination
@@ -15,7 +17,12 @@ from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.places import place_of
 from binlog_merge.values.convert import ReshapeOptions
+from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.filters.filter import FilterSettings
+    from binlog_merge.pipeline.gather.filtering import OutputFilter
 
 
 def behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:
@@ -46,9 +53,10 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     number = len(state.files) if open_file is not None else len(state.files) + 1
     found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
     files = {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
+    schemas, ddl = _schemas(job, inputs, coordination), {d.key: d for d in coordination.ddl}
     tasks = [
         _gather_task(
-            job, inputs, coordination, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)
+            job, inputs, schemas, ddl, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)
         )
         for i, one in enumerate(cuts)
     ]
@@ -56,10 +64,33 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         return job.runner.run("gather", gather, tasks) if tasks else []
 
 
+def _schemas(job: Job, inputs: Inputs, coordination: Coordination) -> Schemas:
+    return Schemas(
+        coordination.history,
+        coordination.topology,
+        job.config.schemas.not_understood == "opaque",
+        reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
+        places=coordination.places,
+        polardbx=inputs.carrier == POLARDBX,
+        modes=coordination.modes,
+        holds=coordination.holds,
+        filter=_output_filter(job.filter, coordination.history),
+    )
+
+
+def _output_filter(settings: "FilterSettings | None", history: SchemaHistory) -> "OutputFilter | None":
+    if settings is None:
+        return None
+    from binlog_merge.pipeline.gather.filtering import OutputFilter  # which brings DuckDB
+
+    return OutputFilter(settings, history)
+
+
 def _gather_task(
     job: Job,
     inputs: Inputs,
-    coordination: Coordination,
+    schemas: Schemas,
+    ddl: Mapping[OrderKey, LogicalDdl],
     files: Mapping[tuple[int, int], InputFile],
     one: Cut,
     number: int,
@@ -80,18 +111,8 @@ def _gather_task(
         next_name=file_name(basename, number + 1) if closes else None,
         nodes={n.number: n.source_id for n in inputs.nodes},
         files=files,
-        schemas=Schemas(
-            coordination.history,
-            coordination.topology,
-            job.config.schemas.not_understood == "opaque",
-            reshape=ReshapeOptions(job.config.reshape.on_unconvertible, job.config.reshape.offset),
-            places=coordination.places,
-            polardbx=inputs.carrier == POLARDBX,
-            modes=coordination.modes,
-            holds=coordination.holds,
-            filter=job.filter,
-        ),
-        ddl={d.key: d for d in coordination.ddl},
+        schemas=schemas,
+        ddl=ddl,
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
     )

@@ -58,7 +58,7 @@ class Shape:
 
 
 class OutputFilter:
-    """The filter of one gather task. Raises ConfigError for what is wrong in it."""
+    """The filter of a merge. Raises ConfigError for what is wrong in it. Pickles as its settings, for the executors."""
 
     KINDS: Final[dict[Op, list[int]]] = {
         "insert": sorted(map(int, WRITE_TYPES)),
@@ -74,6 +74,9 @@ class OutputFilter:
         self.asks = bool(
             settings.ignore_commit_tso or settings.event_rules or settings.binlog_rules or settings.expression_rules
         )
+
+    def __reduce__(self) -> tuple[type["OutputFilter"], tuple[FilterSettings, SchemaHistory]]:
+        return OutputFilter, (self._filter.settings, self._history)
 
     def chooses(self, schema: str, table: str) -> bool:
         """Tell whether anything of a table comes out."""

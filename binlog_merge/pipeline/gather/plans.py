@@ -34,23 +34,20 @@ from snapshot_store.model import Table
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
-    from binlog_merge.pipeline.gather.filtering import OutputFilter, Shape
+    from binlog_merge.pipeline.gather.filtering import Shape
 
 _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and logical version, columns renamed
 
 
 class PlanTable:
-    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch.
+    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch."""
 
-    `output_filter` says what of all that comes out, where anything is left out.
-    """
-
-    def __init__(self, schemas: Schemas, nodes: Mapping[int, str], output_filter: "OutputFilter | None" = None) -> None:
+    def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
         self._schemas = schemas
         self._nodes = nodes
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
-        self.filter = output_filter
+        self.filter = schemas.filter
         self.asked_shapes: list[Shape] = []  # whose rows the filter must see; plans name them by number, from 1
         self._verdicts = np.zeros(1, np.uint8)
         self.believed: set[str] = set()  # what table maps said against the history

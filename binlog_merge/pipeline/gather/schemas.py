@@ -13,7 +13,7 @@ from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
 if TYPE_CHECKING:
-    from binlog_merge.filters.filter import FilterSettings
+    from binlog_merge.pipeline.gather.filtering import OutputFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Schemas:
     polardbx: bool = False
     modes: Modes | None = None
     holds: Holds | None = None
-    filter: "FilterSettings | None" = None
+    filter: "OutputFilter | None" = None
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
         """Return the logical name of a physical table for a transaction, None if it does not come out."""

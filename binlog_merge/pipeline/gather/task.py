@@ -8,7 +8,7 @@ one, and the error comes back as a value with it.
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,20 +27,16 @@ from binlog_merge.pipeline.gather.read import window, window_end
 from binlog_merge.pipeline.gather.render import heartbeat, pack_ddl, pack_head, pack_rotate
 from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten
 from binlog_merge.pipeline.gather.rows import Rows
-from binlog_merge.pipeline.gather.schemas import Schemas
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
 from binlog_merge.pipeline.scan.block import view
 from snapshot_store.tso import OrderKey
-
-if TYPE_CHECKING:
-    from binlog_merge.pipeline.gather.filtering import OutputFilter
 
 FLUSH = 4 << 20
 
 
 def gather(task: GatherTask) -> GatherResult:
     """Write one output file; what stops it early is returned as `error` beside the valid prefix."""
-    plans = PlanTable(task.schemas, task.nodes, output_filter(task.schemas))
+    plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     out, reader = OutputFile(fd, task.path), InputReader(task.nodes, task.files)
     work = _Gathering(task, Renderer(task.head, plans, reader, out))
@@ -229,12 +225,3 @@ class _Gathering:
     def _write_giant(self, rows: Rows, start: int, stop: int) -> None:
         write_giant(self.render, rows, start, stop, self.task.hints)
         self.written.add(rows, start, stop)
-
-
-def output_filter(schemas: Schemas) -> "OutputFilter | None":
-    """Compile the filter of a task, where it has one. Raises ConfigError for what is wrong in it."""
-    if schemas.filter is None:
-        return None
-    from binlog_merge.pipeline.gather.filtering import OutputFilter  # which brings DuckDB
-
-    return OutputFilter(schemas.filter, schemas.history)
