@@ -1,4 +1,4 @@
-"""Assemble: joins what crosses the edges of pieces: open branches, the greatest TSO so far, GTIDs.
+"""Assemble: joins what crosses the boundaries of pieces: open branches, the greatest TSO so far, GTIDs.
 
-Gives transactions without a commit TSO their order key, and each node its watermark.
+Gives each transaction without a commit TSO its order key, and each node its watermark.
 """

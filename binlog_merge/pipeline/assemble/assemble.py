@@ -1,8 +1,8 @@
-"""Assemble: settle, per node, what a piece of its log could not know by itself.
+"""Joins the pieces of a node's log: settles what a piece could not know by itself.
 
-Three things cross the edges between pieces: prepared branches whose end comes later, commit rows that came earlier, and
-the greatest commit TSO so far, which gives transactions without a TSO their place. All are few, so the driver walks the
-pieces of a node in order with a `Carry`, and hands each piece the `Patch` that makes its block final.
+Three things cross the boundaries between pieces: prepared branches that end later, commit rows that came earlier, and
+the greatest commit TSO so far, which positions transactions without a TSO. All are few, so the driver walks the pieces
+of a node in order with a `Carry`, and makes for each piece the `Patch` that completes its block.
 
     piece 1        P1 P2 C1(tso 7)            carry: greatest 7, open {P2}
     piece 2   L    C2(tso 9)   L              patch: L is (7, seq 1), P2 commits at 9, L is (9, seq 1)
@@ -21,7 +21,7 @@ from binlog_merge.pipeline.base.branches import Carry, EdgeBranch, Hash, KeptBra
 
 
 class Piece(Protocol):
-    """What assemble needs of a scanned piece (`pipeline.scan.task.ScanResult`)."""
+    """The attributes of a scanned piece (`pipeline.scan.values.ScanResult`) that assemble needs."""
 
     @property
     def file_index(self) -> int: ...
@@ -45,9 +45,7 @@ class Piece(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
-    """A piece made final: its patch, the branches that its late commits completed, and what goes on to the next
-    piece.
-    """
+    """A completed piece: its patch, the branches that its late commits completed, and the carry for the next piece."""
 
     patch: Patch
     edges: tuple[EdgeBranch, ...]
@@ -62,7 +60,7 @@ class _Pass:
     """The mutable state of one pass over one piece."""
 
     piece: Piece
-    max_tso: int  # what came in
+    max_tso: int  # the greatest before the piece
     rows: dict[Hash, int]
     open: dict[Hash, Prepared]
     raised: list[tuple[int, int, int]] = field(default_factory=list)
@@ -76,11 +74,11 @@ class _Pass:
 
 
 def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) -> Assembled:
-    """Join a piece's late commits with what earlier pieces left, and sum up what it leaves itself.
+    """Join a piece's late commits with the carry of earlier pieces, and compute the carry for the next.
 
-    `elsewhere` are locals, by index, that do not stand behind the greatest commit (`assemble.sync_points`). Raises
-    UnsupportedInput for an XA COMMIT whose prepare is nowhere in the input, where its TSO is not known either: its
-    rows would be lost, and nobody knows where.
+    `elsewhere` are indexes of locals that do not follow the greatest commit (`assemble.sync_points`). Raises
+    UnsupportedInput for an XA COMMIT without a commit TSO whose prepare is not in the input: its rows would be lost, at
+    an unknown key.
     """
     work = _Pass(piece, carry.max_tso, dict(carry.commit_rows), dict(carry.open), dropped=list(elsewhere))
     for g1, g2, tso in piece.commit_rows:
@@ -125,13 +123,13 @@ def assemble_piece(piece: Piece, carry: Carry, elsewhere: Sequence[int] = ()) ->
 
 
 def _greatest_before(work: _Pass, offset: int) -> int:
-    """Return the greatest TSO of late commits that stand before an offset of the piece."""
+    """Return the greatest TSO of the late commits before an offset of the piece, 0 if there is none."""
     count = bisect_left(work.new_edges, offset, key=lambda edge: edge[2])
     return work.greatest[count - 1] if count else 0
 
 
 def lost_branch(commit_at: int) -> UnsupportedInput:
-    """Return the error of an XA COMMIT, at this offset, whose prepare is nowhere in the input."""
+    """Return the error for an XA COMMIT at this offset whose prepare is not in the input."""
     return UnsupportedInput(
         "an XA COMMIT has no XA PREPARE in the input: the rows of this transaction are not there",
         position=commit_at,
@@ -145,8 +143,8 @@ def _settle(work: _Pass, late: LateCommit) -> None:
     if late.branch is not None:
         start, end, set_number, flags = late.branch
         tables = piece.sets[set_number]
-        behind = max(work.max_tso, late.greatest[0], _greatest_before(work, start))
-        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, behind)
+        greatest = max(work.max_tso, late.greatest[0], _greatest_before(work, start))
+        prepared = Prepared(late.gtrid, late.transaction, piece.file_index, start, end, tables, flags, greatest)
     if late.rollback:
         return  # a rollback of a branch that was prepared before our input began changes nothing
     tso = late.tso if late.tso is not None else work.rows.get(late.gtrid)
@@ -194,7 +192,7 @@ def _settle(work: _Pass, late: LateCommit) -> None:
 
 
 def _leaving(piece: Piece, patch: Patch) -> tuple[int, int, int]:
-    """Return the greatest (tso, transaction) behind the piece and how many locals follow it."""
+    """Return the greatest (tso, transaction) at the end of the piece, and how many locals follow it."""
     dropped = np.array(sorted(patch.dropped), np.int64)
     live_after = lambda index: piece.local - index - int(np.count_nonzero(dropped >= index))  # noqa: E731
     best = max(
@@ -204,7 +202,7 @@ def _leaving(piece: Piece, patch: Patch) -> tuple[int, int, int]:
     )
     if best == (patch.max_tso, patch.max_transaction):
         return (*best, patch.seq + live_after(0))
-    places = [index for index, tso, transaction in patch.raised if (tso, transaction) == best]
+    starts = [index for index, tso, transaction in patch.raised if (tso, transaction) == best]
     if best == (piece.max_tso, piece.max_transaction):
-        places.append(piece.local - piece.locals_after_max)
-    return (*best, live_after(min(places)))
+        starts.append(piece.local - piece.locals_after_max)
+    return (*best, live_after(min(starts)))

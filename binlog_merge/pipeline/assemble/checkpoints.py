@@ -1,4 +1,4 @@
-"""Where the next run begins to read a node's log."""
+"""The file in which the next run begins to read a node's log."""
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from snapshot_store.tso import OrderKey
 
 
 def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -> tuple[int, Carry]:
-    """Return the file to begin with next time and what then comes in: the first file that still holds anything not
-    merged. `waiting` is the first with rows below the floor that come out later.
+    """Return the index of the first file that still holds anything not merged, and the carry at its beginning.
+
+    `waiting` is the index of the first file with rows below the floor that come out later, None if there is none.
     """
     needed = [] if waiting is None else [waiting]
     needed += [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
@@ -25,7 +26,7 @@ def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -
         ):
             needed.append(piece.file_index)
             needed += [kept.file_index for kept in block.patch.kept if kept.file_index >= 0]
-    # Never behind the file in which reading ended: the next run checks that it is still that file.
+    # Never after the file in which reading ended: the next run checks that it is still the same file.
     index = min([*needed, node.end[0]])
     for piece, carry in zip(node.pieces, node.carries, strict=True):
         if piece.file_index == index:

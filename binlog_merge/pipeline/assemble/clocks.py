@@ -1,4 +1,4 @@
-"""Nodes whose clocks give the order: where one stepped back further than it may."""
+"""Finds where a node's clock stepped back further than allowed, for nodes whose clocks give the order."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,23 +13,22 @@ from snapshot_store.tso import OrderKey
 
 
 def clock_steps(node: ScannedNode, most: int, floor: OrderKey) -> Iterator[tuple[int, ClockStep]]:
-    """Yield each place, in order, from `floor` on, where the clock is more than `most` microseconds behind: how many,
-    and the error that says so.
+    """Yield each step back from `floor` on by more than `most` microseconds, in order: its size and the error.
 
-    A clock that stays behind is one place, up to where it is ahead again.
+    Until the clock has caught up again it counts as a single step.
     """
-    behind = False
+    stepped_back = False
     for piece, block, carry in zip(node.pieces, node.blocks, node.carries, strict=True):
         if piece.clock is None:
             continue
         if piece.clock.furthest(carry.max_tso) <= most:
-            behind = False
+            stepped_back = False
             continue
         columns, keys = block.local()
         steps = steps_back(columns["max_tso"], columns["commit_us"], carry.max_tso)
         far = steps > most
-        begins = far & ~np.concatenate([[behind], far[:-1]])
-        behind = bool(far[-1])
+        begins = far & ~np.concatenate([[stepped_back], far[:-1]])
+        stepped_back = bool(far[-1])
         for i in np.flatnonzero(begins).tolist():
             key = OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node)
             if key < floor:
@@ -49,7 +48,7 @@ def clock_steps(node: ScannedNode, most: int, floor: OrderKey) -> Iterator[tuple
 
 
 def check_clocks(nodes: Sequence[ScannedNode], config: CommitTso, floor: OrderKey) -> tuple[Bound, list[str]]:
-    """Return the first step back that is too far, where that is to be an error; else a warning for each node."""
+    """Return the bound at the first step back, if `on_step_back` is "error"; otherwise a warning per node."""
     first, warnings = NO_BOUND, list[str]()
     for node in nodes:
         if not node.by_time:

@@ -1,4 +1,4 @@
-"""Branches of one transaction that carry different commit TSOs: it would come out torn."""
+"""Finds transactions whose branches carry different commit TSOs: they would be torn apart in the output."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -12,17 +12,19 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.scan.block import Column
 from snapshot_store.tso import OrderKey
 
-PART = 1 << 20  # branches looked at together
-MANY = 1 << 16  # transactions with several TSOs: names that are used again and again
+PART = 1 << 20  # branches examined at once
+MANY = (
+    1 << 16
+)  # with more transactions that have several TSOs, their ids are taken to be reused, and nothing is reported
 
 Branch = tuple[int, int, str, str, int]  # transaction, TSO, node, file, offset
 
 
 def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) -> CommitTsoConflict | None:
-    """Return the first conflict, by the least of its keys from `floor` on, or None.
+    """Return the conflict with the least order key from `floor` on, or None.
 
-    `unique` tells that transaction ids are never used twice (PolarDB-X). Elsewhere a coordinator may use a gtrid again:
-    then the nodes that have it with one TSO are not others than those that have it with another.
+    `unique`: transaction ids are never reused (PolarDB-X). Elsewhere a coordinator may reuse a gtrid; then two TSOs of
+    a gtrid only conflict if no node has both.
     """
     suspects = _suspects(nodes)
     by_transaction: dict[int, list[Branch]] = {}
@@ -49,7 +51,7 @@ def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) ->
 
 
 def _suspects(nodes: Sequence[ScannedNode]) -> Column:
-    """Return the ids of transactions that have several TSOs; none where there are very many."""
+    """Return the ids of transactions with several TSOs; none if there are more than MANY."""
     columns = [_of_distributed(b.timed()) for n in nodes for b in n.blocks]
     edges = [e for n in nodes for e in n.edges if not e.seq]
     columns.append((np.array([e.transaction for e in edges], np.int64), np.array([e.tso for e in edges], np.int64)))
@@ -91,12 +93,12 @@ def _branches(nodes: Sequence[ScannedNode], wanted: Column) -> list[Branch]:
 
 
 def _torn(branches: Sequence[Branch], unique: bool) -> list[tuple[Branch, Branch]]:
-    """Return pairs of branches that belong together and have different TSOs; `branches` are sorted by TSO."""
+    """Return pairs of branches that belong together but have different TSOs. `branches` are sorted by TSO."""
     groups: dict[int, list[Branch]] = {}
     for branch in branches:
         groups.setdefault(branch[1], []).append(branch)
     return [
-        (one[0], other[0])
-        for one, other in combinations(groups.values(), 2)
-        if unique or {b[2] for b in one}.isdisjoint({b[2] for b in other})
+        (group[0], other[0])
+        for group, other in combinations(groups.values(), 2)
+        if unique or {b[2] for b in group}.isdisjoint({b[2] for b in other})
     ]

@@ -1,4 +1,4 @@
-"""Scan and assemble: one task for a file or a part of it, then the pieces of each node joined."""
+"""Runs scan and assemble: one task per file or part of a file, then joins the pieces of each node."""
 
 from binlog_merge.pipeline.assemble.gaps import note_gtids
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
@@ -13,13 +13,13 @@ from binlog_merge.pipeline.scan.values import ScanResult
 
 
 def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
-    """Scan the nodes' files and return the nodes as they are listed; what is odd about them the job warns of."""
+    """Scan and assemble the nodes' files; returns the nodes in order. Adds the job's warnings about them."""
     tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, frozenset())
     with job.stage("scan", len(tasks)):
         results: list[ScanResult] = job.runner.run("scan", scan, tasks)
         wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
         if wrong:
-            # A row image that holds a binlog of its own, at just its own place: scan such a file in one piece.
+            # A row image may hold the bytes of a binlog, at matching offsets: scan such a file in a single piece.
             paths = frozenset(t.file.path for t in tasks if (t.node, t.file_index) in wrong)
             tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
             results = job.runner.run("scan", scan, tasks)
@@ -28,13 +28,13 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
         scanned = []
         carried = [node.carry.commit_rows for node in inputs.nodes]
         all_pieces = [(result, task.block) for pairs in by_node.values() for task, result in pairs]
-        told = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
+        elsewhere = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
         for node in inputs.nodes:
             pairs = by_node[node.source_id]
-            results, blocks = [with_rows(result, told) for _, result in pairs], [task.block for task, _ in pairs]
+            results, blocks = [with_rows(result, elsewhere) for _, result in pairs], [task.block for task, _ in pairs]
             scanned.append(assemble_node(node, results, blocks, job.end_of_input))
-    for one in scanned:
-        job.warnings += [*one.warnings, *note_gtids(one, job.end_of_input)]
-    if job.end_of_input and all(one.error is None for one in scanned):
+    for scanned_node in scanned:
+        job.warnings += [*scanned_node.warnings, *note_gtids(scanned_node, job.end_of_input)]
+    if job.end_of_input and all(scanned_node.error is None for scanned_node in scanned):
         job.warnings += half_committed(scanned)
     return scanned

@@ -1,26 +1,26 @@
-"""GTIDs that a node's logs leave out, and what the next run must know of those they have."""
+"""GTIDs that are missing from a node's logs, and the record of seen GTIDs for the next run."""
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.scan.executed import executed_before
 
-MOST_KEPT = 1 << 12  # intervals of a node, in every record of the manifest
+MOST_KEPT = 1 << 12  # intervals per node in a record of the manifest
 
 
 def note_gtids(scanned: ScannedNode, end_of_input: bool) -> list[str]:
-    """Note what the node has shown, for the next run, and return what is to be said of it.
+    """Record the GTIDs that the node has shown, for the next run, and return warnings about gaps.
 
-    Where GTIDs carry commit TSOs most numbers are never used, so there are no gaps.
+    If GTIDs carry commit TSOs most numbers are never used, so there are no gaps.
     """
     node = scanned.input
     logged = [p.logged for p in scanned.pieces]
-    carrying = {source for one in logged for source in one.carrying.intervals}
+    carrying = {source for piece in logged for source in piece.carrying.intervals}
     base = GtidSet({s: spans for s, spans in node.gtids.base.intervals.items() if s not in carrying})
     seen = node.gtids.seen
-    if seen is None or any(one.scattered for one in logged):
+    if seen is None or any(piece.scattered for piece in logged):
         return _given_up(scanned)
-    seen = GtidSet.of(item for one in (seen, *(one.gtids for one in logged)) for item in one.items())
+    seen = GtidSet.of(item for gtids in (seen, *(piece.gtids for piece in logged)) for item in gtids.items())
     gaps = GtidSet() if carrying else _gaps(scanned, seen, end_of_input and scanned.error is None)
     told = node.gtids.told.union(gaps)
     if base.spans + seen.spans + told.spans > MOST_KEPT:
@@ -48,9 +48,9 @@ def _given_up(scanned: ScannedNode) -> list[str]:
 
 
 def _gaps(scanned: ScannedNode, seen: GtidSet, final: bool) -> GtidSet:
-    """Return the gaps that nothing read fills and nobody was told of.
+    """Return the new gaps: GTIDs missing from everything read, for which no warning was given yet.
 
-    Other than at the end of input what the last file leaves out is not one yet: appliers in parallel may log it there.
+    Unless `final`, gaps in the last file do not count yet: parallel appliers may still log these GTIDs.
     """
     node, last = scanned.input, scanned.end[0]
     known = node.gtids.base.union(executed_before(node.files[last]) or GtidSet())

@@ -1,4 +1,4 @@
-"""The order keys of local transactions, which inherit the greatest commit before them in their node's log."""
+"""The order keys of local transactions, derived from the greatest commit before them in their node's log."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from binlog_merge.pipeline.base.branches import KeptBranch
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What makes the locals of one block final: the greatest key that comes in, and what became of its placeholders.
+    """The data from other pieces that completes the locals of a block.
 
-    `raised` holds (index among the locals, tso, transaction) for every late commit, which raises the greatest key from
-    there on.
-    `kept` holds the placeholders that stay, because their XA COMMIT has no commit TSO: what their piece could not know
-    of them when the prepare lies in an earlier one.
+    `max_tso`, `max_transaction` and `seq` are the greatest key before the piece. `raised` has (index among the locals,
+    tso, transaction) of every late commit, which raises the greatest key from that local on. `dropped` are placeholders
+    that are not transactions of their own. `kept` are the placeholders that stay because their XA COMMIT has no commit
+    TSO, with the data of their prepare, which may be in an earlier piece.
     """
 
     max_tso: int
@@ -28,7 +28,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class LocalKeys:
-    """The order keys of a block's locals, less their node number; `alive` is False for dropped placeholders."""
+    """The order keys of a block's locals, without the node number; `alive` is False for dropped placeholders."""
 
     tso: npt.NDArray[np.int64]
     transaction: npt.NDArray[np.int64]
@@ -37,9 +37,10 @@ class LocalKeys:
 
 
 def local_keys(max_tso: npt.NDArray[np.int64], max_transaction: npt.NDArray[np.int64], patch: Patch) -> LocalKeys:
-    """Return the keys of locals from the greatest commit their own piece had seen before each, and the patch.
+    """Return the keys of locals, from the greatest commit before each in its own piece and the patch.
 
-    A local inherits the greatest of: what its piece had committed before it, what came in, and late commits before it.
+    A local inherits the greatest of: commits before it in its piece, the key before the piece, and late commits before
+    it.
     """
     n = len(max_tso)
     tso, transaction = max_tso.copy(), max_transaction.copy()

@@ -1,12 +1,13 @@
-"""What one node's GTIDs and sequence numbers say is in its log twice, or missing from it.
+"""Checks one node's GTIDs and sequence numbers for transactions that are in its log twice or are missing from it.
 
-Each piece brings what its groups say of themselves (`Logged`); the edges between pieces and files are looked at here:
+Each piece brings the numbers of its own groups (`Logged`); the boundaries between pieces and files are checked here:
 
-    file 7     1 … 40 | 41 … 90        sequence numbers run on from piece to piece
-    file 8     executed before: u:1-90  what the server had executed when it began the file stands in the files before
+    file 7     1 … 40 | 41 … 90        sequence numbers continue from piece to piece
+    file 8     executed before: u:1-90  all that the server had executed when it began the file is in earlier files
 
-A GTID that was executed before is never logged again. The other way round one may be in a file and not yet among those
-executed before the next: servers begin a file while XA or non-transactional groups are still committing (seen on 9.7).
+A GTID that was executed before is never logged again. The reverse does not hold: a GTID may be in a file and not yet in
+the PREVIOUS_GTIDS of the next, as servers begin a file while XA or non-transactional groups are still committing (seen
+on 9.7).
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,8 @@ RESET = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where a node's log stops being what its server wrote: the group at `position` must not come out. One that is
-    not `certain` is only told.
+    """A fault in a node's log: the group at `position` must not come out. If it is not `certain` it only causes a
+    warning.
     """
 
     piece: int  # index among the node's pieces
@@ -40,20 +41,20 @@ class Fault:
 
 @dataclass
 class _Walk:
-    """What the pieces up to some place have shown."""
+    """The numbers seen in the pieces up to the current one."""
 
     node: NodeInput
     pieces: Sequence[ScanResult]
-    executed: GtidSet  # before the current file's piece
-    known: GtidSet  # all that may stand before the next file
-    blind: bool = False  # not all is known
+    executed: GtidSet  # before the current piece
+    known: GtidSet  # all that may be executed before the next file
+    blind: bool = False  # `known` is not complete
     last: Gtid | None = None
 
 
 def log_faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> Iterator[Fault]:
-    """Yield the faults of a node's log, in the order of the log, up to the first damage.
+    """Yield the faults of a node's log, in order, up to the first damage.
 
-    What earlier runs have read they have judged.
+    Skips the part of the log that earlier runs have read and checked.
     """
     for fault in _faults(node, pieces, polardbx):
         if _is_new(node, pieces[fault.piece].file_index, fault.position):
@@ -100,7 +101,7 @@ def _runs_on(expected: int | None, number: int) -> bool:
 
 
 def find(node: NodeInput, piece: ScanResult, wanted: GtidSet) -> Group | None:
-    """Return the first group of a piece with one of the wanted GTIDs."""
+    """Return the first group of a piece with one of the wanted GTIDs, None if there is none."""
     for group in groups(node.files[piece.file_index], piece.first, piece.reached):
         if group.gno and (group.sid, group.tag, group.gno) in wanted:
             return group
@@ -108,7 +109,7 @@ def find(node: NodeInput, piece: ScanResult, wanted: GtidSet) -> Group | None:
 
 
 def _again(walk: _Walk, index: int) -> Fault:
-    """Return where a piece has a GTID that was executed before, or that it has itself before."""
+    """Return the fault of a piece that repeats a GTID: one executed before it, or one of its own."""
     piece, here = walk.pieces[index], set[Gtid]()
     for group in groups(walk.node.files[piece.file_index], piece.first, piece.reached):
         gtid = (group.sid, group.tag, group.gno)
@@ -124,7 +125,7 @@ def _again(walk: _Walk, index: int) -> Fault:
 
 
 def _place_of(walk: _Walk, index: int, gtid: Gtid) -> str:
-    """Say where a GTID stands first: in a piece before this one, or in files that are not read any more."""
+    """Return text that says where a GTID is first: in an earlier piece, or in files that are no longer read."""
     for piece in walk.pieces[:index]:
         if gtid in piece.logged.all:
             group = find(walk.node, piece, GtidSet.of([(*gtid, gtid[2] + 1)]))
@@ -134,10 +135,10 @@ def _place_of(walk: _Walk, index: int, gtid: Gtid) -> str:
 
 
 def _lost(walk: _Walk, index: int, certain: bool) -> Iterator[Fault]:
-    """Yield what a file says was executed before it, though no file before has it.
+    """Yield the fault of a file whose PREVIOUS_GTIDS include GTIDs that no earlier file has.
 
-    On an empty server `gtid_purged` may be set, which MySQL 5.6 notes like what it executed itself. On PolarDB-X it is
-    not certain: a replica that follows begins files while it applies what stands in those before.
+    On an empty server `gtid_purged` may be set, which MySQL 5.6 records like GTIDs it executed itself. On PolarDB-X the
+    fault is not certain: a replica that follows begins files while it still applies transactions of earlier ones.
     """
     file, earlier = walk.node.files[walk.pieces[index].file_index], walk.pieces[index - 1]
     before = executed_before(file)
@@ -156,14 +157,15 @@ def _lost(walk: _Walk, index: int, certain: bool) -> Iterator[Fault]:
     )
     at = (index, 4)
     if not any(p.logged.first_number > 0 for p in own):
-        # No sequence numbers: the file may lack the transaction anywhere, at the latest before what has a greater GTID.
-        at = _behind(walk, index, lost) or at
+        # No sequence numbers: the transaction may be missing anywhere before the first group with a greater GTID.
+        at = _first_greater(walk, index, lost) or at
     yield Fault(*at, error, certain)
 
 
 def _still_committing(own: Sequence[ScanResult]) -> GtidSet:
-    """Return what may have been committing, in the file before the first one, while that was begun: all that is less
-    than what the file has of the same source.
+    """Return the GTIDs that may have been committing in the previous file when the first one was begun.
+
+    These are all that are lower than those in the file, of the same source.
     """
     least: dict[tuple[bytes, str], int] = {}
     for sid, tag, start, _ in (item for piece in own for item in piece.logged.all.items()):
@@ -171,7 +173,8 @@ def _still_committing(own: Sequence[ScanResult]) -> GtidSet:
     return GtidSet.of((sid, tag, 1, start) for (sid, tag), start in least.items() if start > 1)
 
 
-def _behind(walk: _Walk, index: int, lost: GtidSet) -> tuple[int, int] | None:
+def _first_greater(walk: _Walk, index: int, lost: GtidSet) -> tuple[int, int] | None:
+    """Return (piece, offset) of the first new group with a GTID greater than the least lost one of its source."""
     least = {source: spans[0][0] for source, spans in lost.intervals.items()}
     file_index = walk.pieces[index - 1].file_index
     for number, piece in enumerate(walk.pieces[:index]):

@@ -1,4 +1,4 @@
-"""Assemble: each node's pieces joined, in the order of its log, up to the first damage."""
+"""Joins each node's pieces, in the order of its log, up to the first damage."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,10 +20,10 @@ from snapshot_store.tso import OrderKey
 
 
 def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int]) -> frozenset[tuple[str, int]]:
-    """Return (node, file) of files whose pieces do not join, or do not reach the file's end.
+    """Return (node, file index) of the files whose pieces do not join, or do not reach the file's end.
 
-    In the one a piece began where no group of the piece before it ended. In the other no piece found the groups of its
-    own: so it is with a log without GTID events (MySQL 5.6), whose groups can only be found from the one before.
+    In the first case a piece began where the group before it did not end. In the second no piece found its own groups:
+    in a log without GTID events (MySQL 5.6) a group can only be found from the group before it.
     """
     wrong = set()
     expected: dict[tuple[str, int], int] = {}
@@ -38,7 +38,7 @@ def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int])
         if piece.error is not None:
             damaged.add(file)
         if piece.truncated is not None:
-            torn.add(file)  # a tail still being written, unless a later piece finds groups behind it
+            torn.add(file)  # a tail still being written, unless a later piece finds groups after it
     short = {file for file, end in expected.items() if file not in damaged | torn and end < sizes[file]}
     return frozenset(wrong | short)
 
@@ -59,7 +59,7 @@ def _assembled(
     end_of_input: bool,
     moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
 ) -> ScannedNode:
-    """Join a node's pieces; `moved` are the locals of each, by index, that stand at a key of their own."""
+    """Join a node's pieces. `moved` maps a piece to its locals, by index, that have a key of their own."""
     scanned = ScannedNode(node, carry=node.carry)
     for piece, block in zip(results, blocks, strict=True):
         file = node.files[piece.file_index]
@@ -127,9 +127,9 @@ def _edges_of(
 
 
 def _with_used_rows(piece: ScanResult, block: PieceBlock, carry: Carry) -> ScanResult:
-    """Add the commit rows, used in the piece, of transactions that have branches open from before it.
+    """Add the commit rows used in the piece, of transactions that have branches open from before it.
 
-    A node may hold several branches of one transaction, and an edge may lie between their commits.
+    A node may hold several branches of one transaction, with a piece boundary between their commits.
     """
     if not carry.open or not piece.used_rows:
         return piece
@@ -162,24 +162,25 @@ def _note_new(scanned: ScannedNode, piece: ScanResult, edges: list[tuple[int, in
 def _file_end(
     node: NodeInput, pieces: Sequence[ScanResult], file: NodeFile, end_of_input: bool, warnings: list[str]
 ) -> MergeError | None:
-    """Return why the log cannot be followed beyond the end of this file, which the last piece met, or None. A tail that
-    is still being written only warns.
+    """Return the error that stops reading at the end of the last piece's file, or None.
+
+    A tail that is still being written only adds a warning.
     """
     piece = _walked_to_end(pieces)
     last = piece.file_index == len(node.files) - 1
-    place = {"node": node.source_id, "file": file.path}
+    location = {"node": node.source_id, "file": file.path}
     if piece.truncated is not None:
         if last and file.in_use and not end_of_input:
             warnings.append(f"{file.path}: the last event is not whole yet (at {piece.truncated}); it is held back")
             return None
-        return TruncatedEvent("the file ends inside an event", position=piece.truncated, **place)
+        return TruncatedEvent("the file ends inside an event", position=piece.truncated, **location)
     if piece.unfinished is not None:
         if last and not end_of_input:
             warnings.append(
                 f"{file.path}: the last transaction is not whole yet (at {piece.unfinished}); it is held back"
             )
             return None
-        return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **place)
+        return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **location)
     if last or piece.clean_end or file.in_use or nothing_is_missing(node.files, pieces, piece.file_index):
         return None
     return TruncatedEvent(
@@ -187,5 +188,5 @@ def _file_end(
         position=piece.reached,
         remedy="copy the file from the node again. If it is the same there, the node crashed, and without GTIDs "
         "(gtid_mode=ON) nothing tells whether the file is whole: begin a new output with the files behind it",
-        **place,
+        **location,
     )

@@ -1,4 +1,4 @@
-"""A node after the scan: its pieces joined, how far its log was read, and how far it can be trusted."""
+"""A node after the scan: its joined pieces, and how far its log was read and is usable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass
 class ScannedNode:
-    """One node, assembled. `error` says where its log stops being usable; `carries` are what comes in before each
-    piece.
-    """
+    """One assembled node. `error` is where its log stops being usable; `carries` are the carries before each piece."""
 
     input: NodeInput
     pieces: list[ScanResult] = field(default_factory=list)
@@ -34,7 +32,7 @@ class ScannedNode:
     error: MergeError | None = None
     warnings: list[str] = field(default_factory=list)
     least_new: tuple[int, int] | None = None
-    gtids: NodeGtids = field(default_factory=NodeGtids)  # what this run and those before it have seen
+    gtids: NodeGtids = field(default_factory=NodeGtids)  # those that this run and earlier ones have seen
 
     @property
     def source_id(self) -> str:
@@ -42,28 +40,28 @@ class ScannedNode:
 
     @property
     def end(self) -> tuple[int, int]:
-        """Return (file index, offset) behind the last group that was read, in this run or before."""
+        """Return (file index, offset) after the last group that was read, in this run or before."""
         seen = self.input.seen or (self.input.first, 4)
         return next((max(seen, (p.file_index, p.end)) for p in reversed(self.pieces) if p.groups), seen)
 
     @property
     def by_time(self) -> bool:
-        """Tell whether the node's clock gives the order."""
+        """Return whether the node's clock gives the order."""
         return any(p.clock is not None for p in self.pieces)
 
     @property
     def begins(self) -> tuple[int, int] | None:
-        """Return the least (tso, transaction) that no run had seen, None where nothing has come."""
+        """Return the least (tso, transaction) that is new in this run, None if nothing is new."""
         times = [p.clock.least for p in self.pieces if p.clock is not None]
         return (time_tso(min(times)), 0) if times else self.least_new
 
     def watermark(self, max_disorder: int) -> OrderKey | None:
-        """Return the least order key that may still arrive, or None before the first commit TSO."""
+        """Return the least order key that may still arrive, None before the first commit TSO."""
         return node_watermark(self.carry, self.input.number, max_disorder, not self.by_time)
 
 
 def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | None:
-    """Return the error of the first transaction, from `floor` on, with a branch that is committed but not prepared."""
+    """Return the error for the first transaction from `floor` on that has a committed branch without a prepare."""
     found = [(key, node, file, at) for node in nodes for key, file, at in node.lost if key >= floor]
     if not found:
         return None
@@ -72,7 +70,7 @@ def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | No
 
 
 def check_late(node: ScannedNode, floor: OrderKey) -> None:
-    """Raise LateTransaction if a transaction that no run had seen commits below what is published."""
+    """Raise LateTransaction if a transaction that is new in this run commits below what is published."""
     if node.least_new is not None and node.input.seen is not None:
         key = OrderKey(*node.least_new, 0, 0)
         if key < floor:
@@ -84,7 +82,7 @@ def check_late(node: ScannedNode, floor: OrderKey) -> None:
 
 
 def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
-    """Say which branches are in doubt although other branches of their transaction have committed."""
+    """Return warnings for branches that are in doubt although other branches of their transaction have committed."""
     warnings = []
     for node in nodes:
         for branch in node.carry.open.values():

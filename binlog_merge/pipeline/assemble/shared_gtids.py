@@ -1,4 +1,4 @@
-"""GTIDs that several nodes have: a primary and its replica as two nodes would give every transaction twice."""
+"""GTIDs that several nodes have: a primary and its replica, given as two nodes, would yield every transaction twice."""
 
 from collections.abc import Mapping, Sequence
 
@@ -19,9 +19,9 @@ Pieces = Mapping[str, Sequence[ScanResult]]
 
 
 def shared_faults(nodes: Sequence[NodeInput], pieces: Pieces) -> dict[str, Fault]:
-    """Return, for each node that repeats what another one has, its first group that does.
+    """Return, for each node that repeats transactions of another, its first group that does.
 
-    Of two nodes it is the one that brings the GTID in this run; the one with the greater number, if both do.
+    The fault is given to the node that brings the GTID in this run; if both do, to the one with the greater number.
     """
     own = {n.source_id: _union([p.logged.gtids for p in pieces.get(n.source_id, ())]) for n in nodes}
     everything = {n.source_id: own[n.source_id].union(n.gtids.seen or GtidSet()) for n in nodes}
@@ -40,7 +40,7 @@ def shared_faults(nodes: Sequence[NodeInput], pieces: Pieces) -> dict[str, Fault
 
 
 def _union(sets: Sequence[GtidSet]) -> GtidSet:
-    return GtidSet.of(item for one in sets for item in one.items())
+    return GtidSet.of(item for gtids in sets for item in gtids.items())
 
 
 def _pairs(nodes: Sequence[NodeInput], everything: Mapping[str, GtidSet]) -> list[tuple[NodeInput, NodeInput]]:

@@ -1,6 +1,7 @@
 """Commit rows that one node has and others need: PolarDB-X's old transaction log is on one node of each transaction.
 
-On the others its XA COMMITs carry nothing, so what no node could place by itself is looked up among the rows of all.
+On the other nodes the XA COMMITs carry no TSO. So a TSO that a node lacks is looked up among the commit rows of all
+nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,9 +17,9 @@ from binlog_merge.pipeline.scan.values import ScanResult
 def logged_elsewhere(
     pieces: Sequence[tuple[ScanResult, PieceBlock]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
 ) -> Mapping[Hash, int]:
-    """Return the commit TSOs, by gtrid, of XA COMMITs that some piece could not place; pieces with their blocks.
+    """Return the commit TSOs, by gtrid, of XA COMMITs whose TSO their own piece did not know.
 
-    `carried` are the rows that earlier runs left.
+    `pieces` are all pieces with their blocks, `carried` the commit rows carried over from earlier runs.
     """
     wanted = {late.gtrid for piece, _ in pieces for late in piece.late if late.tso is None and not late.rollback}
     found: dict[Hash, int] = {}
@@ -38,10 +39,10 @@ def logged_elsewhere(
     return found
 
 
-def with_rows(piece: ScanResult, told: Mapping[Hash, int]) -> ScanResult:
-    """Return the piece with the commit rows that its XA COMMITs need of other nodes."""
+def with_rows(piece: ScanResult, elsewhere: Mapping[Hash, int]) -> ScanResult:
+    """Return the piece, with the commit rows of other nodes that its XA COMMITs need. `elsewhere` maps gtrid to TSO."""
     own = {row[:2] for row in piece.commit_rows}
-    needed = dict.fromkeys(late.gtrid for late in piece.late if late.gtrid in told and late.gtrid not in own)
+    needed = dict.fromkeys(late.gtrid for late in piece.late if late.gtrid in elsewhere and late.gtrid not in own)
     if not needed:
         return piece
-    return replace(piece, commit_rows=(*piece.commit_rows, *((*gtrid, told[gtrid]) for gtrid in needed)))
+    return replace(piece, commit_rows=(*piece.commit_rows, *((*gtrid, elsewhere[gtrid]) for gtrid in needed)))

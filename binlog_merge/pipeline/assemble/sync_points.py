@@ -1,13 +1,13 @@
-"""Sync points of PolarDB-X: what a node committed by itself while one was under way.
+"""Sync points of PolarDB-X: reorders the local transactions that a node commits while one is in progress.
 
 A sync point (`CALL trigger_sync_point_trx()`) is a moment at which the cluster and its copy can be compared. Between
-its prepare and its commit on a node, a local transaction that is not later than what the node had committed before the
-prepare stands right behind that, not behind what has been committed meanwhile (polardbx-cdc `RuntimeContext`,
+its prepare and its commit on a node, a local transaction that is not later than the node's commits before the prepare
+follows right after those, not after the commits made meanwhile (polardbx-cdc `RuntimeContext`,
 `TransactionBufferEventFilter`):
 
     P3 C3(tso 7)   Ps   L   P4 C4(tso 9)   L'   Cs(tso 10)   L''        L (7, 1)   L' (7, 2)   L'' (10, 1)
 
-A later one, told by a commit TSO of its own that is greater, stands where it would always stand. A sync point that is
+A local that is later, as it carries a commit TSO of its own that is greater, keeps its usual key. A sync point that is
 rolled back or in doubt changes nothing.
 """
 
@@ -39,7 +39,7 @@ _NOT_LOCAL = k.DDL | k.MARKER | k.PLACEHOLDER
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From a sync point's prepare to its commit, and the greatest (tso, transaction) that was committed before it."""
+    """From a sync point's prepare to its commit, with the greatest (tso, transaction) committed before it."""
 
     start: Place
     end: Place
@@ -47,7 +47,7 @@ class Window:
 
 
 def windows(node: ScannedNode) -> list[Window]:
-    """Return a node's windows, in order. One that begins inside another ends it; so does any sync point's commit."""
+    """Return a node's windows, in order. A window ends at the next sync point's prepare or any sync point's commit."""
     prepared: dict[tuple[int, int], tuple[Place, Greatest]] = {}
     marks: list[tuple[Place, Greatest | None]] = []
     for number, (piece, carry, block) in enumerate(zip(node.pieces, node.carries, node.blocks, strict=True)):
@@ -75,8 +75,8 @@ def windows(node: ScannedNode) -> list[Window]:
 
 def _raised(piece: ScanResult, patch: Patch) -> list[tuple[int, Greatest]]:
     """Return the commits whose TSO the piece itself did not know, with their offsets."""
-    told = {index: (tso, transaction) for index, tso, transaction in patch.raised}
-    return [(late.commit_at, told[late.local]) for late in piece.late if late.local in told]
+    greatest = {index: (tso, transaction) for index, tso, transaction in patch.raised}
+    return [(late.commit_at, greatest[late.local]) for late in piece.late if late.local in greatest]
 
 
 def _until(raised: Iterable[tuple[int, Greatest]], offset: int) -> list[Greatest]:
@@ -85,7 +85,7 @@ def _until(raised: Iterable[tuple[int, Greatest]], offset: int) -> list[Greatest
 
 @dataclass
 class _Locals:
-    """A node's locals, piece by piece, read when they are asked for."""
+    """A node's locals, loaded piece by piece on demand."""
 
     node: ScannedNode
     _read: dict[int, tuple[dict[str, Column], LocalKeys]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class _Locals:
         return self._read[number]
 
     def count(self, greatest: Greatest, last: int) -> int:
-        """Return how many locals stand behind a commit, as far as piece `last`."""
+        """Return how many locals follow a commit, up to and including piece `last`."""
         for number in range(last, -1, -1):
             keys = self.of(number)[1]
             here = keys.alive & (keys.tso == greatest[0]) & (keys.transaction == greatest[1])
@@ -108,7 +108,7 @@ class _Locals:
         return carry.seq if (carry.max_tso, carry.max_transaction) == greatest else 0
 
     def inside(self, window: Window) -> Iterator[tuple[int, int]]:
-        """Yield (piece, index) of the locals in a window that stand behind what was committed in it."""
+        """Yield (piece, index) of the locals in a window that follow a commit made within it."""
         for number in range(window.start[0], window.end[0] + 1):
             columns, keys = self.of(number)
             start = columns["start"]
@@ -123,17 +123,17 @@ class _Locals:
 
 
 def moved_locals(node: ScannedNode) -> dict[int, list[tuple[int, OrderKey]]]:
-    """Return, by piece, the locals that stand behind what was committed before a sync point, each with its key."""
+    """Return, by piece, the (index, new key) of locals that belong right after the commits before a sync point."""
     found: dict[int, list[tuple[int, OrderKey]]] = {}
-    told, last, gone = _Locals(node), dict[Greatest, int](), Counter[Greatest]()
+    locals_, last, gone = _Locals(node), dict[Greatest, int](), Counter[Greatest]()
     for window in windows(node):
-        for number, index in told.inside(window):
-            columns, keys = told.of(number)
+        for number, index in locals_.inside(window):
+            columns, keys = locals_.of(number)
             if not _is_before(node, number, index, columns, window.greatest[0]):
                 continue
             if window.greatest not in last:
-                # An earlier window may have taken away what stood behind the same commit.
-                last[window.greatest] = told.count(window.greatest, window.end[0]) - gone[window.greatest]
+                # An earlier window may have moved away locals that followed the same commit.
+                last[window.greatest] = locals_.count(window.greatest, window.end[0]) - gone[window.greatest]
             last[window.greatest] += 1
             gone[int(keys.tso[index]), int(keys.transaction[index])] += 1
             key = OrderKey(*window.greatest, last[window.greatest], node.input.number)
@@ -149,15 +149,16 @@ def _is_before(node: ScannedNode, number: int, index: int, columns: dict[str, Co
 
 
 def carries(kind: int, body: Buffer) -> bool:
-    """Tell whether an event of PolarDB-X's own carries a commit TSO (the scan kernel's `_carried`)."""
+    """Return whether a PolarDB-X event carries a commit TSO (in the scan kernel `_carried`)."""
     if kind == EventType.SEQUENCE_EVENT:
         return body[0] == k.SEQUENCE_COMMIT
     return body[0] & (k.GCN_COMMIT | k.GCN_PROPOSAL) == k.GCN_COMMIT
 
 
 def own_tso(events: Iterable[RawEvent]) -> int | None:
-    """Return the commit TSO that a local transaction's group carries, -1 where it carries none; None where the group is
-    no local transaction but, say, a branch that was committed in one phase.
+    """Return the commit TSO that a local transaction's group carries, -1 if it carries none.
+
+    None if the group is not a local transaction but, say, a branch that was committed in one phase.
     """
     tso, is_local = -1, False
     for event in events:

@@ -1,8 +1,8 @@
-"""XA COMMITs whose commit TSO may still come to light: in PolarDB-X's old transaction log, on another node.
+"""XA COMMITs whose commit TSO may still be found, in PolarDB-X's old transaction log on another node.
 
-The row was committed there before the XA COMMIT here. Whatever is prepared here behind the XA COMMIT fetches its TSO
-later still, and what a node commits with a TSO as great comes behind the row in that node's log. So a node that has
-shown such a TSO has shown the row, if there is one; until all have, the branch holds its node back.
+The row with the TSO was committed there before the XA COMMIT here. Any branch prepared here after the XA COMMIT fetches
+its TSO later still, and commits with a TSO as great come after the row in the other node's log. So a node that has
+shown such a TSO has shown the row, if it has it. Until all nodes have, the branch holds its node back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,13 @@ from binlog_merge.pipeline.base.branches import Hash, KeptBranch
 from snapshot_store.tso import OrderKey
 
 _NEVER = (1 << 63) - 1
-_OF_ITS_OWN = k.HAS_COMMIT_ROWS | k.OWN_TSO  # its TSO was not fetched behind its prepare
+_OF_ITS_OWN = k.HAS_COMMIT_ROWS | k.OWN_TSO  # its TSO was not fetched after its prepare
 
 
 def undecided(nodes: Sequence[ScannedNode]) -> dict[str, tuple[OrderKey, frozenset[Hash]]]:
-    """Return, by node, the least key at which such branches may come out, and their gtrids. `nodes` are those that are
-    in the cluster.
+    """Return, by node, the least key at which such branches may come out, and their gtrids.
+
+    `nodes` are the nodes that are in the cluster.
     """
     found = {}
     for node in nodes:
@@ -36,34 +37,34 @@ def undecided(nodes: Sequence[ScannedNode]) -> dict[str, tuple[OrderKey, frozens
 
 
 def _open(node: ScannedNode, kept: Sequence[tuple[Block, KeptBranch]], reached: int) -> list[tuple[Block, KeptBranch]]:
-    """Return the branches of which not every node has shown a TSO fetched behind their commit."""
-    place, tso = _prepared(node)
-    least_behind = np.append(np.minimum.accumulate(tso[::-1])[::-1], _NEVER)
-    committed = np.array([_place(block.file_index, branch.commit_at) for block, branch in kept], np.int64)
-    fetched = least_behind[np.searchsorted(place, committed)]
+    """Return the branches for which some node has not yet shown a TSO fetched after their commit."""
+    position, tso = _prepared(node)
+    least_after = np.append(np.minimum.accumulate(tso[::-1])[::-1], _NEVER)
+    committed = np.array([_position(block.file_index, branch.commit_at) for block, branch in kept], np.int64)
+    fetched = least_after[np.searchsorted(position, committed)]
     return [pair for pair, waits in zip(kept, (fetched > reached).tolist(), strict=True) if waits]
 
 
 def _prepared(node: ScannedNode) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the places of a node's committed branches, in order, and their TSOs."""
-    places = [np.array([_place(e.file_index, e.start) for e in node.edges if not e.seq], np.int64)]
+    """Return the log positions of a node's committed branches, in order, and their TSOs."""
+    positions = [np.array([_position(e.file_index, e.start) for e in node.edges if not e.seq], np.int64)]
     tsos = [np.array([e.tso for e in node.edges if not e.seq], np.int64)]
     for block in node.blocks:
         columns = block.timed()
         fetched = (columns["flags"] & _OF_ITS_OWN) == 0
-        places.append(columns["start"][fetched] + _place(block.file_index, 0))
+        positions.append(columns["start"][fetched] + _position(block.file_index, 0))
         tsos.append(columns["tso"][fetched])
-    place, tso = np.concatenate(places), np.concatenate(tsos)
-    order = np.argsort(place)
-    return place[order], tso[order]
+    position, tso = np.concatenate(positions), np.concatenate(tsos)
+    order = np.argsort(position)
+    return position[order], tso[order]
 
 
-def _place(file_index: int, offset: int) -> int:
+def _position(file_index: int, offset: int) -> int:
     return max(file_index, 0) << 44 | offset
 
 
 def _least_key(open_: Iterable[tuple[Block, KeptBranch]]) -> OrderKey:
-    """Return the least key of branches that stand as locals do, or behind what was committed before their prepare."""
+    """Return the least key at which the branches may come out: as locals, or after the commits before their prepare."""
     least, keys = OrderKey(_NEVER, 0, 0, 0), {}
     for block, branch in open_:
         if block.scanned not in keys:

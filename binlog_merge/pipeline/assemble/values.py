@@ -1,4 +1,4 @@
-"""What assembling a node's log hands on: its blocks, and the branches that were completed on the driver."""
+"""The result of assembling a node's log: its blocks, and the branches that were completed on the driver."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,10 @@ TableSet = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One scanned piece as the stages after it see it; `node` is the node's number, `patch` what other pieces change.
+    """One scanned piece as later stages use it.
 
-    `sets` are the table sets that the columns `set` name by number.
+    `node` is the node's number, `patch` the data from other pieces. `sets` are the table sets that the column `set`
+    indexes.
     """
 
     node: int
@@ -35,7 +36,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """A branch completed on the driver; `tables` decides whether it comes out."""
+    """A branch that was completed on the driver; `tables` decides whether it comes out."""
 
     node: int
     source_id: str

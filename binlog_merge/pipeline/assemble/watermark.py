@@ -8,19 +8,19 @@ from snapshot_store.tso import OrderKey
 def node_watermark(
     carry: Carry, node_seq: int, max_disorder: int = 0, prepared_earlier: bool = True
 ) -> OrderKey | None:
-    """Return the least order key that may still arrive from a node, or None when it has shown no commit TSO yet.
+    """Return the least order key that may still arrive from a node, or None if it has shown no commit TSO yet.
 
-    The next transaction without a TSO sorts right behind the greatest one; a branch that is still prepared may commit
-    with any TSO greater than those committed before its prepare, and a branch not yet prepared with any greater than
-    all. `prepared_earlier` False: every transaction takes its place as it commits, whenever it was prepared.
+    The next transaction without a TSO sorts right after the greatest commit. A branch that is still prepared may commit
+    with any TSO greater than those committed before its prepare, and a branch not yet prepared with any TSO greater
+    than all. `prepared_earlier` False: a transaction's order depends only on its commit, whenever it was prepared.
     """
     if carry.max_tso == 0 and carry.max_transaction == 0:
         return None
     least = OrderKey(carry.max_tso, carry.max_transaction, carry.seq + 1, node_seq)
     for prepared in carry.open.values() if prepared_earlier else ():
-        # Locals in a sync point's window stand right behind what was committed before it.
-        behind = 0 if prepared.flags & SYNC_POINT else 1
-        least = min(least, OrderKey(prepared.max_tso + behind, 0, 0, 0))
+        # Locals in a sync point's window follow right after the commits before it.
+        next_tso = prepared.max_tso + (0 if prepared.flags & SYNC_POINT else 1)
+        least = min(least, OrderKey(next_tso, 0, 0, 0))
     if max_disorder:
         least = min(least, OrderKey(max(0, carry.max_tso - max_disorder), 0, 0, 0))
     return least

@@ -1,7 +1,7 @@
-"""Whether the nodes' logs are whole: no transaction twice, none missing, by their GTIDs and sequence numbers.
+"""Checks that the nodes' logs are complete: no transaction is in them twice and none is missing.
 
-A node that fails is read up to the group before the fault, and no further: that piece is scanned again with a nearer
-stop. By `log-doubts: warn` it is read on, and everything found is a warning.
+The check uses GTIDs and sequence numbers. A node with a fault is read up to the group before it: that piece is scanned
+again with an earlier stop. With `log-doubts: warn` it is read on, and every fault is a warning.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ Piece = tuple[ScanTask, ScanResult]
 def check_logs(
     job: Job, inputs: Inputs, tasks: Sequence[ScanTask], results: Sequence[ScanResult]
 ) -> dict[str, list[Piece]]:
-    """Return each node's pieces, up to where its log is what its server wrote."""
+    """Return each node's pieces up to the first fault of its log."""
     pieces: dict[str, list[Piece]] = {node.source_id: [] for node in inputs.nodes}
     for pair in zip(tasks, results, strict=True):
         pieces[pair[0].node].append(pair)
@@ -32,14 +32,14 @@ def check_logs(
             if fault.certain and job.config.log_doubts == "error":
                 pieces[node.source_id] = _cut(job, node, found, fault)
                 break
-            job.warnings.append(_said(node, found, fault))
+            job.warnings.append(_warning(node, found, fault))
     shared = shared_faults(inputs.nodes, {name: _results(pairs) for name, pairs in pieces.items()})
     for node in inputs.nodes:
         repeats = shared.get(node.source_id)
         if repeats is not None and job.config.log_doubts == "error":
             pieces[node.source_id] = _cut(job, node, pieces[node.source_id], repeats)
         elif repeats is not None:
-            job.warnings.append(_said(node, pieces[node.source_id], repeats))
+            job.warnings.append(_warning(node, pieces[node.source_id], repeats))
     return pieces
 
 
@@ -48,12 +48,12 @@ def _results(pieces: Sequence[Piece]) -> list[ScanResult]:
 
 
 def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> list[Piece]:
-    """Return a node's pieces up to the fault, which is the last one's error."""
+    """Return a node's pieces up to the fault, which becomes the error of the last one."""
     task = replace(pieces[fault.piece][0], stop=fault.position)
     again: list[ScanResult] = job.runner.run("scan", scan, [task])
     error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
     return [*pieces[: fault.piece], (task, replace(again[0], error=error.to_dict()))]
 
 
-def _said(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:
+def _warning(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:
     return f"log-doubts: {node.source_id}, {pieces[fault.piece][0].file.path}:{fault.position}: {fault.error.message}"

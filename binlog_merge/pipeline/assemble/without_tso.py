@@ -1,4 +1,4 @@
-"""Transactions without a commit TSO on more than one node, where nothing says which came first: errors, or warnings."""
+"""Checks transactions without a commit TSO on several nodes, whose order is unknown: raises errors or warns."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,9 +7,7 @@ from binlog_merge.pipeline.base.branches import Hash
 
 
 def check_without_tso(by_node: Mapping[str, Iterable[tuple[Hash, int]]]) -> None:
-    """Raise MissingCommitTso when a distributed transaction has no commit TSO: its branches could not be put
-    together.
-    """
+    """Raise MissingCommitTso if a distributed transaction has no commit TSO: its branches cannot be joined."""
     seen: dict[Hash, tuple[str, int]] = {}
     for node, commits in by_node.items():
         for gtrid, position in commits:
@@ -29,10 +27,10 @@ _NO_TSO = (
 
 
 def check_ordered(greatest: Mapping[str, int], locals_before: Mapping[str, int]) -> None:
-    """Raise MissingCommitTso where several nodes have committed, and no node has ever shown a commit TSO.
+    """Raise MissingCommitTso if several nodes have committed and no node has ever shown a commit TSO.
 
-    `greatest` are the nodes' greatest commit TSOs, 0 for none; `locals_before` counts what they committed without one
-    since. Each node's own order is known, and nothing else is: to take turns would be to make an order up.
+    `greatest` are the nodes' greatest commit TSOs, 0 for none; `locals_before` counts their commits without one since.
+    Only each node's own order is known; interleaving the nodes would invent an order.
     """
     unordered = sorted(node for node, count in locals_before.items() if count)
     if any(greatest.values()) or len(unordered) < 2:
@@ -45,7 +43,7 @@ def check_ordered(greatest: Mapping[str, int], locals_before: Mapping[str, int])
 
 
 def still_without(greatest: Mapping[str, int], locals_before: Mapping[str, int]) -> list[str]:
-    """Return what is to be said of nodes that have shown no commit TSO, while more may come: they hold all back."""
+    """Return the warning for nodes that have shown no commit TSO while more input may come: they hold all back."""
     nodes = sorted(node for node, tso in greatest.items() if not tso and locals_before[node])
     if not nodes:
         return []
@@ -55,12 +53,14 @@ def still_without(greatest: Mapping[str, int], locals_before: Mapping[str, int])
 
 
 def split_transactions(by_node: Mapping[str, Iterable[tuple[Hash, int]]]) -> list[str]:
-    """Say how many distributed transactions without a commit TSO come out branch by branch, as PolarDB-X lets them."""
+    """Return a warning with the number of distributed transactions without a commit TSO, which come out branch by
+    branch.
+    """
     nodes: dict[Hash, set[str]] = {}
     for node, commits in by_node.items():
         for gtrid, _ in commits:
             nodes.setdefault(gtrid, set()).add(node)
-    split = [found for found in nodes.values() if len(found) > 1]
+    split = [names for names in nodes.values() if len(names) > 1]
     if not split:
         return []
     return [

@@ -1,1 +1,1 @@
-"""Order: puts index rows into global order, holds rows back that wait for a DDL, and cuts output files."""
+"""Order: sorts index rows into the global order, holds back rows that wait for a DDL, and cuts output files."""

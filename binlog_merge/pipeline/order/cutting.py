@@ -1,8 +1,7 @@
-"""Cutting the global order into output files: by cumulative input bytes, at transaction boundaries, from where the last
-run stopped.
+"""Cuts the global order into output files: by input bytes, at transaction boundaries, continuing the open file.
 
 A new file begins before the first transaction at which the open file already holds `max_size` input bytes. The rule
-looks at nothing but the order itself, so neither ranges nor runs can be seen in the files.
+depends only on the order itself, so the files do not depend on how runs and ranges divided the work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,10 @@ from binlog_merge.pipeline.scan.block import Column, read_block
 
 @dataclass
 class Cut:
-    """The rows of one output file: `runs` are (order file, from row, to row); `rank` is that of its first new
-    transaction.
+    """The rows of one output file.
+
+    `runs` are (order file, from row, to row), `rank` is the rank of its first new transaction. `goes_on`: it continues
+    the open file.
     """
 
     rank: int
@@ -26,10 +27,9 @@ class Cut:
 
 
 def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | None) -> list[Cut]:
-    """Return the files that the ranges' rows go into. `used` are the input bytes of the open file, None when there is
-    none.
+    """Return the cuts of the ranges' rows. `used` are the input bytes of the open file, None if there is none.
 
-    The first cut may be without rows: the open file is full and only has to be closed.
+    The first cut may have no rows: then the open file is full and is only closed.
     """
     cuts: list[Cut] = [Cut(rank, True)] if used is not None else []
     filled = used if used is not None else 0
@@ -53,8 +53,10 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
 
 
 def _full_at(before: Column, first: Column, row: int, room: int) -> int:
-    """Return the first row behind `row` that begins a transaction and has at least `room` bytes between, or the number
-    of rows.
+    """Return the row at which the file is full: the first after `row` that begins a transaction at least `room` bytes
+    on.
+
+    Returns the number of rows if there is none.
     """
     at = int(np.searchsorted(before, int(before[row]) + room))
     at = max(at, row + 1)
@@ -67,6 +69,6 @@ def _full_at(before: Column, first: Column, row: int, room: int) -> int:
 
 
 def rows_of(cuts: Sequence[Cut]) -> Iterator[int]:
-    """Yield how many rows each file gets."""
-    for one in cuts:
-        yield sum(stop - start for _, start, stop in one.runs)
+    """Yield the number of rows of each file."""
+    for file in cuts:
+        yield sum(stop - start for _, start, stop in file.runs)

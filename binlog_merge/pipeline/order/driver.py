@@ -1,4 +1,4 @@
-"""The order stage as the driver runs it: ranges of TSOs; the steps of `held_rows` where DDL of shards holds rows."""
+"""Runs the order stage: one task per range of TSOs, or the three steps of `held_rows` if DDL of shards hold rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,9 +22,9 @@ RANGE_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """What comes out below the limit, part by part in global order, and what shards' DDL hold back.
+    """The rows below the limit in global order, part by part, and the rows that DDL of shards hold back.
 
-    `waiting` is that by shard, `waiting_files` the first file of each node, by number, in which something waits.
+    `waiting` has the rows held back per shard, `waiting_files` maps a node's number to its first file with such rows.
     """
 
     parts: Sequence[OrderResult]
@@ -41,7 +41,7 @@ def order_all(
     floor: OrderKey,
     limit: OrderKey,
 ) -> Ordered:
-    """Bring the rows with floor <= key < limit into the global order."""
+    """Sort the rows with floor <= key < limit into the global order."""
     points = [q for n in scanned for p in n.pieces for q in p.quantiles]
     total = sum(weight for _, weight in points)
     large = total > 1 << 20
@@ -93,14 +93,16 @@ def _with_holds(job: Job, tasks: Sequence[OrderTask], coordination: Coordination
         ],
     )
     parts = []
-    for one, found in zip(stood, settled, strict=True):
-        first = replace(found[0], empty=one.empty, held=one.held, held_bytes=one.held_bytes, late=one.late)
-        parts += [first, *found[1:]]
+    for result, outputs in zip(stood, settled, strict=True):
+        counted = replace(
+            outputs[0], empty=result.empty, held=result.held, held_bytes=result.held_bytes, late=result.late
+        )
+        parts += [counted, *outputs[1:]]
     return Ordered(parts, held.held, held.files, held.branches)
 
 
 def _sets(task: OrderTask) -> tuple[tuple[str, TableSet], ...]:
-    """Return the sets of tables that branches touch, each once, with their nodes."""
+    """Return the distinct (node, table set) pairs that branches touch."""
     found = {(block.source_id, tables) for block in task.blocks for tables in block.sets}
     found |= {(block.source_id, kept.tables) for block in task.blocks for kept in block.patch.kept}
     found |= {(edge.source_id, edge.tables) for edge in task.edges}
@@ -108,5 +110,5 @@ def _sets(task: OrderTask) -> tuple[tuple[str, TableSet], ...]:
 
 
 def _coming_out(topology: Topology, node: str, tables: TableSet) -> frozenset[Shard]:
-    """Return the tables of a set that come out: no order has to be kept among the rows of others."""
+    """Return the tables of a set that come out: only their rows need to keep their order."""
     return frozenset(Shard(node, *table) for table in tables if topology.logical_name(node, *table) is not None)

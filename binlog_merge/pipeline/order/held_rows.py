@@ -1,11 +1,11 @@
-"""The order stage where rows come out later than they stand: three steps, each over the ranges of `order.task`.
+"""The order stage if rows come out later than their own key: three steps, each over the ranges of `order.task`.
 
-    stand    each range's rows in the order they stand in, also of what earlier runs have published or left held
+    stand    each range's rows by their own keys, also those that earlier runs published or held back
     hold     one pass over the keys and table sets of all ranges: which rows move to which place
-    settle   each range as it comes out: rows that stay, the DDL at its places, and behind each what was moved there
+    settle   each range in output order: rows that stay, the DDL at its places, and after each DDL the rows moved there
 
-The result is that of `order`: files of rows in global order, several to a range, since any number of rows may be moved
-into one. A row's key in them is that of its place (`places`); its own stands beside it.
+The result is that of `order`: files of rows in global order, several per range, since any number of rows may be moved
+into one. In them a moved row has the key of its place (`places`), with its own key in separate columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ CHUNK = 1 << 18  # rows of one order file
 
 
 def stand(task: OrderTask) -> OrderResult:
-    """Write the range's rows below the limit, in the order they stand in, from where the first effect holds rows."""
+    """Write the range's rows below the limit, by their own keys, from the first effect that holds rows."""
     assert task.holds is not None
     rows, empty = collect(task)
     too_late = late(task, rows)
@@ -48,9 +48,9 @@ def stand(task: OrderTask) -> OrderResult:
 
 @dataclass(frozen=True, slots=True)
 class HoldTask:
-    """All ranges as they stand: (low TSO, file, rows). `tables` are those of each numbered set that come out.
+    """All ranges by own keys: (low TSO, file, rows). `tables` are the tables of each numbered set that come out.
 
-    The answer is written beside each range's file.
+    The answer is written to files next to each range's file.
     """
 
     ranges: tuple[tuple[int, str, int], ...]
@@ -60,7 +60,7 @@ class HoldTask:
 
 @dataclass(frozen=True, slots=True)
 class HoldResult:
-    """What is moved nowhere yet: by shard, and by node the first file with such rows."""
+    """The rows that are not moved yet: counts per shard, and per node the first file with such rows."""
 
     held: tuple[HeldRows, ...]
     files: Mapping[int, int]
@@ -68,7 +68,7 @@ class HoldResult:
 
 
 def hold(task: HoldTask) -> HoldResult:
-    """Write, for each range, where its rows come out, and which rows are moved into it."""
+    """Write, for each range, the place of each row, and which rows are moved into the range."""
     holding = Holding(task.tables, task.effects)
     lows = [low for low, _, _ in task.ranges]
     target = np.searchsorted(lows, [place.key.commit_tso for place in holding.places], "right") - 1
@@ -104,7 +104,7 @@ def _moved_into(path: str) -> str:
 
 
 class _Waiting:
-    """Counts what is moved nowhere."""
+    """Counts the rows that are not moved yet."""
 
     def __init__(self, tables: Sequence[frozenset[Shard]]) -> None:
         self._tables = tables
@@ -142,10 +142,10 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class SettleTask:
-    """One range as it comes out: `number` is its place among `ranges`, which are those of the HoldTask.
+    """One range in output order. `number` is its index among `ranges`, which are those of the HoldTask.
 
-    `ddl` are the places in it at which a logical DDL comes out, in order; `places` those that rows are moved to, with
-    their numbers; `anywhere` the node and file that a DDL is given which stands in no log.
+    `ddl` are the places in the range at which a logical DDL comes out, in order; `places` those that rows are moved to,
+    with their numbers. `anywhere` is the (node, file) given to a DDL that is in no log.
     """
 
     number: int
@@ -157,30 +157,30 @@ class SettleTask:
 
 
 def settle(task: SettleTask) -> list[OrderResult]:
-    """Write the range's rows as they come out."""
+    """Write the range's rows in output order."""
     work = _Settling(task)
     parts: list[OrderResult] = []
-    left: list[_Rows] = []
+    pending: list[_Rows] = []
     count = 0
     for stretch in work.stretches():
-        left.append(stretch)
+        pending.append(stretch)
         count += len(stretch.row)
         if count <= CHUNK:
             continue
-        rows = _Rows.joined(left)
+        rows = _Rows.joined(pending)
         columns = work.columns(rows)
         whole = _last_begin(columns["first"])
         if whole:
             parts.append(_write(task, len(parts), {name: values[:whole] for name, values in columns.items()}))
-        left, count = [rows.behind(whole)], len(rows.row) - whole
-    rows = _Rows.joined(left)
+        pending, count = [rows.after(whole)], len(rows.row) - whole
+    rows = _Rows.joined(pending)
     if len(rows.row) or not parts:
         parts.append(_write(task, len(parts), work.columns(rows)))
     return parts
 
 
 def _last_begin(first: Column) -> int:
-    """Return where the last transaction begins."""
+    """Return the index of the row that begins the last transaction."""
     return int(np.flatnonzero(first)[-1])
 
 
@@ -192,9 +192,10 @@ def _write(task: SettleTask, part: int, rows: dict[str, Column]) -> OrderResult:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows in the order they come out: the number of each among all ranges' rows, its place, and whether it is a DDL.
+    """Rows in output order: the number of each among all ranges' rows, its place, and whether it is a DDL.
 
-    `place` is 0 of rows that stay, else 1 + the index among all places, DDL's and rows'.
+    `place` is 0 for rows that stay, otherwise 1 + the index among all places, those of DDL and of rows. `row` is -1 for
+    a DDL that is in no log.
     """
 
     row: Column
@@ -210,12 +211,12 @@ class _Rows:
             np.concatenate([nothing, *(part.ddl for part in parts)]),
         )
 
-    def behind(self, start: int) -> "_Rows":
+    def after(self, start: int) -> "_Rows":
         return _Rows(self.row[start:], self.place[start:], self.ddl[start:])
 
 
 class _Settling:
-    """One range: what stays, what stands at its places, and where the columns of rows come from."""
+    """One range being settled: the rows that stay, its places, and the files with the rows' columns."""
 
     def __init__(self, task: SettleTask) -> None:
         self._task = task
@@ -231,7 +232,7 @@ class _Settling:
         self._places = sorted({*task.ddl, *(place for _, place in task.places)})
 
     def stretches(self) -> Iterator[_Rows]:
-        """Yield the range's rows in the order they come out, in stretches of at most CHUNK."""
+        """Yield the range's rows in output order, in stretches of at most CHUNK rows."""
         begin = int(self._begins[self._task.number])
         to = self._moved["place"]
         numbers = {place: number for number, place in self._task.places}
@@ -254,13 +255,13 @@ class _Settling:
             yield _Rows(part, np.full(len(part), place), np.zeros(len(part), np.int64))
 
     def _ddl_row(self, place: Place, number: int) -> _Rows:
-        """Return the DDL at a place: the node's own there, or -1 if that stands in no log."""
+        """Return the row of the DDL at a place: the node's own row there, or -1 if it is in no log."""
         low, high = rows_at(self._keys, place.key)
         row = int(self._begins[self._task.number]) + low if high > low else -1
         return _Rows(np.array([row]), np.array([number]), np.ones(1, np.int64))
 
     def columns(self, rows: _Rows) -> dict[str, Column]:
-        """Return the columns of rows in the order they come out."""
+        """Return the columns of rows in output order."""
         n = len(rows.row)
         found = {name: np.zeros(n, np.int64) for name in STOOD}
         source = np.searchsorted(self._begins, rows.row, "right") - 1
@@ -282,7 +283,7 @@ class _Settling:
             place = np.where(ddl, of_ddl[rows.place, column], of_moved[rows.place, column])
             found[own] = np.where(ddl, place, found[name])
             found[name] = np.where(rows.place == 0, found[name], place)
-        # Of several DDL that one of a node's leads to, the first has its bytes.
+        # If one DDL of a node yields several, the first is given its bytes.
         sized = ~ddl | (counted[rows.place] & (found["flags"] & k.DDL != 0))
         found["end"] = np.where(sized, found["end"], found["start"])
         found["flags"] = np.where(ddl, k.MARKER, found["flags"])

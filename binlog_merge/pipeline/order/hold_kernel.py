@@ -1,10 +1,9 @@
-"""Where millions of transactions come out, of which some wait: numbers in, numbers out, no object for a branch.
+"""Computes the place at which each transaction comes out when some of them wait, on arrays: no object per branch.
 
-A transaction that touches a waiting shard waits as a whole, and takes along later ones that touch the same tables.
-
-Branches are rows of arrays, in the order of their keys; what a branch touches is a number, that of its set of tables.
-A transaction is the rows of one key. The answer is a number for each row as well: 0 where it stays, else that of the
-place it comes out at, in order; or HELD.
+A transaction that touches a waiting shard waits as a whole, and so do later ones that touch the same tables. Branches
+are rows of arrays, in order of their keys; the tables that a branch touches are given as the number of their set. A
+transaction is the rows with the same key. The answer is a number per row: 0 if it stays, otherwise that of the place at
+which it comes out, in order; or HELD.
 """
 
 from collections.abc import Sequence
@@ -26,14 +25,14 @@ HELD = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Where each row comes out: `place` is 0, HELD, or 1 + the index among `places`."""
+    """The place of each row: `place` is 0, HELD, or 1 + the index among `places`."""
 
     place: Column
     places: tuple[Place, ...]
 
 
 def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> Held:
-    """Return where rows come out.
+    """Return the place at which each row comes out.
 
     `keys` is int64[4, n], the order keys' parts, in ascending order; `sets` int64[n] indexes `tables`.
     """
@@ -42,7 +41,7 @@ def hold(keys: Column, sets: Column, tables: Sequence[frozenset[Shard]], effects
 
 
 class Holding:
-    """Finds where rows come out, of stretches that follow each other; no transaction is in two of them."""
+    """Computes the places of rows, in consecutive stretches; no transaction is split between two stretches."""
 
     def __init__(self, tables: Sequence[frozenset[Shard]], effects: Sequence[Effect]) -> None:
         shards = sorted(
@@ -58,19 +57,19 @@ class Holding:
         self._bounds = bounds.astype(np.int64)
         self._rank = np.array([HELD if e.place is None else rank[e.place] for e in self._effects], np.int64)
         self._tables = _flat([sorted(number[shard] for shard in found) for found in tables])
-        self._waits = np.zeros(len(shards), np.int64)  # by shard: the latest place its effects so far ask for
-        self._floor = np.zeros(len(shards), np.int64)  # by shard: where the last that was moved comes out
-        self._following = self._bounds[:-1].copy()  # by shard: the next of its effects
+        self._waits = np.zeros(len(shards), np.int64)  # by shard: the latest place that its effects so far require
+        self._floor = np.zeros(len(shards), np.int64)  # by shard: the place of its last moved row
+        self._following = self._bounds[:-1].copy()  # by shard: the index of its next effect
         self._hops = sorted((e for e in effects if e.to is not None), key=lambda e: e.key)
         moves = [(number[e.shard], number[e.to], i) for i, e in enumerate(self._hops) if e.to is not None]
         self._moves = np.array(moves, np.int64).reshape(-1, 3)  # from, to, and the first of the same statement
         for i in range(1, len(moves)):
             if self._hops[i].key == self._hops[i - 1].key:
                 self._moves[i, 2] = self._moves[i - 1, 2]
-        self._hopped = np.zeros(1, np.int64)  # how many lie behind
+        self._hopped = np.zeros(1, np.int64)  # how many of the moves are done
 
     def take(self, keys: Column, sets: Column) -> Column:
-        """Return where the rows of the next stretch come out, as in `Held.place`."""
+        """Return the places of the next stretch of rows, as in `Held.place`."""
         transaction = _transactions(keys)
         return _hold(
             transaction,
@@ -135,7 +134,9 @@ def _hold(
     moved: Any,
     hopped: Any,
 ) -> Any:
-    """Walk the transactions; `since`, `before` and `moved` count those up to an effect, a place and a new name."""
+    """Walk the transactions; `since`, `before` and `moved` count the transactions up to an effect, a place and a
+    rename.
+    """
     n = len(transaction)
     out = np.zeros(n, np.int64)
     row = 0
@@ -143,7 +144,7 @@ def _hold(
         end = row
         latest = 0
         while hopped[0] < len(moves) and moved[hopped[0]] <= transaction[row]:
-            # Tables that get other names take along what their rows must come behind; all of a statement at once.
+            # A renamed table takes along the place its rows must come after; all tables of a statement at once.
             first, last = hopped[0], hopped[0]
             while last < len(moves) and moves[last, 2] == moves[first, 2]:
                 last += 1
@@ -161,7 +162,7 @@ def _hold(
                 latest = max(latest, waits[shard], floor[shard])
             end += 1
         if latest != HELD and before[latest] <= transaction[row]:
-            latest = 0  # that place lies behind
+            latest = 0  # the place comes before the row
         if latest:
             for i in range(row, end):
                 out[i] = latest

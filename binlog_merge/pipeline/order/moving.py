@@ -1,6 +1,7 @@
-"""What a row sees that comes out at another place than its own: the logical table there, and its columns' names there.
+"""The schema that applies to a row which comes out later than its own key: its logical table and column names there.
 
-A row that stays sees what took effect before its own key, and one that was moved also what did at its place.
+A row that stays sees the DDL that took effect before its own key. A moved row also sees those that took effect at its
+place.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,37 +19,37 @@ Renames = tuple[tuple[str, str], ...]
 
 
 class Moving:
-    """Looks up what rows see by their places."""
+    """Looks up the schema that applies to rows at their places."""
 
     def __init__(self, holds: Holds, history: SchemaHistory) -> None:
         self._waits = Waits(holds.effects)
         self._history = history
-        self._lines: dict[tuple[str, str], tuple[list[Place], list[TableVersion]]] = {}
+        self._versions: dict[tuple[str, str], tuple[list[Place], list[TableVersion]]] = {}
 
     def logical(self, name: tuple[str, str], key: OrderKey, moved_to: OrderKey | None) -> TableVersion | None:
-        """Return the logical table in force for a row with a key, or at the key of the place it was moved to."""
-        if name not in self._lines:
+        """Return the logical table in force for a row at its own key, or at the key of the place it was moved to."""
+        if name not in self._versions:
             versions = sorted(self._history.versions_for(*name), key=lambda v: place_of(v.key))
-            self._lines[name] = [place_of(v.key) for v in versions], versions
-        places, versions = self._lines[name]
-        found = bisect_left(places, Place(key)) if moved_to is None else bisect_right(places, place_of(moved_to))
-        return versions[found - 1] if found else self._history.at(*name, key)
+            self._versions[name] = [place_of(v.key) for v in versions], versions
+        places, versions = self._versions[name]
+        count = bisect_left(places, Place(key)) if moved_to is None else bisect_right(places, place_of(moved_to))
+        return versions[count - 1] if count else self._history.at(*name, key)
 
     def renames(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> Renames:
-        """Return how a shard renamed columns between a row's own key and the place it comes out at."""
+        """Return the column renames of a shard between a row's own key and the place at which it comes out."""
         return self._waits.renames(shard, key, Place(key) if moved_to is None else place_of(moved_to))
 
     def gone(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> bool:
-        """Tell whether a row's table has been dropped or emptied by the time it comes out."""
+        """Return whether a row's table has been dropped or truncated before the row comes out."""
         return moved_to is not None and self._waits.gone(shard, key, place_of(moved_to))
 
     def name(self, shard: Shard, key: OrderKey, moved_to: OrderKey | None) -> tuple[str, str] | None:
-        """Return of which logical table a row is where it comes out, if it is not what its shard's name says."""
+        """Return the logical table of a row where it comes out, None if it is the usual one of its shard."""
         return self._waits.name(shard, key, Place(key) if moved_to is None else place_of(moved_to))
 
 
 def renamed(table: Table, renames: Renames) -> Table:
-    """Return a table with other names for some columns, one after the other."""
+    """Return a table with columns renamed, one rename after the other."""
     for old, new in renames:
         at = table.index_of(old)
         if at is not None:

@@ -1,4 +1,4 @@
-"""Rows in the global order, as columns: compared with a key, sorted, joined to transactions, summed up."""
+"""Rows in the global order, as columns: comparing with a key, sorting, grouping into transactions, totals."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,8 @@ from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
 
 KEY = ("tso", "transaction", "seq", "node_seq")
 OWN = ("own_tso", "own_transaction", "own_seq", "own_node_seq")
-"""Where rows are held, a row's own key; a DDL's is that of its place, and it has 1 in the column `ddl`."""
+"""The columns with a row's own key, if rows are held. A DDL has the key of its place here, and 1 in the column `ddl`.
+"""
 
 # `first` is 1 where a transaction begins, `before` the input bytes of the range's rows before this one, `rank` the
 # transactions begun before it; commit_us is the transaction's.
@@ -32,14 +33,14 @@ def at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]
 
 
 def in_order(rows: dict[str, Column]) -> dict[str, Column]:
-    """Sort by key, then node, file and offset: the order in which the branches of one transaction come out."""
+    """Sort by key, then node, file and offset: the order of the branches within one transaction."""
     place = sorted_places(np.stack([rows[name] for name in (*KEY, "node", "file", "start")]))
     return {name: values[place] for name, values in rows.items()}
 
 
 def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Column]:
-    """Join neighbours with one key: mark where transactions begin, and give each its commit time and what stands before
-    it.
+    """Group adjacent rows with equal keys: mark where transactions begin, and compute their commit time, bytes before
+    and rank.
     """
     n = len(rows["tso"])
     first = np.ones(n, np.int64)
@@ -57,9 +58,9 @@ def transactions(rows: Mapping[str, Column], key: Sequence[str]) -> dict[str, Co
 
 
 def _commit_times(tso: Column, commit_us: Column) -> Column:
-    """Take the commit TSO's own time where it carries one (`snapshot_store.tso.carries_time`), else the source's.
+    """Return the time in the commit TSO if it carries one (`snapshot_store.tso.carries_time`), else the source's time.
 
-    A TSO that was made of the source's time has its microseconds too.
+    A TSO that was made from the source's time keeps that time's microseconds.
     """
     millis = tso >> LOGICAL_BITS
     carried = (millis >= FIRST_MILLIS) & (millis < LAST_MILLIS) & (tso != time_tso(commit_us))
@@ -67,7 +68,7 @@ def _commit_times(tso: Column, commit_us: Column) -> Column:
 
 
 def summed(number: int, path: str, rows: Mapping[str, Column]) -> OrderResult:
-    """Return what rows in global order come to."""
+    """Return the totals of rows in global order."""
     count = len(rows["tso"])
     begins = rows["first"] == 1
     return OrderResult(

@@ -1,6 +1,6 @@
-"""The order stage: bring one range of commit TSOs into the global order, from the index blocks of all nodes.
+"""The order stage: sort one range of commit TSOs into the global order, from the index blocks of all nodes.
 
-A range holds every row with `low <= commit_tso < high`; ranges need not be even. The result is one Arrow file of rows
+A range holds every row with `low <= commit_tso < high`; ranges may differ in size. The result is one Arrow file of rows
 in global order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
 """
 
@@ -23,7 +23,7 @@ LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class _Keeper:
-    """Decides which branches have a logical table: once per table set, where that is the same at all keys."""
+    """Decides which branches have a logical table: once per table set, if the answer is the same at all keys."""
 
     def __init__(self, task: OrderTask) -> None:
         self._topology = task.topology
@@ -33,7 +33,7 @@ class _Keeper:
         self.shard_ddl = frozenset(() if task.holds is None else (place.key for place in task.holds.ddl))
 
     def tables(self, source_id: str, tables: TableSet, key: OrderKey) -> bool:
-        """Tell whether one of the tables comes out for a transaction with this key."""
+        """Return whether one of the tables comes out for a transaction with this key."""
         if self._places is not None:
             return any(self._places.logical_name(source_id, *table, key) is not None for table in tables)
         return any(self._table(source_id, schema, table) for schema, table in tables)
@@ -45,7 +45,9 @@ class _Keeper:
         return self._known[key]
 
     def rows(self, block: Block, sets: Column, keys: Sequence[Column]) -> Column:
-        """Return 1 for each row, given by its set and its key's columns, that has a logical table, else 0."""
+        """Return 1 for each row that has a logical table, else 0. Rows are given by their table set and the columns of
+        their key.
+        """
         if not len(sets):
             return np.empty(0, np.int64)
         places = self._places
@@ -77,7 +79,7 @@ class _Keeper:
         return keep
 
     def markers(self, tso: Column, transaction: Column, flags: Column, keep: Column) -> Column:
-        """A marker comes out where a logical DDL stands, and nowhere else; its own rows never do."""
+        """Return `keep` with 1 for markers at whose key a logical DDL comes out, and 0 for others. Changes `keep`."""
         marked = np.flatnonzero(flags & k.MARKER)
         for i in marked.tolist():
             here = (self._ddl[:, 0] == tso[i]) & (self._ddl[:, 1] == transaction[i])
@@ -86,12 +88,12 @@ class _Keeper:
 
 
 def _covers(span: Span, low: int, high: int) -> bool:
-    """Tell whether a span holds for every key with low <= tso <= high."""
+    """Return whether a span holds for every key with low <= tso <= high."""
     return span.after.commit_tso < low and (span.until is None or high < span.until.commit_tso)
 
 
 def _meets(span: Span, low: int, high: int) -> bool:
-    """Tell whether a span may hold for some key with low <= tso <= high."""
+    """Return whether a span may hold for some key with low <= tso <= high."""
     return span.after.commit_tso <= high and (span.until is None or low <= span.until.commit_tso)
 
 
@@ -113,9 +115,9 @@ def order(task: OrderTask) -> OrderResult:
 
 
 def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
-    """Return the range's rows that have a logical table, in no order, and how many have none.
+    """Return the range's rows that have a logical table, unsorted, and the number of those that have none.
 
-    With holds, each row has the number of its table set too, and the nodes' DDL at which a logical DDL comes out are
+    With holds, each row also has the number of its table set, and the nodes' DDL at which a logical DDL comes out are
     rows as well.
     """
     runs, empty = [], 0
@@ -131,7 +133,9 @@ def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
 
 
 def late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:
-    """Return a transaction without a TSO of its own that stands below the floor although no run has seen it yet."""
+    """Return a transaction without a TSO of its own that lies below the floor and is new in this run, None if there is
+    none.
+    """
     below = np.flatnonzero(~at_least(rows, task.floor) & (rows["seq"] > 0))
     for i in below.tolist():
         node, file, start = (int(rows[name][i]) for name in ("node", "file", "start"))
@@ -167,9 +171,10 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
 
 
 def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
-    """Tell which rows are heartbeats that come out: those in seconds that are multiples of the interval, as in
-    PolarDB-X's global binlog (`LogFileGenerator`, binlog_write_heartbeat_interval). They come out without rows, as DDL
-    do.
+    """Return which rows are heartbeats that come out: those in seconds that are multiples of the interval.
+
+    PolarDB-X's global binlog does the same (`LogFileGenerator`, binlog_write_heartbeat_interval). Heartbeats come out
+    without rows, like DDL.
     """
     wanted = (tso >> LOGICAL_BITS) // 1000 % interval == 0
     return wanted & ((flags & (k.HEARTBEAT | k.MARKER)) == k.HEARTBEAT)
@@ -213,14 +218,14 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
 
 
 def _numbered(task: OrderTask, block: Block, sets: Column) -> dict[str, Column]:
-    """Return each row's number of its table set, where somebody holds rows."""
+    """Return the column with each row's table set number, if rows are held."""
     if task.holds is None:
         return {}
     return {"set": np.array([*(task.sets[block.source_id, tables] for tables in block.sets), -1], np.int64)[sets]}
 
 
 def _beating(edge: EdgeRow, interval: int) -> EdgeRow:
-    """Return a branch that is a heartbeat as one that comes out, if it does."""
+    """Return an edge branch, marked as coming out if it is a heartbeat that does."""
     if not interval or not edge.flags & k.HEARTBEAT:
         return edge
     beats = _beats(np.array([edge.tso]), np.array([edge.flags]), interval)[0]
@@ -257,7 +262,7 @@ def _within(rows: Mapping[str, Column], floor: OrderKey, limit: OrderKey) -> dic
 
 
 def ranges(points: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """Cut the TSOs into up to `count` ranges of about the same bytes, from the quantiles of all pieces."""
+    """Split the TSOs into up to `count` ranges of about the same number of bytes, from the quantiles of all pieces."""
     if not points or count <= 1:
         return [(LEAST, GREATEST)]
     ordered = sorted(points)

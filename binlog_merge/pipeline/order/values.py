@@ -1,4 +1,4 @@
-"""What the order stage is given and what it returns: frozen values, for the driver and the executors."""
+"""The input and result of an order task: frozen values, shared by the driver and the executors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,11 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class OrderTask:
-    """One range: rows with low <= tso < high and floor <= key < limit. `ddl` are the keys at which a logical DDL comes
-    out that a marker gives. Where there are `places` they say which tables come out, else the topology. With `holds`,
-    rows come out elsewhere than they stand: see `pipeline.order.held_rows`.
+    """One range: rows with low <= tso < high and floor <= key < limit.
+
+    `ddl` are (TSO, transaction) of markers at which a logical DDL comes out. `places` decide which tables come out;
+    without them the topology does. With `holds`, rows may come out later than their own key: see
+    `pipeline.order.held_rows`.
     """
 
     number: int
@@ -29,15 +31,15 @@ class OrderTask:
     seen: Mapping[int, tuple[int, int]]  # by node: (file, offset) up to which earlier runs had read
     path: str
     places: Places | None = None
-    heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none do
+    heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none
     holds: Holds | None = None
     sets: Mapping[tuple[str, TableSet], int] = field(default_factory=dict)  # with holds: numbers of nodes' table sets
 
 
 @dataclass(frozen=True, slots=True)
 class OrderResult:
-    """What a range holds. `last` is its greatest key, None when it is empty; `empty` counts branches that touch no
-    logical table.
+    """The totals of a range. `last` is its greatest key, None if it is empty; `empty` counts branches without a logical
+    table.
     """
 
     number: int
@@ -50,4 +52,4 @@ class OrderResult:
     ddl: int
     held: int  # branches at or after the limit, and their bytes
     held_bytes: int
-    late: tuple[OrderKey, int, int, int] | None  # a local below the floor that no run has seen: key, node, file, offset
+    late: tuple[OrderKey, int, int, int] | None  # a new local below the floor: key, node, file, offset

@@ -1,1 +1,1 @@
-"""Publish: makes the output visible: fsync, rename, index, then one line in the manifest."""
+"""Publish: makes the output visible with fsync, rename, the index file and a record in the manifest."""

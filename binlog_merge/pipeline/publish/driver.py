@@ -1,4 +1,4 @@
-"""The end of a run: its files get their names, and the manifest its record."""
+"""Publishes a run: renames its files and appends its record to the manifest."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,10 +17,10 @@ from snapshot_store.tso import ORIGIN, OrderKey
 def publish_run(
     run: Run, written: Written, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
 ) -> None:
-    """Append the run to the manifest, with its files; a run that changes nothing leaves no record.
+    """Append the run with its files to the manifest. A run that changes nothing leaves no record.
 
-    `next_floor` is where the next run goes on; `logical_versions` counts those that it finds unchangeable; `announced`
-    is what the next run must know of markers.
+    `next_floor` is the key at which the next run continues. `logical_versions` is the number of logical versions that
+    can no longer change. `announced` is what the next run must know about markers.
     """
     job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
     waiting = written.ordered.waiting_files
