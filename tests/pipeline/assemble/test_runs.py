@@ -1,0 +1,77 @@
+"""From run to run: how far a node's log is final, and where the next run begins to read."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binlog_merge.errors import LateTransaction
+from binlog_merge.pipeline.assemble.checkpoints import checkpoint
+from binlog_merge.pipeline.assemble.nodes import check_late
+from binlog_merge.pipeline.base.branches import Carry
+from snapshot_store.tso import ORIGIN, OrderKey
+from tests.pipeline.logs import Row, assembled, cut, logs, node_input, rows, rows_of
+
+
+def split(data: st.DataObject) -> tuple[str, str]:
+    """Return what a first run sees of a log, and the whole of it."""
+    found = data.draw(logs())
+    before = data.draw(cut(found[: data.draw(st.integers(0, len(found)))]))
+    rest = found[len(before.replace("|", " ").replace("/", " ").split()) :]
+    return before, before + "".join(f" {data.draw(st.sampled_from('| /'))} {word}" for word in rest)
+
+
+@given(st.data())
+def test_what_comes_later_is_not_below_the_watermark(data: st.DataObject) -> None:
+    before, whole = split(data)
+    mark = assembled(before, end_of_input=False).watermark(0)
+    later = set(rows(whole)) - set(rows(before))
+    if mark is not None:
+        assert all(row.key >= mark for row in later)
+        assert (assembled(before).watermark(3) or mark) <= mark
+
+
+@given(logs())
+def test_the_watermark_is_no_lower_than_it_must_be(found: list[str]) -> None:
+    text = " ".join(found)
+    node = assembled(text)
+    mark = node.watermark(0)
+    if mark is not None and not node.carry.open:
+        assert set(rows(f"{text} L")) - set(rows(text)) == {Row(mark, 1, 0, 4 + 10 * len(found), 14 + 10 * len(found))}
+
+
+@given(st.data())
+def test_a_run_goes_on_without_losing_or_doubling_anything(data: st.DataObject) -> None:
+    before, whole = split(data)
+    first = assembled(before, end_of_input=False)
+    floors = [row.key for row in rows(before)]
+    mark = first.watermark(0) or ORIGIN
+    floor = data.draw(st.sampled_from([ORIGIN, *(key for key in floors if key < mark), mark]))
+    index, carry = checkpoint(first, floor)
+    names = [file.name for file in node_input(whole).files]
+    carry = Carry.from_dict(carry.to_dict(names), names)
+    again = assembled(whole, source=node_input(whole, first=index, carry=carry, seen=first.end))
+    out = [row for row in rows_of(again) if row.key >= floor]
+    assert out == [row for row in rows(whole) if row.key >= floor]
+    assert again.error is None
+    check_late(again, floor)
+
+
+def test_a_run_begins_with_the_first_file_that_still_holds_something() -> None:
+    node = assembled("P1 C1=3 / P2 / L / P3 C3=9 / L")
+    assert checkpoint(node, ORIGIN)[0] == 0
+    assert checkpoint(node, OrderKey(3, 1, 1, 0))[0] == 1, "a branch is open there"
+    node = assembled("P1 C1=3 / P2 C2=5 / L / P3 C3=9 / L")
+    assert [checkpoint(node, OrderKey(tso, 99, 0, 0))[0] for tso in (2, 3, 5, 9)] == [0, 1, 3, 4]
+    assert checkpoint(node, OrderKey(9, 99, 0, 0), waiting=2)[0] == 2, "rows that shards hold are read again"
+
+
+def test_what_commits_below_what_is_published() -> None:
+    text, seen = "P1 C1=9 P2 C2=4", (0, 24)
+    late = assembled(text, source=node_input(text, seen=seen))
+    assert late.least_new == (4, 2) and late.begins == (4, 2)
+    with pytest.raises(LateTransaction, match="TSO 4"):
+        check_late(late, OrderKey(9, 0, 0, 0))
+    check_late(late, OrderKey(4, 2, 0, 0))
+    check_late(replace(late, input=node_input(text)), OrderKey(9, 0, 0, 0))  # a first run has published nothing
