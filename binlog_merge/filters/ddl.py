@@ -13,7 +13,7 @@ from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
 from snapshot_store.ddl.effects import NONE, Effects, Name, effects_of
-from snapshot_store.ddl.parse import ParsedDdl, parse_statement
+from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.mysql.sql.cursor import Cursor
 

@@ -14,7 +14,7 @@ from binlog_merge.filters.ddl import events_of
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.resolve import Context, resolve_column
 from snapshot_store.ddl.specs import ColumnSpec, KeySpec
 from snapshot_store.errors import SnapshotStoreError

@@ -1,8 +1,8 @@
 """DDL: what a statement says, and what it makes of a catalog. The only part of this package that needs sqlglot."""
 
-from snapshot_store.ddl.apply import DdlEffect, apply_ddl, apply_parsed
+from snapshot_store.ddl.apply.statement import DdlEffect, apply_ddl, apply_parsed
 from snapshot_store.ddl.dump import parse_dump, split_statements
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.mysql.sql.session import DdlSession
 
 __all__ = ["DdlEffect", "DdlSession", "ParsedDdl", "apply_ddl", "apply_parsed", "parse_dump", "split_statements"]

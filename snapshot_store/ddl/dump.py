@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from snapshot_store.ddl.apply import apply_parsed
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.apply.statement import apply_parsed
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.model import Catalog, Schema
 from snapshot_store.mysql.sql.cursor import Cursor

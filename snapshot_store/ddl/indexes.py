@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from snapshot_store.ddl.keys import parse_constraint
+from snapshot_store.ddl.parse.keys import parse_constraint
 from snapshot_store.ddl.rewriting import rewrite
 from snapshot_store.ddl.specs import CheckSpec, ForeignKeySpec, KeySpec
 from snapshot_store.errors import AlreadyExists, UnknownColumn

@@ -6,8 +6,8 @@ server would refuse.
 
 from dataclasses import replace
 
-from snapshot_store.ddl import apply
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.apply import statement as applied
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.statements import CreateTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Catalog, Schema, Table
@@ -31,7 +31,7 @@ def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None
         raise DdlNotUnderstood(create_sql, "not a CREATE TABLE that lists its columns")
     name = (statement.table[0] or schema, statement.table[1])
     catalog = Catalog({name[0]: _schema(name[0], session)})
-    return apply.apply_parsed(catalog, ddl, name[0]).catalog.table(*name)
+    return applied.apply_parsed(catalog, ddl, name[0]).catalog.table(*name)
 
 
 def apply_ddl(catalog: Catalog, sql: str, *, schema: str | None = None, session: DdlSession | None = None) -> Catalog:
@@ -44,7 +44,7 @@ def apply_ddl(catalog: Catalog, sql: str, *, schema: str | None = None, session:
     session = replace(session or _SESSION, validate=True)
     if schema is not None and schema not in catalog.schemas:
         catalog = catalog.with_schema(_schema(schema, session))
-    return apply.apply_ddl(catalog, sql, schema, session).catalog
+    return applied.apply_ddl(catalog, sql, schema, session).catalog
 
 
 def _schema(name: str, session: DdlSession) -> Schema:

@@ -3,7 +3,7 @@
 from binlog_merge.filters.ddl import ddl_events
 from snapshot_store.ddl import DdlSession
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.errors import DdlNotUnderstood
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from snapshot_store.ddl import parse
+from snapshot_store.ddl.parse import statement
 from snapshot_store.ddl.statements import Statement
 from snapshot_store.mysql.sql.cursor import Cursor
 from tests.merge_e2e.cases import case_named
@@ -14,13 +14,13 @@ from tests.merge_e2e.local import merge
 
 def test_each_statement_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: Counter[str] = Counter()
-    read = parse._statement
+    read = statement._statement
 
     def counting(cursor: Cursor) -> Statement:
         parsed[cursor.sql] += 1
         return read(cursor)
 
-    monkeypatch.setattr(parse, "_statement", counting)
+    monkeypatch.setattr(statement, "_statement", counting)
     merge(case_named("seed-add-column") / "cluster.yaml", tmp_path / "out")
     # Eight physical databases on two nodes run the statement, and one marker announces it.
     assert parsed["ALTER TABLE t1 ADD COLUMN ADDR VARCHAR(60) DEFAULT NULL"] == 8 + 1

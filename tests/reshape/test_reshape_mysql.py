@@ -12,7 +12,7 @@ from binlog_merge.binlog.rows import RowsEvent, join_rows, present_columns, spli
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.reshape.pads import pad_cell
 from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Schema, Table
 from tests.binlog.written_rows import rows_of
 from tests.mysql_server import MySqlServer

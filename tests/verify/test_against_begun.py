@@ -23,7 +23,7 @@ from binlog_merge.verify.against import Comparison, compare_with_server
 from binlog_merge.verify.base import DuckdbBase, Empty
 from binlog_merge.verify.compare import TableComparison
 from snapshot_store.ddl import DdlSession, apply_ddl, parse_dump
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.local import merge
 from tests.mysql_server import PREFIX, MySqlServer

@@ -14,7 +14,7 @@ from binlog_merge.polardbx.ddl.partitions import PARTITIONS
 from binlog_merge.polardbx.ddl.statements import read_statement
 from binlog_merge.polardbx.ddl.text import Source, Target
 from snapshot_store.ddl.actions import PartitionWork, SetPartitioning
-from snapshot_store.ddl.parse import ParsedDdl, parse_statement
+from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.session import DdlSession

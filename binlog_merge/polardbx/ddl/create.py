@@ -21,8 +21,8 @@ from binlog_merge.polardbx.ddl.items import (
 )
 from binlog_merge.polardbx.ddl.names import Names, is_newly_reserved
 from binlog_merge.polardbx.ddl.text import Source, Target
-from snapshot_store.ddl.options import parse_table_option
-from snapshot_store.ddl.select import at_query
+from snapshot_store.ddl.parse.options import parse_table_option
+from snapshot_store.ddl.parse.query import at_query
 from snapshot_store.ddl.specs import Options
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.names import quote_name

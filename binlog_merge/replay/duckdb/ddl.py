@@ -17,7 +17,7 @@ from binlog_merge.replay.duckdb.types import BY_HAND, definitions, place, quoted
 from snapshot_store.ddl import DdlSession, apply_parsed
 from snapshot_store.ddl import actions as act
 from snapshot_store.ddl import statements as st
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.specs import ColumnSpec, Options
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Catalog, Column, Table

@@ -8,8 +8,8 @@ server by the statements of fixtures/ddl.
 from dataclasses import replace
 
 from snapshot_store.ddl.actions import PartitionWork
+from snapshot_store.ddl.parse.partitions import bound_of, partitioning_of
 from snapshot_store.ddl.partitioning import Part, Partitioning
-from snapshot_store.ddl.partitions import bound_of, partitioning_of
 from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Partition, PartitionSpec
 from snapshot_store.ddl.validate.keys import row_key

@@ -3,7 +3,7 @@
 import pytest
 
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.mysql.sql.session import DdlSession
 
 SESSION = DdlSession()

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from binlog_merge.pipeline.coordinate.shards.values import Step
 from snapshot_store.ddl.actions import AddColumn, ChangeColumn, DropColumn, RenameColumn
-from snapshot_store.ddl.apply import apply_parsed
+from snapshot_store.ddl.apply.statement import apply_parsed
 from snapshot_store.ddl.indexes import renamed_generated
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.statements import AlterTable, Statement
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Schema, Table

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, routed
 from binlog_merge.pipeline.coordinate.shards.notes import Lock, Locks, table_of
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table

@@ -11,7 +11,7 @@ from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.values import Name
 from binlog_merge.places import key_of
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.ddl.statements import TruncateTable
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.mysql.sql.session import DdlSession

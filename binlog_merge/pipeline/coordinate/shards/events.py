@@ -25,11 +25,11 @@ from binlog_merge.pipeline.coordinate.shards.values import (
 )
 from snapshot_store.ask.alter import alter_sql
 from snapshot_store.ddl.actions import RenameTo
-from snapshot_store.ddl.apply import DdlEffect
+from snapshot_store.ddl.apply.references import under_name
+from snapshot_store.ddl.apply.statement import DdlEffect
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse import ParsedDdl, parse_statement
+from snapshot_store.ddl.parse.statement import ParsedDdl, parse_statement
 from snapshot_store.ddl.partitioning import Partitioning
-from snapshot_store.ddl.references import under_name
 from snapshot_store.ddl.statements import AlterTable, CreateTable, RenameTables, TruncateTable
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog, Table

@@ -4,7 +4,7 @@ CREATE TABLE t (a INT) TABLESPACE ts1 COMMENT 'x'     CREATE TABLE t (a INT) COM
 ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT
 """
 
-from snapshot_store.ddl.parse import file_options
+from snapshot_store.ddl.parse.statement import file_options
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.lexer import Token
 from snapshot_store.mysql.sql.session import DdlSession

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from binlog_merge.pipeline.coordinate.shards.following import Renaming
 from binlog_merge.pipeline.coordinate.shards.values import Name
 from snapshot_store.ddl.effects import effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.mysql.sql.names import quote_name
 from snapshot_store.mysql.sql.session import DdlSession
 

@@ -13,7 +13,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     ShardDdl,
 )
 from snapshot_store.ddl.effects import Effects, Verb, effects_of
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 

@@ -22,7 +22,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     Start,
     open_id,
 )
-from snapshot_store.ddl.references import under_name
+from snapshot_store.ddl.apply.references import under_name
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from binlog_merge.pipeline.coordinate.shards.clauses import applied, applied_parsed, columns_named
 from binlog_merge.pipeline.coordinate.shards.optimistic.joined import order
 from snapshot_store.ask.alter import alter_sql
-from snapshot_store.ddl.parse import ParsedDdl
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.lattice.columns import compare_columns
 from snapshot_store.model import Column, Index, Table

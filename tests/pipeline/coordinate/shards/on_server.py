@@ -23,7 +23,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Outcome, Shard, Shard
 from binlog_merge.pipeline.order.waits import Waits
 from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Table
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, SQL_MODES
 from snapshot_store.mysql.text.charsets import charset_of

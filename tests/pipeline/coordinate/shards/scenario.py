@@ -14,7 +14,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Decided, Event, Outco
 from binlog_merge.pipeline.order.waits import Waits
 from binlog_merge.places import Place
 from snapshot_store.ddl import DdlSession, ParsedDdl
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey

@@ -7,8 +7,8 @@ import pytest
 from binlog_merge.pipeline.coordinate.shards.clauses import Naming, applied, routed, steps_of
 from snapshot_store import parse_table
 from snapshot_store.ddl import DdlSession
-from snapshot_store.ddl.apply import apply_ddl
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.apply.statement import apply_ddl
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.ddl.statements import AlterTable
 from snapshot_store.errors import DdlNotUnderstood, SnapshotStoreError
 from snapshot_store.model import Catalog

@@ -14,7 +14,7 @@ from binlog_merge.pipeline.coordinate.shards.values import (
     ShardEvent,
 )
 from snapshot_store.ddl import DdlSession, ParsedDdl, parse_dump
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import OrderKey

@@ -10,7 +10,7 @@ from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, _may_follow
 from binlog_merge.pipeline.coordinate.shards.values import Shard, Start
 from snapshot_store.ddl import ParsedDdl, parse_dump
-from snapshot_store.ddl.apply import apply_ddl
+from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.coordinate.shards.scenario import HIDDEN

@@ -24,7 +24,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.shapes import (
     settled,
 )
 from binlog_merge.pipeline.coordinate.shards.values import Shard, ShardDdl, Step
-from snapshot_store.ddl.parse import parse_statement
+from snapshot_store.ddl.parse.statement import parse_statement
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.model import Table
 from snapshot_store.tso import ORIGIN

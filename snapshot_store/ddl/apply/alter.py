@@ -32,7 +32,7 @@ from snapshot_store.ddl.actions import (
     SetPartitioning,
     SetVisible,
 )
-from snapshot_store.ddl.create import (
+from snapshot_store.ddl.apply.create import (
     check_names,
     check_nulls,
     chosen_engine,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from snapshot_store.ddl.private import accept_schema_option
+from snapshot_store.ddl.parse.private import accept_schema_option
 from snapshot_store.ddl.specs import Options
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.types import accept_charset, charset_name

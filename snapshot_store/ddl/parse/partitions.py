@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from snapshot_store.ddl.actions import PartitionWork
-from snapshot_store.ddl.options import at_placement, parse_table_option, skip_placement
+from snapshot_store.ddl.parse.options import at_placement, parse_table_option, skip_placement
 from snapshot_store.ddl.partitioning import Partitioning, Tuples
 from snapshot_store.ddl.specs import Options, Partition, PartitionSpec
 from snapshot_store.errors import DdlNotUnderstood

@@ -5,8 +5,8 @@ Source: rule `column_attribute` of mysql-server `sql/sql_yacc.yy`.
 
 from dataclasses import replace
 
-from snapshot_store.ddl.keys import parse_check, parse_references
-from snapshot_store.ddl.private import skip_sequence
+from snapshot_store.ddl.parse.keys import parse_check, parse_references
+from snapshot_store.ddl.parse.private import skip_sequence
 from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
 from snapshot_store.model import Default, Generated, IndexPart
 from snapshot_store.mysql.expr.read import canonical

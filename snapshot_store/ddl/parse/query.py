@@ -1,16 +1,13 @@
-"""CREATE TABLE … SELECT: the columns that a query gives, for queries that only name columns of tables.
+"""CREATE TABLE … SELECT: the query is parsed if it only names columns of tables.
 
-A row-based binlog holds the columns instead, with START TRANSACTION behind them; a statement-based one holds the query.
-What a column's type would be that an expression computes is the optimizer's knowledge: such a query is not understood.
+A statement-based binlog holds this query. A row-based one holds CREATE TABLE with the columns and START TRANSACTION.
+The type of a column that an expression computes is the optimizer's knowledge: such a query is not understood.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from snapshot_store.ddl.resolve import Context
 from snapshot_store.ddl.specs import Query, SelectItem, Source
-from snapshot_store.errors import UnknownColumn
-from snapshot_store.model import Column, Default, Table
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 _END = frozenset({"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "FOR", "PROCEDURE"})
@@ -153,63 +150,3 @@ def _skip_token(cursor: Cursor) -> None:
         cursor.parenthesized()
     else:
         cursor.next()
-
-
-def query_columns(context: Context, query: Query, tables: Sequence[Table]) -> tuple[Column, ...]:
-    """Return the columns of a query's result, given the tables of its sources in order."""
-    found = []
-    for item in query.items:
-        for table, column, outer in _meant(context, query, tables, item):
-            found.append(_as_result(column, outer, item.alias or column.name, table))
-    return tuple(found)
-
-
-def _meant(
-    context: Context, query: Query, tables: Sequence[Table], item: SelectItem
-) -> Iterator[tuple[Table, Column, bool]]:
-    pairs = list(zip(query.sources, tables, strict=True))
-    if item.table is not None:
-        pairs = [(s, t) for s, t in pairs if _is_called(s, t, item.table)]
-    if item.column is None:
-        if query.merged and item.table is None:
-            raise context.error("* of a join that makes one column of two")
-        for source, table in pairs:
-            for column in table.columns:
-                if not column.invisible:
-                    yield table, column, source.outer
-        return
-    hits = [(t, t.columns[place], s.outer) for s, t in pairs if (place := t.index_of(item.column)) is not None]
-    if not hits:
-        raise UnknownColumn(f"the query names a column {item.column} that none of its tables has")
-    if len(hits) > 1:
-        context.limit(query.merged, f"column {item.column} is in two tables of the query")
-        raise context.error(f"column {item.column} is in two tables of the query")
-    yield hits[0]
-
-
-def _is_called(source: Source, table: Table, name: TableName) -> bool:
-    if source.alias is not None:
-        return name == (None, source.alias)
-    return table.name == name[1] and name[0] in (None, table.schema)
-
-
-def _as_result(column: Column, outer: bool, name: str, table: Table) -> Column:
-    """Return what a new table gets for a column that a query reads."""
-    default = column.default
-    nullable = column.nullable or outer
-    if column.auto_increment:
-        default = Default("literal", "0")
-    if column.generated is not None or (outer and not column.nullable):
-        default = None
-    if default is None and nullable:
-        default = Default("null")
-    return replace(
-        column,
-        name=name,
-        nullable=nullable,
-        default=default,
-        auto_increment=False,
-        generated=None,
-        invisible=False,
-        on_update_now=column.on_update_now,
-    )

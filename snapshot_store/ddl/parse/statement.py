@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from snapshot_store.ddl.actions import Action, AddConstraint, DropConstraint
-from snapshot_store.ddl.columns import parse_column
-from snapshot_store.ddl.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
-from snapshot_store.ddl.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
-from snapshot_store.ddl.parse_alter import parse_alter_table
-from snapshot_store.ddl.parse_ignored import INERT_VERBS, at_inert_object, ignored
-from snapshot_store.ddl.partitions import parse_tail
-from snapshot_store.ddl.private import skip_index_place
-from snapshot_store.ddl.query_tables import tables_of_query
-from snapshot_store.ddl.select import at_query, parse_query
+from snapshot_store.ddl.parse.alter import parse_alter_table
+from snapshot_store.ddl.parse.columns import parse_column
+from snapshot_store.ddl.parse.ignored import INERT_VERBS, at_inert_object, ignored
+from snapshot_store.ddl.parse.keys import at_constraint, parse_algorithm, parse_constraint, parse_key_body
+from snapshot_store.ddl.parse.options import at_placement, parse_schema_options, parse_table_options, skip_lock_option
+from snapshot_store.ddl.parse.partitions import parse_tail
+from snapshot_store.ddl.parse.private import skip_index_place
+from snapshot_store.ddl.parse.query import at_query, parse_query
+from snapshot_store.ddl.parse.query_tables import tables_of_query
 from snapshot_store.ddl.specs import ColumnSpec, Constraint, KeySpec
 from snapshot_store.ddl.statements import (
     AlterSchema,

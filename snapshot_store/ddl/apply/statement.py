@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snapshot_store.ddl.actions import ChangeColumn, RenameColumn, RenameTo
-from snapshot_store.ddl.alter import alter_table
-from snapshot_store.ddl.create import build_table, copy_table
+from snapshot_store.ddl.apply.alter import alter_table
+from snapshot_store.ddl.apply.create import build_table, copy_table
+from snapshot_store.ddl.apply.query import query_columns
+from snapshot_store.ddl.apply.references import rename_columns, rename_table
 from snapshot_store.ddl.effects import NONE, Effects, effects_of
-from snapshot_store.ddl.parse import ParsedDdl
-from snapshot_store.ddl.references import rename_columns, rename_table
+from snapshot_store.ddl.parse.statement import ParsedDdl
 from snapshot_store.ddl.resolve import Context, resolve_options, server_charset
-from snapshot_store.ddl.select import query_columns
 from snapshot_store.ddl.statements import (
     AlterSchema,
     AlterTable,

@@ -1,0 +1,1 @@
+"""Text to statements: what a DDL says, before it meets any table."""
