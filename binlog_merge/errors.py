@@ -1,4 +1,4 @@
-"""Every way a merge can stop, one class each, with its own exit code.
+"""The errors that stop a merge or another command: a class and an exit code for each cause.
 
 An error says what happened, where (node, file, position, order key) and what to do. The values are plain, so an error
 travels from an executor to the driver unchanged, by pickle or as a dict. Nothing here prints or decides to go on.
@@ -13,7 +13,7 @@ from snapshot_store.tso import OrderKey
 
 
 class MergeError(Exception):
-    """Something was not understood, so the merge stopped before it.
+    """The base of all errors: the merge met something that it does not understand, and stopped before it.
 
     `result` is set by the job when files were published before the stop; it stays on the driver's side.
     """
@@ -42,7 +42,7 @@ class MergeError(Exception):
         self.result: Any = None
 
     def where(self) -> str:
-        """Return the place as one line, or "" when no place is known."""
+        """Return node, file, position and order key as text, as far as they are known; "" if none is."""
         parts = (
             ("node", self.node),
             ("file", self.file),
@@ -67,7 +67,7 @@ class MergeError(Exception):
         position: int | None = None,
         order_key: OrderKey | str | None = None,
     ) -> Self:
-        """Fill in the parts of the place that are still unknown, and return self: `raise error.located(node=...)`."""
+        """Fill in the parts of the location that are still unknown; return self: `raise error.located(node=...)`."""
         self.node = node if self.node is None else self.node
         self.file = file if self.file is None else self.file
         self.position = position if self.position is None else self.position
@@ -90,7 +90,7 @@ class MergeError(Exception):
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "MergeError":
-        """Return the error of the class that `to_dict` came from; an unknown code becomes InternalError."""
+        """Return the error that `to_dict` was called on; an unknown code becomes InternalError."""
         return ERRORS.get(values["code"], InternalError)(
             values["message"],
             node=values.get("node"),
@@ -487,7 +487,7 @@ EXIT_TERMINATED = 143  # 128 + SIGTERM
 
 
 class ExitCode(NamedTuple):
-    """One row of the table that `--help`, the README and the tests share."""
+    """A row of the table of exit codes that `--help`, the README and the tests share."""
 
     exit_code: int
     code: str
@@ -503,4 +503,4 @@ _EXITS: tuple[ExitCode, ...] = (
     ExitCode(EXIT_TERMINATED, "terminated", "Stopped with SIGTERM; what was published stays valid."),
 )
 EXIT_CODES = tuple(sorted(_EXITS))
-"""By number."""
+"""All exit codes, sorted by number."""

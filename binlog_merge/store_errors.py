@@ -1,4 +1,4 @@
-"""What becomes of the schema room's errors in a merge and on the command line: each has a class and an exit code."""
+"""Translates errors of the schema store (`snapshot_store`) into errors of a merge, which have exit codes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ _DAMAGED = (
     "put the store back from a copy, as it was at the end of the last merge; or merge again from the start into "
     "another directory, and say again by `schema set` what had been said there"
 )
-_IN_THE_MESSAGE = ""  # what to do stands in the message already
+_IN_THE_MESSAGE = ""  # the message already contains the remedy
 
 
 @contextmanager
 def as_merge_errors(path: Path | None) -> Iterator[None]:
-    """Turn errors of the schema room into errors of a merge; `path` is the file they are about."""
+    """Raise errors of `snapshot_store` in this block as errors of a merge; `path` is the store's file."""
     from snapshot_store import errors, store_errors
     from snapshot_store.introspect import ServerRefused as Refused
 

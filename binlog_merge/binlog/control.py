@@ -85,7 +85,7 @@ class FormatDescription:
 
     @property
     def checksum(self) -> bool:
-        """Tell whether the events after it carry a CRC32."""
+        """Return whether the events after it carry a CRC32."""
         return self.checksum_alg == ChecksumAlg.CRC32
 
     def post_header_len(self, type_code: int) -> int | None:

@@ -145,7 +145,7 @@ def event_name(type_code: int) -> str:
 
 
 def is_known(type_code: int) -> bool:
-    """Tell whether the type is one that some server of the supported families writes."""
+    """Return whether the type is one that some server of the supported families writes."""
     return type_code in _KNOWN
 
 

@@ -151,7 +151,7 @@ class GtidSet:
         return GtidSet(found)
 
     def contains_set(self, other: "GtidSet") -> bool:
-        """Tell whether every GTID of `other` is in this set."""
+        """Return whether every GTID of `other` is in this set."""
         return all(
             any(a <= start and end <= b for a, b in self.intervals.get((sid, tag), ()))
             for sid, tag, start, end in other.items()

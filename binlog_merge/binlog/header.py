@@ -85,7 +85,7 @@ class RawEvent:
 
 
 def is_ignorable(header: EventHeader) -> bool:
-    """Tell whether a reader that does not know the event's type may skip it (LOG_EVENT_IGNORABLE_F)."""
+    """Return whether a reader that does not know the event's type may skip it (LOG_EVENT_IGNORABLE_F)."""
     return bool(header.flags & EventFlag.LOG_EVENT_IGNORABLE_F)
 
 
@@ -117,7 +117,7 @@ def server_version_split(version: str) -> tuple[int, int, int]:
 
 
 def knows_checksums(server_version: str) -> bool:
-    """Tell whether a server of this version writes the checksum algorithm into its FDE (MySQL 5.6.1, MariaDB 5.3)."""
+    """Return whether a server of this version writes the checksum algorithm into its FDE (MySQL 5.6.1, MariaDB 5.3)."""
     least = (5, 3, 0) if "mariadb" in server_version.lower() else (5, 6, 1)
     return server_version_split(server_version) >= least
 

@@ -210,7 +210,7 @@ class Query:
 
     @property
     def schema_is_utf8(self) -> bool:
-        """Tell whether the schema name is text, as all names of a server are."""
+        """Return whether the schema name is text, as all names of a server are."""
         return not any("\udc80" <= character <= "\udcff" for character in self.schema_text)
 
     @property

@@ -115,7 +115,7 @@ class RowsEvent:
 
     @property
     def ends_statement(self) -> bool:
-        """Tell whether this is the last rows event of its statement (STMT_END_F)."""
+        """Return whether this is the last rows event of its statement (STMT_END_F)."""
         return bool(self.flags & RowsFlag.STMT_END_F)
 
 
@@ -264,7 +264,7 @@ def _pack_image(
 
 
 def row_padding(event: RowsEvent) -> bool:
-    """Tell whether the unused bits of the event's null bitmaps are set, judged by its first row image."""
+    """Return whether the unused bits of the event's null bitmaps are set, judged by its first row image."""
     present = event.present_before if event.present_before is not None else event.present_after
     used = len(present_columns(present or b"", event.column_count))
     at = (used + 7) // 8 - 1

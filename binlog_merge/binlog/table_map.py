@@ -81,7 +81,7 @@ class TableMap:
         return len(self.types)
 
     def nullable(self, column: int) -> bool:
-        """Tell whether a column may be NULL."""
+        """Return whether a column may be NULL."""
         return bool(self.null_bitmap[column >> 3] >> (column & 7) & 1)
 
     def real_types(self) -> tuple[int, ...]:

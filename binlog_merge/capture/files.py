@@ -1,10 +1,10 @@
-"""A node's captured files: `DIR/binlog.000001` … as on the server, and `DIR/.capture.json`, which says whose they are.
+"""A node's captured files: `DIR/binlog.000001` … as on the server, and `DIR/.capture.json`, the record of the server.
 
-How far a capture is stands in the files: the end of the last whole event of the last one. What a crash left behind it
-is cut off, and comes again. A file is on disk, whole and with its in-use flag cleared, before the next one begins. The
-record also has a place up to which everything was on disk at some time: a long file need not be walked from its
-beginning, and in a file without checksums, where a crash of the machine may leave anything behind that place, what
-stands there is compared with what the server sends.
+The position of a capture is the end of the last complete event in the last file. What a crash left after it is cut off,
+and fetched again. A file is on disk, complete and with its in-use flag cleared, before the next one begins. The record
+also has a position up to which everything was synced at some time. So a long file need not be read from its beginning;
+and in a file without checksums, where a crash of the machine may leave anything after that position, the bytes after it
+are compared with what the server sends.
 """
 
 import io
@@ -50,7 +50,7 @@ _RECORD_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Whose files these are, as which replica they are asked for, and up to where they were on disk for certain."""
+    """The server whose files these are, our UUID as its replica, and the position up to which they were synced."""
 
     server_uuid: str
     replica_uuid: str
@@ -58,7 +58,7 @@ class Record:
 
 
 class NodeFiles:
-    """The files of one node, for one writer, which holds the directory's lock."""
+    """The captured files of a node, for one writer, which holds the directory's lock."""
 
     def __init__(self, directory: Path, node: str) -> None:
         self.directory = directory
@@ -73,28 +73,28 @@ class NodeFiles:
         self._flushed = self._synced = time.monotonic()
 
     def record(self, server_uuid: str) -> Record:
-        """Return whose files these are; a new directory's are from now on this server's.
+        """Return the directory's record; a new directory is assigned to this server.
 
-        Raises WrongNode where they are of another server.
+        Raises WrongNode if the files are of another server.
         """
         path = self.directory / RECORD_NAME
-        found = _read_record(path) if path.exists() else None
-        if found is None:
-            found = Record(server_uuid, str(uuid.uuid4()))
-            self._save(found)
-        elif found.server_uuid != server_uuid:
+        record = _read_record(path) if path.exists() else None
+        if record is None:
+            record = Record(server_uuid, str(uuid.uuid4()))
+            self._save(record)
+        elif record.server_uuid != server_uuid:
             raise WrongNode(
-                f"the server's server_uuid is {server_uuid}, the files captured so far are of {found.server_uuid}",
+                f"the server's server_uuid is {server_uuid}, the files captured so far are of {record.server_uuid}",
                 node=self.node,
                 file=str(self.directory),
                 remedy="another server answers under the node's address: correct `server`, or capture it into a new "
                 "directory",
             )
-        self._record = found
-        return found
+        self._record = record
+        return record
 
     def resume(self) -> Place | None:
-        """Open the last file, cut off what is not a whole event, and return how far it is; None: there is no file."""
+        """Open the last file, cut off an incomplete event, and return the position; None if there is no file."""
         self.close()
         last = self._last_file()
         if last is None:
@@ -112,19 +112,19 @@ class NodeFiles:
 
     @property
     def place(self) -> Place | None:
-        """Return how far the last file is; None: there is none."""
+        """Return the position in the last file; None if there is no file."""
         return Place(self._name, self._last, self._end) if self._name else None
 
     @property
     def ended(self) -> bool:
-        """Tell whether the last file has the event with which a server ends a file."""
+        """Return whether the last file ends with the event with which a server ends a file."""
         if self._file is None or self._end <= FIRST_POSITION:
             return False
         header = os.pread(self._file.fileno(), EVENT_HEADER_LEN, self._last)
         return EventHeader.parse(header).type_code in FILE_ENDS
 
     def apply(self, action: Action) -> None:
-        """Do what an event asks for. Raises IoError, and WrongNode where a file does not have what it must have."""
+        """Carry out an action. Raises IoError, and WrongNode if a file does not have the bytes expected."""
         try:
             if isinstance(action, Append):
                 self._append(action.data)
@@ -138,7 +138,7 @@ class NodeFiles:
             raise io_error(error, str(self.directory / self._name), self._end) from error
 
     def tick(self) -> None:
-        """Let readers see what came, after a moment, and let the disk have it, after a second or 16 MiB."""
+        """Flush to readers after a moment, and sync to disk after a second or 16 MiB."""
         if self._file is None or not self._unsynced:
             return
         now = time.monotonic()
@@ -149,7 +149,7 @@ class NodeFiles:
             self._flushed = now
 
     def sync(self) -> None:
-        """Return when the disk has everything."""
+        """Sync the file; return once everything is on disk."""
         self._flush()
         if self._file is not None and self._unsynced:
             try:
@@ -175,7 +175,7 @@ class NodeFiles:
             file.raw.close()  # what its buffer could not write must not be tried again
 
     def finish(self) -> None:
-        """Clear the in-use flag of a file to which nothing comes any more."""
+        """Clear the in-use flag of a complete file."""
         self.sync()
         assert self._file is not None
         fd = self._file.fileno()
@@ -267,14 +267,12 @@ def _read_record(path: Path) -> Record:
 
 
 def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, int]:
-    """Return how far a file is, up to where its events are whole and, where they have sums, sound; and where the last
-    of them begins.
-    """
+    """Return the position after a file's last complete (and, with checksums, sound) event, and where it begins."""
     with LocalSource(str(path)) as source:
         try:
             head = read_head(source, node, str(path))
         except ChecksumMismatch:
-            head = None  # a crash of the machine may leave anything behind what was synced
+            head = None  # a crash of the machine may leave anything after what was synced
     if head is None:
         return Place(path.name), 0
     checksum = head.checksum_alg == ChecksumAlg.CRC32
@@ -283,23 +281,23 @@ def _walk(path: Path, fd: int, node: str, synced: Place | None) -> tuple[Place, 
         if synced is not None and synced.name == path.name and synced.end <= len(view):
             certain = synced.last
         last, end = _whole_events(view, certain, checksum)
-        if certain > FIRST_POSITION and end <= certain:  # the record is not of these bytes
+        if certain > FIRST_POSITION and end <= certain:  # the record does not fit these bytes
             certain = FIRST_POSITION
             last, end = _whole_events(view, certain, checksum)
     return Place(path.name, last if checksum else certain, end), last
 
 
 def _whole_events(view: memoryview, at: int, checksum: bool) -> tuple[int, int]:
-    """Return where the last of the whole events from `at` on begins, and where it ends."""
-    last, left = at, len(view) - at
+    """Return where the last complete event from `at` on begins, and where it ends."""
+    last, rest = at, len(view) - at
     least = EVENT_HEADER_LEN + (CHECKSUM_LEN if checksum else 0)
-    while left >= least:
+    while rest >= least:
         size, log_pos = _SIZE_AND_POSITION.unpack_from(view, at + 9)
         end = at + size
-        if not least <= size <= left or log_pos != end & 0xFFFFFFFF:
+        if not least <= size <= rest or log_pos != end & 0xFFFFFFFF:
             break
         # The first event's sum is verified with the head: its flag may be set.
         if checksum and at > FIRST_POSITION and not sound(view[at:end]):
             break
-        last, at, left = at, end, left - size
+        last, at, rest = at, end, rest - size
     return last, at

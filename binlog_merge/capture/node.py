@@ -1,4 +1,4 @@
-"""One node's capture: from where its files end, again and again, until it is told to stop or has all there is."""
+"""The capture of a node: reconnects and resumes where its files end, until it is complete or stopped."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ _LONGEST_PAUSE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """How to capture. `follow`: go on when everything has come; `retry_seconds`: how long to try to connect again."""
+    """Options of a capture. `follow`: wait for new events at the end; `retry_seconds`: how long to try to reconnect."""
 
     follow: bool = False
     retry_seconds: float = 60.0
@@ -28,10 +28,10 @@ class CaptureOptions:
 
 
 class NodeCapture:
-    """The capture of one node, for a thread of its own; only `stop` may come from another.
+    """The capture of a node, for a thread of its own; only `stop` may be called from another thread.
 
-    `start_file` is where a node without captured files begins; None: the first file that its server has. `report` is
-    told of every connection made and lost, in one line.
+    `start_file` is the first file of a node without captured files; None: the first file that its server has. `report`
+    gets a line for every connection made and lost.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class NodeCapture:
         self._stopped = threading.Event()
 
     def run(self) -> None:
-        """Capture until everything there is has come, or `stop`. Sets `error` where it ended before."""
+        """Capture until all the server has is captured, or `stop`. Sets `error` if it ends before that."""
         try:
             self._run()
         except MergeError as error:
@@ -69,7 +69,7 @@ class NodeCapture:
             self._report(self.node.source_id, f"stopped: {self.error.message}")
 
     def stop(self) -> None:
-        """Let the capture end, behind the last whole event."""
+        """Make the capture end, after the last complete event."""
         self._stopped.set()
         self._source.break_off()
 
@@ -97,7 +97,7 @@ class NodeCapture:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _attempt(self) -> None:
-        """Go on until everything has come. Raises Lost where that may work another time, else MergeError."""
+        """Connect and capture to the end. Raises Lost if a retry may succeed, else MergeError."""
         try:
             facts = self._source.open()
             self._check(facts)
@@ -112,7 +112,7 @@ class NodeCapture:
             self.files.close()
 
     def _pump(self, place: Place, replica_uuid: str) -> None:
-        """Do what the events of a dump ask for."""
+        """Request a dump and carry out the actions of its events."""
         stream = Stream(self.node.source_id, place)
         files, follow, target = self.files, self._options.follow, self._target
         assert target is not None
@@ -130,7 +130,7 @@ class NodeCapture:
         raise Lost("the server ended the dump")
 
     def _check(self, facts: SourceFacts) -> None:
-        """Refuse a server that is not the one the configuration names."""
+        """Raise WrongNode if the server is not the one in the configuration."""
         expected: tuple[tuple[str, Any, Any], ...] = (
             ("server_uuid", self.node.server_uuid, facts.server_uuid),
             ("server_id", self.node.server_id, facts.server_id),
@@ -143,7 +143,7 @@ class NodeCapture:
                 )
 
     def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
-        """Return where to go on at the server. Raises MissingFile where it has purged what comes next."""
+        """Return where to resume the dump. Raises MissingFile if the server has purged what comes next."""
         if place is None:
             wanted = self._start_file or facts.files[0]
             if wanted not in facts.files:
@@ -151,7 +151,7 @@ class NodeCapture:
             return Place(wanted)
         if place.name in facts.files:
             return place
-        # All of it may be here already: then the server need not have it any more.
+        # If the file is captured completely, the server need not have it any more.
         if self.files.ended and facts.files[0] == successor(place.name):
             self.files.finish()
             return Place(facts.files[0])
@@ -172,7 +172,7 @@ class NodeCapture:
         )
 
     def _explained(self, text: str, place: Place, stream: Stream) -> Exception:
-        """Return what the server's refusal to go on with a dump means. Its texts are what tells it apart."""
+        """Return the error for a dump that the server refuses; only the error's text tells the causes apart."""
         at = stream.at if stream.known else place.asked
         name = stream.name or place.name
         if "first log file" in text:  # purged since it was listed
@@ -193,7 +193,7 @@ class NodeCapture:
 
 
 def captured(capture: NodeCapture) -> dict[str, Any]:
-    """Return what a node's capture did, as plain values."""
+    """Return the result of a node's capture as plain values."""
     files, place = capture.files, capture.files.place
     return {
         "server": str(capture.address),

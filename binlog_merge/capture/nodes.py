@@ -1,8 +1,8 @@
-"""Live capture: the nodes' binlog files, byte for byte, fetched from their servers.
+"""Live capture: fetches the nodes' binlog files from their servers, byte for byte.
 
     captured/dn-1/binlog.000001 …      a directory for each node, with the server's own file names
 
-Nodes are captured beside each other, a thread each. One that fails ends; the others go on to where they are to end.
+Nodes are captured in parallel, a thread each. If a node fails, the others continue.
 """
 
 import threading
@@ -25,7 +25,7 @@ _LOOK_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class CaptureResult:
-    """What a capture did, by node: see `capture_node.captured`."""
+    """The result of a capture by node; see `node.captured`."""
 
     nodes: Mapping[str, Mapping[str, Any]]
 
@@ -44,12 +44,12 @@ def capture(
     report: Callable[[str, str], None] = lambda node, text: None,
     stop: threading.Event | None = None,
 ) -> CaptureResult:
-    """Bring the captured files of `nodes` (none named: all that have a `server`) up to what their servers have.
+    """Fetch what the servers of `nodes` have and the captured files lack; no `nodes`: all that have a `server`.
 
-    `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` says, by source-id ("": any
-    other), where a node without captured files begins. With `options.follow` it ends when `stop` is set. Raises the
-    error of the first node that fails, when all have ended, with the CaptureResult as its `result`; what stops it from
-    outside has one too.
+    `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
+    other) to the first file of a node without captured files. With `options.follow` the capture ends when `stop` is
+    set. After all nodes have ended, raises the error of the first that failed, with the CaptureResult as its `result`;
+    an exception from outside (Ctrl-C) has the result, too.
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
@@ -66,7 +66,7 @@ def capture(
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event())
-        except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is told all the same
+        except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is reported all the same
             error.result = _result(captures)  # type: ignore[attr-defined]
             raise
     result = _result(captures)
@@ -102,7 +102,7 @@ def _chosen(config: MergeConfig, names: Sequence[str]) -> list[Node]:
 
 
 def _run(captures: Sequence[NodeCapture], stop: threading.Event) -> None:
-    """Run the captures until all have ended, or `stop`. Whatever is raised here stops them."""
+    """Run the captures until all have ended, or `stop`. An exception raised here stops them."""
     threads = [threading.Thread(target=c.run, name=f"capture {c.node.source_id}", daemon=True) for c in captures]
     for thread in threads:
         thread.start()

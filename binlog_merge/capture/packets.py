@@ -1,8 +1,8 @@
-"""The packets of a dump, cut out of what a connection reads: payloads in, payloads out, nothing is looked into.
+"""Cuts the bytes of a connection into the packets of a dump, without parsing their payloads.
 
     | payload length 3 | sequence 1 | payload ... |      a payload of 2^24-1 bytes goes on in the next packet
 
-A packet for each event, in Python: so a read brings many of them, and none is copied but those that a read cuts.
+Each event is a packet, and this is Python: so a read takes many packets, and only a packet cut by a read is copied.
 https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html
 """
 
@@ -15,10 +15,10 @@ _CHUNK: Final = 1 << 18
 
 
 def payloads(some: Callable[[int], bytes], exactly: Callable[[int], bytes]) -> Iterator[memoryview]:
-    """Yield payloads in order, joined where they come in several packets. Ends where the connection does.
+    """Yield payloads in order, joined if they are split over several packets, until the connection ends.
 
-    `some` returns at most so many bytes, as soon as there are any, `exactly` waits for all; both return fewer at the
-    end of the connection only. A payload that the end cuts is not yielded.
+    `some` returns at most so many bytes, as soon as there are any; `exactly` waits for all, and returns fewer only at
+    the end of the connection. A payload cut by the end is not yielded.
     """
     parts: list[memoryview] = []
     rest = b""

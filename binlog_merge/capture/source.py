@@ -1,7 +1,7 @@
-"""A node's server as the source of a dump: connect, ask what it has, and read the dump's packets.
+"""The connection to a node's server: asks for its binlog files, requests a dump, and reads its packets.
 
-mysql-replication connects, registers and asks for the dump. Its packets are read below its event layer, which takes
-events apart and drops those that it does not know (40, 41, 42); here each is needed as the bytes that it is.
+mysql-replication connects, registers and requests the dump. Its packets are read below its event layer, which parses
+events and drops unknown types (40, 41, 42); here every event is needed as raw bytes.
 
 The user needs REPLICATION SLAVE for the dump, and REPLICATION CLIENT to see which files there are.
 """
@@ -18,28 +18,28 @@ from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
 from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
 HEARTBEAT_SECONDS: Final = 0.5
-"""How often a source that has nothing to send says so: then what came is flushed."""
+"""The period of heartbeats from a source that has nothing to send; they let received events be flushed."""
 SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
 _PARSE_ERROR, _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1064, 1381, 1227, 1236
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
-"""The first byte of a payload in a dump: an event follows, the dump ends, or an error says why."""
+"""The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
 _ADDRESS: Final = "check address, user and password"
 
 
 class Lost(Exception):  # noqa: N818
-    """The connection is gone, or could not be made: the same again may work."""
+    """The connection was lost or could not be made; a retry may succeed."""
 
 
 class DumpRefused(Exception):  # noqa: N818
-    """The server ends a dump with ER_SOURCE_FATAL_ERROR_READING_BINLOG; the text says why."""
+    """The server ended a dump with ER_SOURCE_FATAL_ERROR_READING_BINLOG; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What a server says of itself: its ids, its binlog files in order, and where the last one ends."""
+    """Facts about a server: its ids, its binlog files in order, and the file and position where the last one ends."""
 
     server_uuid: str
     server_id: int
@@ -48,7 +48,7 @@ class SourceFacts:
 
 
 class Source:
-    """One connection to a node's server. One thread's; only `break_off` may come from another."""
+    """A connection to a node's server, for one thread; only `break_off` may be called from another."""
 
     def __init__(self, node: str, address: ServerAddress, ssl_ca: str | None) -> None:
         self._node = node
@@ -57,7 +57,7 @@ class Source:
         self._connection: Any = None
 
     def open(self) -> SourceFacts:
-        """Connect and return what the server has. Raises Lost, ServerRefused or UnsupportedInput."""
+        """Connect and return facts about the server. Raises Lost, ServerRefused or UnsupportedInput."""
         import pymysql
 
         try:
@@ -80,8 +80,10 @@ class Source:
             raise ServerRefused(f"{self._address}: {error}", node=self._node) from error
 
     def dump(self, place: Place, replica_uuid: str, follow: bool) -> Iterator[memoryview]:
-        """Yield the events from a place on, as they come; heartbeats too. Ends when the server has sent what it has,
-        or, where it is to `follow`, when it ends the dump. Raises Lost, DumpRefused or ServerRefused.
+        """Yield the events from `place` on as they arrive, with heartbeats.
+
+        Ends when the server has sent all it has or, with `follow`, when the server ends the dump. Raises Lost,
+        DumpRefused or ServerRefused.
         """
         import pymysql
         from pymysqlreplication import BinLogStreamReader
@@ -121,14 +123,14 @@ class Source:
             raise self._refused(error, _RIGHTS) from error
 
     def break_off(self) -> None:
-        """Let whatever waits for the server fail at once."""
+        """Make whatever waits for the server fail at once."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Give the connection up: without a farewell, which a source in a dump would not read."""
+        """Close the socket without COM_QUIT, which a source in a dump would not read."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection._force_close()
@@ -157,7 +159,7 @@ class Source:
         return ServerRefused(f"{self._address} writes no binlog", node=self._node, remedy="set log_bin on the node")
 
     def _refused(self, error: Exception, remedy: str = _ADDRESS) -> Exception:
-        """Return what an error of the server, or of the connection, means."""
+        """Return our exception for an error of the server or of the connection."""
         number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
         text = message_of(error)
         if number == 0 or number in _TRANSIENT:

@@ -1,14 +1,14 @@
-"""A dump's events as what is to be done with files. No socket and no file here: events in, actions out.
+"""Turns the events of a dump into actions on files. No socket and no file here: events in, actions out.
 
-    ROTATE, artificial           the stream is in this file, at this position, from here on
-    FORMAT_DESCRIPTION           the file's own, or, where a dump begins further on, a copy with log_pos 0
-    any other                    log_pos is where it ends in the file, mod 2^32
-    HEARTBEAT                    there is nothing new
+    ROTATE, artificial           the following events are of this file, from this position on
+    FORMAT_DESCRIPTION           the file's own or, if a dump begins later in the file, a copy with log_pos 0
+    any other                    log_pos is the position after it in the file, mod 2^32
+    HEARTBEAT                    nothing new
 
-A dump that goes on with a file begins with an event that is on disk, the last one if possible, and what is on disk the
-server must send as it stands there: a file that was begun anew under the same name has something else. A source clears
-the in-use flag of the format description that it sends (mysql-server, `sql/rpl_binlog_sender.cc`); its file has it
-until it is closed, so it is set here when a file begins, and cleared when it ends.
+A dump that resumes a file begins with an event that is on disk, the last one if possible. The server must send the same
+bytes as are on disk: a new file under the same name would differ. A source clears the in-use flag of the format
+description that it sends (mysql-server, `sql/rpl_binlog_sender.cc`). Its file has the flag until it is closed, so the
+flag is set here when a file begins, and cleared when it ends.
 """
 
 import re
@@ -26,12 +26,12 @@ from binlog_merge.files.head import format_description
 
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
 POSITION_LIMIT = 1 << 32
-"""COM_BINLOG_DUMP has four bytes for a position."""
+"""The first position that COM_BINLOG_DUMP cannot express, as it has four bytes for it."""
 FLAGS_POSITION: Final = FIRST_POSITION + 17
-"""Where a file's in-use flag stands."""
+"""The offset of the byte in a file that has the in-use flag."""
 
 FILE_ENDS: Final = frozenset({EventType.ROTATE_EVENT, EventType.STOP_EVENT})
-"""With one of these a server ends a file, unless it crashes."""
+"""The events with which a server ends a file, unless it crashes."""
 
 _NAME: Final = re.compile(r"([A-Za-z0-9_][^/\\\x00-\x1f]*)\.(\d{6,18})")
 _HEADER: Final = struct.Struct("<IBIIIH")
@@ -41,9 +41,9 @@ _HEARTBEATS: Final = frozenset({EventType.HEARTBEAT_LOG_EVENT, EventType.HEARTBE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a file is on disk: up to `end`, where an event ends; 0: not at all.
+    """The position up to which a file is on disk: `end`, where an event ends; 0: nothing yet.
 
-    `last` is where the last event begins of which it is certain that it stands there as the server sent it.
+    `last` is where the last event begins that is certainly on disk as the server sent it.
     """
 
     name: str
@@ -52,63 +52,63 @@ class Place:
 
     @property
     def asked(self) -> int:
-        """Return where a dump is to begin: beyond what the command can name, the whole file comes again."""
+        """Return the position to request a dump from; the file's beginning if the command cannot express `last`."""
         return self.last if FIRST_POSITION < self.last < POSITION_LIMIT else FIRST_POSITION
 
 
 class Begin(NamedTuple):
-    """Make a file of this name, empty, for what is appended from here on."""
+    """Create an empty file of this name, for the following Append actions."""
 
     name: str
 
 
 class Append(NamedTuple):
-    """Write this behind what the file has."""
+    """Append these bytes to the file."""
 
     data: bytes | memoryview
 
 
 class Expect(NamedTuple):
-    """The file must have this at `position`."""
+    """Check that the file has these bytes at `position`."""
 
     position: int
     data: memoryview
 
 
 class Finish(NamedTuple):
-    """Nothing comes behind what the file has: clear its in-use flag."""
+    """The file is complete: clear its in-use flag."""
 
 
 Action = Begin | Append | Expect | Finish
 
 
 def sound(event: memoryview) -> bool:
-    """Tell whether an event ends with the CRC32 of its bytes."""
+    """Return whether an event ends with the CRC32 of its bytes."""
     return zlib.crc32(event) == _SOUND
 
 
 def file_number(name: str) -> int:
-    """Return the number in a binlog file's name. Raises ServerRefused for what is no such name."""
+    """Return the number in a binlog file's name. Raises ServerRefused if it is not such a name."""
     return _parts(name)[1]
 
 
 def successor(name: str) -> str:
-    """Return the name of the file behind `name`: a server counts up, six digits at least."""
+    """Return the name of the file after `name`: the next number, with at least six digits."""
     series, number = _parts(name)
     return f"{series}.{number + 1:06d}"
 
 
 def _parts(name: str) -> tuple[str, int]:
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ServerRefused(f"{name!r} is no name of a binlog file", remedy="a source names them like binlog.000001")
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
 class Stream:
-    """What the events of one dump do to a node's files.
+    """The state of a dump, which determines the actions of its events.
 
-    `place` is what the dump was asked to go on with.
+    `place` is the position from which the dump was requested.
     """
 
     def __init__(self, node: str, place: Place) -> None:
@@ -123,15 +123,15 @@ class Stream:
 
     @property
     def known(self) -> bool:
-        """Tell whether the server has sent an event of the file, so that the file is the one that was asked for."""
+        """Return whether the server has sent an event after the requested position, so that it has the same file."""
         return self.at > self._place.asked
 
     def reached(self, number: int, position: int) -> bool:
-        """Tell whether everything before a position of the file with this number has come."""
+        """Return whether everything before a position of the file with this number has been received."""
         return (self._number, self.at) >= (number, position)
 
     def feed(self, event: memoryview) -> Sequence[Action]:
-        """Return what an event does, in order. Raises the MergeError that says what is wrong with it."""
+        """Return the actions of an event, in order. Raises a MergeError for an event that does not fit."""
         if len(event) < EVENT_HEADER_LEN:
             raise self._damaged(f"an event of {len(event)} bytes has no room for its header")
         timestamp, kind, _, size, log_pos, flags = _HEADER.unpack_from(event)
@@ -149,9 +149,9 @@ class Stream:
         return self._event(event, kind, log_pos)
 
     def _enter(self, event: memoryview) -> Sequence[Action]:
-        """Take note of which file comes, and from where."""
+        """Handle an artificial ROTATE: the next events' file and position."""
         body = event[EVENT_HEADER_LEN:]
-        # With or without a checksum, by what the file before had: its bytes alone tell.
+        # Whether it has a checksum depends on the file before, so only its bytes can tell.
         if sound(event):
             body = body[:-CHECKSUM_LEN]
         try:
@@ -194,7 +194,7 @@ class Stream:
         if self.at != FIRST_POSITION:
             if log_pos:
                 return self._event(event, EventType.FORMAT_DESCRIPTION_EVENT, log_pos)
-            # A copy. Where checksums are off its sum is not made anew, although `created` is cleared in it.
+            # A copy. With checksums off its sum is not recomputed, although `created` is cleared in it.
             try:
                 self._checksum = FormatDescription.parse(event[EVENT_HEADER_LEN:-CHECKSUM_LEN]).checksum
             except BinlogFormatError as error:
@@ -249,7 +249,7 @@ class Stream:
 
 
 def other_file(what: str, node: str, name: str, position: int) -> WrongNode:
-    """Return the error of a server's file that is not the one captured so far under its name."""
+    """Return the error for a server's file that differs from the captured file of the same name."""
     return WrongNode(
         f"the server's {name} is not the file that was captured: {what}",
         node=node,

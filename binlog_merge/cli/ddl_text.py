@@ -87,7 +87,7 @@ def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
 
 
 def at_end(known: "OrderKey") -> bool:
-    """Tell whether everything there is was taken in: the merge was told that no more comes."""
+    """Return whether everything there is was taken in: the merge was told that no more comes."""
     from snapshot_store.names import LAST
 
     return known.commit_tso == LAST.commit_tso

@@ -110,7 +110,7 @@ def main() -> NoReturn:
 
 
 def _tells_something(record: logging.LogRecord) -> bool:
-    """Tell whether a record of the root logger is for people: py4j logs a traceback there when it is interrupted."""
+    """Return whether a record of the root logger is for people: py4j logs a traceback there when it is interrupted."""
     return not record.getMessage().endswith("while sending command.")
 
 

@@ -98,7 +98,7 @@ def find_position(log: MergedLog, limit: OrderKey) -> Place:
 
 
 def _later_within(log: MergedLog, ddl: Transaction, limit: OrderKey) -> bool:
-    """Tell whether a transaction behind this one is not above `limit`, so that this one is not either."""
+    """Return whether a transaction behind this one is not above `limit`, so that this one is not either."""
     behind = (t for t in log.transactions(log.file(ddl.file)) if t.start > ddl.start and t.key is not None)
     following = next(behind, None)
     return following is not None and following.key is not None and following.key <= limit
@@ -153,7 +153,7 @@ def find_transaction(log: MergedLog, name: str, position: int) -> Place:
 
 
 def _same_moment(limit: OrderKey, end: OrderKey) -> bool:
-    """Tell whether a bare TSO is that of the log's last transaction."""
+    """Return whether a bare TSO is that of the log's last transaction."""
     return limit.commit_tso == end.commit_tso
 
 

@@ -96,7 +96,7 @@ class MergeConfig(Section):
 
     @property
     def coordinates(self) -> bool:
-        """Tell whether DDL of some tables is coordinated without markers."""
+        """Return whether DDL of some tables is coordinated without markers."""
         return any(mode != "marker" for mode in (self.shard_mode, *(r.shard_mode or "marker" for r in self.routes)))
 
     @classmethod

@@ -14,7 +14,7 @@ GHOSTS = frozenset({"_*_gho", "_*_ghc", "_*_del", "_*_new", "_*_old"})
 
 
 def made_by_a_tool(table: str) -> bool:
-    """Tell whether a table's name is one that such a tool gives the table that is to take another's place."""
+    """Return whether a table's name is one that such a tool gives the table that is to take another's place."""
     return table.startswith("_") and table.endswith(("_gho", "_new"))
 
 
@@ -33,7 +33,7 @@ class Modes:
         return self.default if route is None else self.routes.get(route, self.default)
 
     def coordinates(self, node: str, schema: str) -> bool:
-        """Tell whether a physical schema has tables that are coordinated without markers."""
+        """Return whether a physical schema has tables that are coordinated without markers."""
         if self.topology.is_ignored(schema):
             return False
         found = [self.routes.get(r, self.default) for r in self.topology.routes if r.matches_schema(node, schema)]

@@ -45,7 +45,7 @@ def parse_duration(value: Any) -> int:
 
 
 def is_uri(path: str) -> bool:
-    """Tell whether `path` names a remote file system (s3://, hdfs://, file://…) rather than a local path."""
+    """Return whether `path` names a remote file system (s3://, hdfs://, file://…) rather than a local path."""
     return _URI.match(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""May this configuration continue that output? Only if it would have made the same bytes so far."""
+"""Checks whether a configuration may continue an output: only if it would have produced the same bytes so far."""
 
 from binlog_merge.config.merge_config import MergeConfig, differences
 from binlog_merge.errors import ManifestError
@@ -8,8 +8,8 @@ from binlog_merge.files.manifest import Header
 def check_continuation(header: Header, config: MergeConfig, published: bool = True) -> None:
     """Raise ManifestError, naming the differences, unless `config` can continue the output that `header` began.
 
-    A node that is new is no difference (it gets the next node number), a node that is gone is. Where nothing is
-    `published` yet the remedy is to begin anew.
+    A new node is no difference (it gets the next node number); a removed node is. If nothing is `published` yet, the
+    remedy is to begin a new output.
     """
     if header.name != config.name:
         raise ManifestError(f"the directory holds the output of cluster '{header.name}', not of '{config.name}'")

@@ -1,7 +1,7 @@
-"""The input: which binlog files each node has, in order, and whether they can be the whole of what it wrote.
+"""The input: which binlog files each node has, in order, and whether any can be missing.
 
-What is refused here would otherwise be a wrong merge: a file missing in the middle, a file twice, one node's file under
-another node's name. Files that are left out (an index, a file only just created) are listed, never dropped in silence.
+Refused is what would lead to a wrong merge: a file missing in the middle, a file twice, a file of another node. Files
+that are not read (an index, a file only just created) are reported as ignored, with the reason.
 """
 
 import re
@@ -38,10 +38,10 @@ UNBORN = "the last file, and it has no complete event yet"
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """One binlog file of a node. `path` is a local path or a URI, `number` its numeric suffix.
+    """A binlog file of a node. `path` is a local path or a URI, `number` its numeric suffix.
 
-    `identity` tells this file from another one of the same name (after RESET BINARY LOGS, say); it stays while the file
-    grows.
+    `identity` distinguishes this file from another of the same name (after RESET BINARY LOGS, say); it stays the same
+    while the file grows.
     """
 
     node: str
@@ -60,13 +60,13 @@ class NodeFile:
 
     @property
     def known(self) -> KnownFile:
-        """Return what later readers open it by."""
+        """Return the facts with which later readers open the file again (`files.known`)."""
         return KnownFile(self.node, self.path, self.size, self.identity)
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredFile:
-    """A file that a pattern matched but that is not read, and why."""
+    """A file that matches a node's pattern but is not read; `reason` says why."""
 
     node: str
     path: str
@@ -93,7 +93,7 @@ class _Found:
 
 
 def discover(config: MergeConfig) -> Discovery:
-    """Find and check the binlog files of all nodes. Raises the MergeError that names what is wrong with them."""
+    """Find and check the binlog files of all nodes. Raises a MergeError that names what is wrong with them."""
     ignored: list[IgnoredFile] = []
     found: list[_Found] = []
     with ThreadPoolExecutor(_READERS) as readers:
@@ -116,7 +116,7 @@ def discover(config: MergeConfig) -> Discovery:
 
 
 def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:
-    """Return the error for a node without files, which says what there is instead."""
+    """Return the error for a node without files, which says what was found instead."""
     unborn = next((f.path for f in ignored if f.node == node.source_id and f.reason == UNBORN), None)
     if unborn is not None:
         return NoFiles(
@@ -157,7 +157,10 @@ def _numbered_paths(node: Node, ignored: list[IgnoredFile]) -> list[str]:
 
 
 def _reason_to_ignore(node: str, path: str, name: str) -> str | None:
-    """Say why a file without a number is left out, None if it is gone by now; raise where it may hold transactions."""
+    """Return why a file without a number is ignored; None if it no longer exists.
+
+    Raises UnsupportedInput if it may hold transactions: a compressed file, or a binlog under another name.
+    """
     if name.endswith(".index"):
         return LIST_OF_FILES
     if name.endswith("~"):
@@ -189,7 +192,7 @@ def _opened(node: str, path: str) -> Source:
 
 
 def _read(node: str, path: str) -> _Found | IgnoredFile:
-    """Read the head of a file; one that is purged between listing and opening is as if it had not been listed."""
+    """Read the head of a numbered file; a file that was purged after it was listed is ignored."""
     name = PurePosixPath(path).name
     match = _NUMBERED.fullmatch(name)
     assert match is not None
@@ -209,7 +212,7 @@ def _read(node: str, path: str) -> _Found | IgnoredFile:
 
 
 def _check_numbers(files: list[_Found]) -> None:
-    """Refuse a number twice, two series in one node, and a gap."""
+    """Refuse duplicate numbers, more than one series, and gaps in the numbers of a node's files."""
     for before, after in pairwise(files):
         if before.number == after.number and before.series == after.series:
             alike = "identical beginnings" if _same_beginning(before, after) else "different contents"
@@ -237,7 +240,7 @@ def _check_numbers(files: list[_Found]) -> None:
 
 
 def _without_unborn(files: list[_Found], ignored: list[IgnoredFile]) -> list[_Found]:
-    """Leave out a last file that does not yet have its first event; anywhere else that is damage."""
+    """Leave out the last file if it does not have its first event yet; any other file without one is damaged."""
     for file in files[:-1]:
         if file.head is None:
             raise TruncatedEvent(
@@ -253,9 +256,10 @@ def _without_unborn(files: list[_Found], ignored: list[IgnoredFile]) -> list[_Fo
 
 
 def _same_beginning(a: _Found, b: _Found) -> bool:
-    """Tell whether two files are copies of one. A shorter one may be an older copy, so only what both have is compared.
+    """Return whether two files are copies of the same file.
 
-    Two files that hold no event behind their head are not called copies: nothing in them could come out twice.
+    A shorter file may be an older copy, so only the bytes that both have are compared. Two files without events after
+    their head are not called copies: there is nothing in them to duplicate.
     """
     if a.head is None or b.head is None:
         return False
@@ -266,7 +270,7 @@ def _same_beginning(a: _Found, b: _Found) -> bool:
 
 
 def _check_copies(files: list[_Found]) -> None:
-    """Refuse the same content under two names, in one node or in two."""
+    """Refuse the same content under two names, in one node or in different nodes."""
     by_identity = sorted(files, key=lambda f: "" if f.head is None else f.head.identity)
     for _, alike in groupby(by_identity, key=lambda f: "" if f.head is None else f.head.identity):
         for a, b in combinations(alike, 2):
@@ -302,7 +306,7 @@ def _check_server_ids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) 
 
 
 def _check_server_uuids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) -> None:
-    """Refuse a file whose GTIDs are all of other servers than the configured one; one without GTIDs tells nothing."""
+    """Refuse a file whose GTIDs are all of servers other than the configured one; a file without GTIDs passes."""
     for node in config.nodes:
         for file in by_node[node.source_id] if node.server_uuid is not None else ():
             seen = file.head.server_uuids if file.head is not None else frozenset()

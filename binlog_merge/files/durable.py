@@ -1,4 +1,4 @@
-"""The few file operations that must survive a power cut. Each returns when the disk has it."""
+"""The few file operations that must survive a power cut. Each returns once its effect is on disk."""
 
 import os
 from pathlib import Path
@@ -28,7 +28,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Give a file new contents: readers see the old or the new ones, whole."""
+    """Replace a file's contents atomically: readers see the old or the new contents, never a mixture."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         temporary.write_bytes(data)

@@ -1,7 +1,7 @@
-"""Places where a test can stop the process, compiled in always and guarded by the environment.
+"""Failpoints: named points at which a test can stop the process, switched on by an environment variable.
 
-`BINLOG_MERGE_FAILPOINT=publish-before-manifest:kill` kills the process with SIGKILL when it gets there, `:raise`
-raises. `…:kill:2` does so at the second visit. Without the variable a failpoint costs one dictionary lookup.
+`BINLOG_MERGE_FAILPOINT=publish-before-manifest:kill` kills the process with SIGKILL at that failpoint, `:raise` raises
+FailpointReached. `…:kill:2` does so at the second visit. Without the variable a failpoint costs one dictionary lookup.
 """
 
 import os
@@ -17,7 +17,7 @@ class FailpointReached(Exception):  # noqa: N818
 
 
 def failpoint(name: str) -> None:
-    """Do what the environment says shall happen at the place `name`; usually nothing."""
+    """Kill the process or raise, if the environment variable asks for that at the failpoint `name`."""
     setting = os.environ.get(VARIABLE)
     if not setting:
         return

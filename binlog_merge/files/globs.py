@@ -1,4 +1,4 @@
-"""File patterns to file paths, local or remote."""
+"""Expands file patterns to paths, local or remote."""
 
 import fnmatch
 import glob
@@ -18,9 +18,9 @@ GONE, FOLDER = "nothing", "a folder"
 
 
 def expand(pattern: str) -> list[str]:
-    """Return what matches, sorted; folders only where they have a binlog's name. Local patterns know `**`, too.
+    """Return the paths that match, sorted; folders only if they are named like a binlog. Local patterns may hold `**`.
 
-    `*`, `?` and `[a-z]` are as in the shell. Whether it is a file at all, `kind_of` tells.
+    `*`, `?` and `[a-z]` are as in the shell. `kind_of` distinguishes files from other kinds.
     """
     local = local_path(pattern)
     if local is None:
@@ -30,7 +30,7 @@ def expand(pattern: str) -> list[str]:
 
 
 def kind_of(path: str) -> str | None:
-    """Return what a path that was matched is if it is no file: "a FIFO", say, or GONE; None for a file."""
+    """Return the kind of a matched path that is not a file: "a FIFO", say, or GONE; None for a file."""
     local = local_path(path)
     if local is None:
         return None  # object stores hold files only
@@ -39,11 +39,11 @@ def kind_of(path: str) -> str | None:
     except FileNotFoundError:
         return None if Path(local).is_symlink() else GONE
     except OSError:
-        return None  # opening it says why
+        return None  # opening it reports the reason
 
 
 def why_nothing(pattern: str) -> str:
-    """Say why no file matches, as far as the folders tell."""
+    """Return why no file matches: the folder is missing, is not a folder, or holds none."""
     local = local_path(pattern)
     if local is not None:
         parents = Path(local).parents
@@ -83,9 +83,9 @@ def _matches(name: str, wanted: list[str]) -> bool:
 
 
 def check_readable(pattern: str) -> None:
-    """Raise IoError if a pattern is the name of a folder, or a folder in which it looks cannot be listed.
+    """Raise IoError if a pattern names a folder, or if a folder that it searches cannot be listed.
 
-    (glob itself says of such a folder that nothing matches.)
+    (`glob` itself treats a folder that cannot be listed as empty.)
     """
     local = local_path(pattern)
     if local is None:
@@ -98,6 +98,6 @@ def check_readable(pattern: str) -> None:
         try:
             os.scandir(folder).close()
         except (FileNotFoundError, NotADirectoryError):
-            pass  # what is said of a pattern that nothing matches
+            pass  # `why_nothing` reports this
         except OSError as error:
             raise IoError(f"the folder cannot be listed: {error.strerror}", file=folder, remedy=CHECK_PATH) from error

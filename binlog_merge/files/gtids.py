@@ -1,4 +1,4 @@
-"""The GTID events of a file, one by one: for what the scan, which keeps intervals only, does not know the place of."""
+"""Reads the GTID events of a file with their positions, which the scan does not keep (it keeps intervals)."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ _LONGEST_GTID: Final = 64 << 10
 
 
 class Group(NamedTuple):
-    """Where a group begins, and its GTID; the number is 0 where it has none."""
+    """The offset at which a transaction's group of events begins, and its GTID; `gno` is 0 if it is anonymous."""
 
     offset: int
     sid: bytes
@@ -24,7 +24,7 @@ class Group(NamedTuple):
 
 
 def groups(file: NodeFile, start: int, end: int) -> Iterator[Group]:
-    """Yield the groups from `start`, where an event begins, to `end`; all events there have been found whole."""
+    """Yield the groups between `start`, where an event begins, and `end`; the scan has checked the events there."""
     crc = CHECKSUM_LEN if file.checksum_alg == ChecksumAlg.CRC32 else 0
     at, base, length, begins = max(start, 4), 0, 0, -1
     with open_known(file.known) as source:

@@ -2,7 +2,7 @@
 
     fe 62 69 6e | FORMAT_DESCRIPTION_EVENT | PREVIOUS_GTIDS_EVENT | ...
 
-Read before anything else, to refuse a file that is encrypted, of another server kind, or on the wrong node's list.
+Read before anything else, to refuse a file that is encrypted, of another kind of server, or of another node.
 """
 
 import hashlib
@@ -27,17 +27,17 @@ from binlog_merge.files.source import Source
 
 HEAD_LEN = 64 * 1024
 COMPARED_LEN = 4096
-"""Files that agree this far beyond their head are one: the events there hold commit times, or the next file's name."""
+"""Files that agree for this many bytes after their head are copies: these events hold commit times or a file name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What the first events of a file say.
+    """The content of a file's first events.
 
     `previous_gtids` is the event's body, None if the file does not have one (yet). `identity` is a hash of the format
-    description without the in-use flag: it stays while the file grows and is closed, and differs from every other file
-    that this server began in another second. `first_events` are the bytes that follow these two events. `server_uuids`
-    are those of the GTIDs found so far; a server that replicates shows others than its own, too.
+    description without the in-use flag: it stays the same while the file grows and is closed, and differs from that of
+    every file that this server began in another second. `first_events` are the bytes that follow these two events.
+    `server_uuids` are those of the GTIDs found so far; for a server that replicates they include other servers'.
     """
 
     in_use: bool
@@ -85,7 +85,7 @@ def read_head(source: Source, node: str, path: str) -> Head | None:
 
 
 def file_identity(source: Source) -> str | None:
-    """Return what `read_head` calls the file's identity, without judging it; None where there is no first event."""
+    """Return `Head.identity` of a file, without checking its head; None if the first event is missing."""
     head = _read(source, 4, EVENT_HEADER_LEN)
     if len(head) < EVENT_HEADER_LEN:
         return None
@@ -95,7 +95,7 @@ def file_identity(source: Source) -> str | None:
 
 
 def _closed(header: EventHeader, body: bytes) -> bytes:
-    """Return the format description as it stands in the file once it is closed."""
+    """Return the format description event as it is in a closed file: without the in-use flag."""
     return replace(header, flags=header.flags & ~int(EventFlag.LOG_EVENT_BINLOG_IN_USE_F)).pack() + body
 
 
@@ -140,10 +140,10 @@ def _check_first_event(header: EventHeader, node: str, path: str) -> None:
 
 
 def format_description(event: bytes, node: str, path: str) -> FormatDescription:
-    """Parse and verify the event, whose in-use flag is cleared: so the server does for the sum, too.
+    """Parse and verify a format description event whose in-use flag is cleared, as the server clears it for the sum.
 
-    (mysql-server, `event_checksum_test`.) The sum ends every format description since 5.6.1, whatever the algorithm
-    says of the events after it.
+    (mysql-server, `event_checksum_test`.) Since 5.6.1 every format description ends with a checksum, whatever the
+    algorithm for the events after it.
     """
     stored = int.from_bytes(event[-CHECKSUM_LEN:], "little")
     try:
@@ -153,7 +153,7 @@ def format_description(event: bytes, node: str, path: str) -> FormatDescription:
     if fde.is_mariadb:
         remedy = "only binlogs of MySQL and servers that keep its format are read"
         raise _unsupported(f"the binlog was written by MariaDB ({fde.server_version})", node, path, remedy)
-    if fde.checksum_alg is None:  # nothing would tell such a version from a damaged one
+    if fde.checksum_alg is None:  # such a version cannot be distinguished from a damaged one
         raise _unsupported(
             f"the binlog names the server version {fde.server_version!r}; only MySQL 5.6.1 and later is read",
             node,
@@ -180,7 +180,7 @@ def _unsupported(what: str, node: str, path: str, remedy: str) -> UnsupportedInp
 
 
 def _previous_gtids(source: Source, at: int, fde: FormatDescription) -> tuple[bytes | None, int]:
-    """Return the body of the PREVIOUS_GTIDS event at `at`, or None, and where the next event begins."""
+    """Return the body of the PREVIOUS_GTIDS event at `at` and the offset after it; (None, `at`) if there is none."""
     head = _read(source, at, EVENT_HEADER_LEN)
     if len(head) < EVENT_HEADER_LEN:
         return None, at
@@ -194,7 +194,7 @@ def _previous_gtids(source: Source, at: int, fde: FormatDescription) -> tuple[by
 
 
 def _server_uuids(previous: bytes | None, first_events: bytes, fde: FormatDescription) -> frozenset[str]:
-    """Return the UUIDs in the previous GTIDs and in the first GTID. Damage there is for the scan to report."""
+    """Return the UUIDs in the previous GTIDs and in the first GTID event. Damage is ignored: the scan reports it."""
     sids: set[bytes] = set()
     try:
         if previous is not None:

@@ -1,11 +1,11 @@
-"""Whether published files are still what was published, told without reading them.
+"""Checks that published files are unchanged, mostly without reading them.
 
-Beside the manifest lies a note of the size, time and inode that each file had when it was last known to be right. A
-file that still has them is believed, the open one after a look at its last bytes. One that has not (it was copied,
-restored, written to) is read whole: every event's checksum, and the last bytes against the manifest. The note is no
-truth: without it everything is read once.
+A note next to the manifest holds the size, mtime and inode that each file had when it was last known to be right. A
+file that still has them is believed; of the open file the last bytes are compared, too. A file that was copied,
+restored or written to is read whole: every event's checksum is verified, and the last bytes are compared with the
+manifest. The note is only a cache: without it everything is read once.
 
-What this cannot see is damage that changes neither time nor size, as a disk does it; `verify` reads everything.
+Damage that changes neither time nor size, such as a disk's, is not seen here; `verify` reads everything.
 """
 
 import hashlib
@@ -39,13 +39,13 @@ Stamp = tuple[int, int, int]
 
 
 def tail_of(path: Path, size: int) -> str:
-    """Return the SHA-256 of the last bytes of a file's first `size`."""
+    """Return the SHA-256 of the last bytes of a file's first `size` bytes."""
     with open_source(str(path)) as source, _whole(path):
         return _tail(source, size)
 
 
 def stamp_of(path: Path) -> Stamp | None:
-    """Return size, time and inode of a file; None if it is not there."""
+    """Return size, mtime and inode of a file; None if it does not exist."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -56,7 +56,7 @@ def stamp_of(path: Path) -> Stamp | None:
 
 
 def read_note(directory: Path) -> dict[str, Stamp]:
-    """Return what the note says; nothing if there is none that can be read."""
+    """Return the note's stamps by file name; none if the note is missing or unreadable."""
     try:
         values = json.loads((directory / NOTE_NAME).read_bytes())
         return {str(name): (int(size), int(time), int(inode)) for name, (size, time, inode) in values.items()}
@@ -65,7 +65,7 @@ def read_note(directory: Path) -> dict[str, Stamp]:
 
 
 def write_note(directory: Path, stamps: dict[str, Stamp]) -> None:
-    """Note how files were when they were right. A note that cannot be written costs the next run a reading, no more."""
+    """Write the stamps of files known to be right. If that fails, the next run reads the files, nothing worse."""
     temporary = directory / f"{NOTE_NAME}.part"
     with suppress(OSError):
         temporary.write_text(json.dumps(stamps))
@@ -73,18 +73,18 @@ def write_note(directory: Path, stamps: dict[str, Stamp]) -> None:
 
 
 def check_believed(path: Path, file: OutputFile) -> None:
-    """Look at the last bytes of a file whose size, time and inode are as they were. Raises ManifestError."""
+    """Compare the last bytes of a file whose stamp is unchanged with the manifest's. Raises ManifestError."""
     if file.tail is not None and tail_of(path, file.size) != file.tail:
         raise changed(path, "its last bytes are not those that were published")
 
 
 def check_whole(path: Path, file: OutputFile) -> None:
-    """Read a file as far as it is published. Raises ManifestError where it is not what was."""
+    """Read the published part of a file and check it. Raises ManifestError if it was changed."""
     with open_source(str(path)) as source, _whole(path):
         if file.sha256 is not None and _sha256(source, 0, file.size) != file.sha256:
             raise changed(path, "its bytes are not those that were published")
-        if file.sha256 is None and (place := _first_damage(source, file.size)) is not None:
-            raise changed(path, "an event is damaged", place)
+        if file.sha256 is None and (damaged_at := _first_damage(source, file.size)) is not None:
+            raise changed(path, "an event is damaged", damaged_at)
         if file.tail is not None and _tail(source, file.size) != file.tail:
             raise changed(path, "its last bytes are not those that were published")
 
@@ -98,7 +98,7 @@ def _whole(path: Path) -> Iterator[None]:
 
 
 def changed(path: Path, what: str, position: int | None = None) -> ManifestError:
-    """Return the error for a published file that is not what was published."""
+    """Return the error for a published file that was changed."""
     message = f"{path.name} was changed after it was published: {what}"
     return ManifestError(message, file=str(path), position=position, remedy=PUT_BACK)
 
@@ -123,7 +123,7 @@ def _fill(source: Source, part: memoryview, offset: int) -> None:
 
 
 def _first_damage(source: Source, size: int) -> int | None:
-    """Return where the first event begins that is not whole and sound within `size`; None if all are."""
+    """Return the offset of the first event within `size` that is cut or damaged; None if all are sound."""
     chunk = np.empty(min(_CHUNK, size), np.uint8)
     magic = bytearray(len(BINLOG_MAGIC))
     source.read_into(memoryview(magic), 0)

@@ -1,7 +1,7 @@
-"""Reading a node's file again after it was found: it may have grown since, and nothing else.
+"""Opens a node's file again after it was discovered. Since then it may have grown, but not changed otherwise.
 
-A file that is copied anew, cut by hand, purged or replaced between two looks would give bytes that were never written
-one after the other; so every reader opens it here.
+A file that is copied again, cut, purged or replaced between two reads would give bytes that were never written one
+after the other. So every reader opens it here.
 """
 
 import os
@@ -14,7 +14,7 @@ from binlog_merge.files.source import Closing, Source, local_path, open_source
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """What is known of a file that was found: its size then, and what tells it from others (`head.file_identity`)."""
+    """A discovered file: its size at that time, and its identity (`head.file_identity`)."""
 
     node: str
     path: str
@@ -23,7 +23,7 @@ class KnownFile:
 
 
 class KnownSource(Closing):
-    """The first `size` bytes of a file, all there: a read that ends early raises FileChanged."""
+    """The first `size` bytes of a file, read-only: a read that ends before them raises FileChanged."""
 
     def __init__(self, source: Source, file: KnownFile) -> None:
         self._source = source
@@ -44,7 +44,7 @@ class KnownSource(Closing):
 
 
 def open_known(file: KnownFile) -> KnownSource:
-    """Open a file that was found before. Raises FileChanged if it is not the same or got shorter, IoError."""
+    """Open a discovered file. Raises FileChanged if it is another file or is shorter now, IoError if it cannot."""
     local = local_path(file.path)
     if local is not None and not os.path.lexists(local):
         raise FileChanged("the file was there when the merge began, and is gone", node=file.node, file=file.path)

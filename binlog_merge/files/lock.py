@@ -1,6 +1,6 @@
 """One writer per output directory at a time.
 
-A lock of the operating system (flock), so it ends with the process, however that ends. The lock file itself stays.
+The lock is one of the operating system (flock), so it ends with the process, however that ends. The lock file stays.
 """
 
 import fcntl
@@ -16,9 +16,9 @@ LOCK_NAME = ".lock"
 
 
 class OutputLock:
-    """Hold an output directory, which is made if need be: `with OutputLock(out): …`. Raises OutputBusy.
+    """Locks an output directory, and creates it if necessary: `with OutputLock(out): …`. Raises OutputBusy.
 
-    `what` is the word for what holds it.
+    `what` is the word for the holder in the message.
     """
 
     def __init__(self, directory: str | os.PathLike[str], what: str = "merge") -> None:

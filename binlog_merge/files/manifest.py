@@ -1,11 +1,11 @@
-"""The manifest: the only truth about what has been published in an output directory.
+"""The manifest: the single source of truth about what has been published in an output directory.
 
     manifest.jsonl    {"kind":"header",  …, "previous":"",          "sha256":"9f…"}
                       {"kind":"publish", …, "previous":"9f…",       "sha256":"41…"}
 
-One JSON object a line, only ever appended, each with the hash of itself and of the line before. A line counts once it
-is on disk with its newline: a torn last line (the process or the machine died while writing it) is as if never written,
-damage anywhere else is an error. Files that no line names do not exist for us.
+One JSON object a line, append-only, each with its own hash and that of the line before. A line counts once it is on
+disk with its newline: a torn last line (the process or the machine died while writing it) is ignored, damage anywhere
+else is an error. Files that no line names are not part of the output.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What an output is of. The first record; a later one replaces it, when a node joins.
+    """The first record: which cluster and configuration an output belongs to. A later one replaces it if a node joins.
 
-    `settings` is what `fingerprint` is the hash of, so that a difference can be named. `carrier` is the one in use,
-    never "auto"; None while no commit TSO has been seen.
+    `fingerprint` is the hash of `settings`, which are kept so that a difference can be named. `carrier` is the carrier
+    of commit TSOs in use, never "auto"; None while no commit TSO has been seen.
     """
 
     cluster_uuid: str
@@ -45,10 +45,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A merged binlog file as published. A file that is not closed may be published again, longer.
+    """A published file of the merged binlog. A file that is not closed may be published again, longer.
 
-    Keys are 54-digit texts. `input_bytes` is what the file cut counts; `sequence_number` is that of its last
-    transaction; `tail` is the SHA-256 of its last 64 KiB, None in older manifests.
+    Keys are 54-digit texts. `input_bytes` is the size by which files are cut; `sequence_number` is that of the last
+    transaction; `tail` is the SHA-256 of the last 64 KiB, None in older manifests.
     """
 
     name: str
@@ -68,7 +68,7 @@ class OutputFile:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """How far a node has been read. `checkpoint` belongs to the scan; nothing here looks inside."""
+    """How far a node's log has been read. `checkpoint` belongs to the scan and is opaque here."""
 
     scan_end_file: str
     scan_end_position: int
@@ -77,9 +77,10 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """One run's result. `files` are the new and the grown ones, in order; `rank` and `totals` count from the beginning.
+    """The result of a run. `files` are those that are new or have grown, in order.
 
-    `last_key` is None while nothing has come out, `watermark` while none is known. `state` belongs to the job.
+    `rank` and `totals` count from the beginning of the output. `last_key` is None while nothing has been published,
+    `watermark` while none is known. `state` belongs to the job.
     """
 
     run: int
@@ -99,7 +100,7 @@ _KINDS: dict[str, type[Header] | type[Publish]] = {"header": Header, "publish": 
 
 @dataclass(frozen=True, slots=True)
 class ManifestState:
-    """All records folded into one: what exists now. `files` are all published files, in order."""
+    """The state after all records: what exists now. `files` are all published files, in order."""
 
     header: Header | None = None
     last: Publish | None = None
@@ -112,7 +113,7 @@ class ManifestState:
 
     @property
     def rank(self) -> int:
-        """Return the rank of the last transaction that came out, 0 before the first."""
+        """Return the rank of the last published transaction, 0 before the first."""
         return 0 if self.last is None else self.last.rank
 
     @property
@@ -121,7 +122,7 @@ class ManifestState:
         return self.files[-1] if self.files and not self.files[-1].closed else None
 
     def after(self, record: Record) -> "ManifestState":
-        """Return the state with one more record. Raises ManifestError if it does not follow."""
+        """Return the state after another record. Raises ManifestError if the record does not follow this state."""
         if isinstance(record, Header):
             return ManifestState(record, self.last, self.files)
         if self.header is None:
@@ -177,10 +178,10 @@ class Manifest:
         return cls(path, state, length, last_hash)
 
     def append(self, record: Record) -> ManifestState:
-        """Write one record and return the new state once the disk has it. What a torn write left behind is cut off."""
+        """Append a record and return the new state once it is on disk. The rest of a torn write is cut off first."""
         line, last_hash = _encode(record, self._last_hash)
         try:
-            # Through the text, so that the state is now what the next run will read (tuples are lists, keys are text).
+            # Decoded again, so that the state is what the next run will read (tuples become lists, keys text).
             state = self._state.after(_decode(line, self._last_hash)[0])
         except ManifestError as error:
             raise error.located(file=str(self._path)) from None
@@ -209,7 +210,7 @@ def _write(fd: int, line: bytes, offset: int) -> None:
 
 
 def _whole_lines(data: bytes) -> list[bytes]:
-    """Return the lines that end with a newline; a tail without one, or of zeros after a power cut, is torn."""
+    """Return the complete lines: not a last one without a newline, nor one of zeros after a power cut."""
     lines = data.split(b"\n")[:-1]
     if lines and b"\0" in lines[-1]:
         lines.pop()
@@ -243,7 +244,7 @@ def _decode(line: bytes, previous: str) -> tuple[Record, str]:
 
 
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Check that a record has only fields of this version; silently losing one could change the output."""
+    """Check that a record has only fields of this version; silently dropping a field could change the output."""
     names = {f.name for f in fields(cls)}
     if unknown := set(values) - names:
         raise ManifestError(f"the manifest has unknown fields: {', '.join(sorted(unknown))}")

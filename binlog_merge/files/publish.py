@@ -1,4 +1,4 @@
-"""Publishing: from rendered temporary files to files that exist.
+"""Publishing: makes rendered temporary files part of the output, safely across a crash.
 
 The order is the guarantee. Whatever the moment of a crash, the manifest names only files whose bytes and names are on
 disk:
@@ -10,9 +10,9 @@ disk:
     4  replace binlog.index                           (whole, by rename)
     5  append the publish record to the manifest      <- from here on they exist
 
-A crash before 5 leaves names and bytes that no record names; `recover` takes them away at the start of the next run,
-which makes them again, byte for byte. What is published is never touched; whether something else has, `recover` sees
-(`files.intact`).
+A crash before 5 leaves files and bytes that no record names; `recover` removes them at the start of the next run, which
+produces them again, byte for byte. Published bytes are never changed; `recover` checks that nobody else has changed
+them (`files.intact`).
 """
 
 import os
@@ -55,9 +55,9 @@ def file_name(basename: str, number: int) -> str:
 
 
 def output_directory(path: str | os.PathLike[str]) -> Path:
-    """Return the output directory, made if need be, absolute: executors may work elsewhere. Raises IoError.
+    """Create the output directory if necessary and return it as an absolute path, for executors. Raises IoError.
 
-    Raises ConfigError for a name that Arrow and DuckDB, which write there, do not take.
+    Raises ConfigError for a path that Arrow and DuckDB, which write there, do not accept.
     """
     directory = Path(path).absolute()
     real = str(directory.resolve())
@@ -72,14 +72,14 @@ def output_directory(path: str | os.PathLike[str]) -> Path:
 
 
 def part_path(directory: Path, name: str) -> Path:
-    """Return a temporary path for a file to be published as `name`; a new one at each call, so attempts never meet."""
+    """Return a new temporary path for a file to be published as `name`; two attempts never share a path."""
     return directory / f".{name}.{uuid.uuid4().hex}.part"
 
 
 def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path]) -> ManifestState:
-    """Make `record` true: give its files, rendered at temporary paths by name, their names, then append it.
+    """Publish a run: rename its files, which are `rendered` at temporary paths, then append `record`.
 
-    Raises IoError, after which nothing of this run is published.
+    Raises IoError; then nothing of this run is published.
     """
     header = manifest.state.header
     if header is None or set(rendered) != {file.name for file in record.files}:
@@ -108,12 +108,12 @@ def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapp
 
 
 def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ...]:
-    """Bring a directory back to what its manifest says, after a crash; changes nothing after a clean end.
+    """Restore a directory to the state in its manifest after a crash; changes nothing after a clean end.
 
-    Removes temporary files, and numbered files and bytes beyond the manifest. Raises ManifestError where published
-    bytes are missing or changed, and where there are files of that name but no manifest, for then they are not ours.
-    Closed files may have been removed by the user, the oldest first. Returns the files that were read whole, because
-    they are not as they were left (see `files.intact`).
+    Removes temporary files, and numbered files and bytes that the manifest does not have. Raises ManifestError if
+    published bytes are missing or changed, and if there are numbered files but no manifest: they are not ours. The user
+    may have removed closed files, the oldest first. Returns the names of files that were read whole because their
+    stamps have changed (see `files.intact`).
     """
     state = manifest.state
     if state.header is None:
@@ -130,8 +130,8 @@ def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ..
     except OSError as error:
         raise io_error(error, str(directory)) from error
     note = read_note(directory)
-    there = _still_there(directory, state)
-    stamps = {file.name: _recover_file(directory / file.name, file, note.get(file.name)) for file in there}
+    files = _not_purged(directory, state)
+    stamps = {file.name: _recover_file(directory / file.name, file, note.get(file.name)) for file in files}
     if stamps != note:
         write_note(directory, stamps)
     names = list(stamps)
@@ -144,8 +144,8 @@ def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ..
     return tuple(name for name in names if note.get(name) != stamps[name])
 
 
-def _still_there(directory: Path, state: ManifestState) -> list[OutputFile]:
-    """Return the files but for those that were purged. Raises ManifestError where others are missing."""
+def _not_purged(directory: Path, state: ManifestState) -> list[OutputFile]:
+    """Return the published files except those the user purged. Raises ManifestError if others are missing."""
     stamps = [stamp_of(directory / file.name) for file in state.files]
     first = next((i for i, stamp in enumerate(stamps) if stamp is not None), len(stamps))
     if state.open_file is not None:
@@ -190,7 +190,7 @@ def _check_rendered(path: Path, file: OutputFile) -> None:
 
 
 def _recover_file(path: Path, file: OutputFile, noted: Stamp | None) -> Stamp:
-    """Check a published file, cut off what a crash left behind it, and return how it is then."""
+    """Check a published file, cut off bytes that a crash left after its published end, and return its new stamp."""
     stamp = stamp_of(path)
     if stamp is None:
         raise changed(path, "it is gone")

@@ -1,7 +1,7 @@
-"""Reading byte ranges of a file, local or remote, into buffers that are used again.
+"""Reads byte ranges of a file, local or remote, into reusable buffers.
 
-Local files are read with `pread`: no seek, no mmap (its pages would count as our memory), no extra copy. Remote ones
-(s3://, hdfs://, …) through pyarrow's file systems, credentials from the environment as those define it.
+Local files are read with `pread`: no seek, no mmap (its pages would count as our memory), no extra copy. Remote files
+(s3://, hdfs://, …) are read through pyarrow's file systems, which take credentials from the environment.
 """
 
 import errno
@@ -40,10 +40,10 @@ class Source(Protocol):
 
 
 class Closing:
-    """What is closed at the end of a `with` block."""
+    """A context manager that calls `close` at the end of a `with` block."""
 
     def close(self) -> None:
-        """Close it; closing twice is allowed."""
+        """Release the resource; closing twice is allowed."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -131,12 +131,12 @@ _KINDS = {
 
 
 def not_a_file(mode: int) -> str | None:
-    """Return what a path of this mode is, in words, or None if it is a file."""
+    """Return the kind of a path with this mode, in words, or None if it is a file."""
     return _KINDS.get(stat.S_IFMT(mode))
 
 
 def open_local(path: str) -> int:
-    """Return a descriptor that reads a local file. Raises IoError, also for what is no file."""
+    """Return a descriptor that reads a local file. Raises IoError, also for a path that is not a file."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for its writer.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -149,7 +149,7 @@ def open_local(path: str) -> int:
 
 
 def _not_opened(error: OSError, path: str) -> IoError:
-    if error.errno == errno.ENXIO:  # what opening a socket says
+    if error.errno == errno.ENXIO:  # the error of opening a socket
         return IoError("is a socket, not a file", file=path, remedy=CHECK_PATH)
     if error.errno == errno.ENOENT and os.path.lexists(path):
         return IoError("is a symbolic link to nothing", file=path, remedy=CHECK_PATH)
@@ -163,7 +163,7 @@ def open_source(path: str) -> Source:
 
 
 def is_text(path: str) -> bool:
-    """Tell whether a path is UTF-8; one of other bytes has surrogates in Python."""
+    """Return whether a path is UTF-8; Python represents other bytes as surrogates."""
     return path.isascii() or not any("\ud800" <= c <= "\udfff" for c in path)
 
 
@@ -176,7 +176,7 @@ def local_path(path: str) -> str | None:
 
 
 def filesystem_of(uri: str) -> tuple[Any, str]:
-    """Return pyarrow's file system and the path in it. Hadoop's `s3a://` is the same store as `s3://`."""
+    """Return pyarrow's file system for a URI, and the path in it. Hadoop's `s3a://` is read as `s3://`."""
     from pyarrow.fs import FileSystem
 
     scheme, rest = uri.split("://", 1)
@@ -189,5 +189,5 @@ def filesystem_of(uri: str) -> tuple[Any, str]:
 
 
 def io_error(error: OSError, path: str, position: int | None = None) -> IoError:
-    """Return an IoError that says what the system said, and where."""
+    """Return an IoError with the system's message and the location."""
     return IoError(error.strerror or str(error), file=path, position=position)

@@ -54,7 +54,7 @@ class BlockAllowList:
         self._ignore_tables = tables("ignore-tables", ignore_tables)
 
     def matches(self, schema: str, table: str) -> bool:
-        """Tell whether a table is let through; "" as table asks for the schema itself."""
+        """Return whether a table is let through; "" as table asks for the schema itself."""
         return self.decide(schema, table)[0]
 
     def decide(self, schema: str, table: str) -> tuple[bool, str]:

@@ -52,22 +52,22 @@ class DdlEvent:
 
     @property
     def allowed(self) -> bool:
-        """Tell whether the allow-list has it."""
+        """Return whether the allow-list has it."""
         return self.action in ACTIONS or self.action in MYSQL_ACTIONS
 
     @property
     def is_schema(self) -> bool:
-        """Tell whether it is about a whole database."""
+        """Return whether it is about a whole database."""
         return self.kind in SCHEMA_KINDS
 
     @property
     def is_global(self) -> bool:
-        """Tell whether every table must wait for it."""
+        """Return whether every table must wait for it."""
         return is_global(self.action) or self.frees or len({*self.tables, *self.effects.tables}) > 1
 
 
 def is_global(action: str) -> bool:
-    """Tell whether DDL of this name holds up every table: it concerns several, or one that is not there yet."""
+    """Return whether DDL of this name holds up every table: it concerns several, or one that is not there yet."""
     return action not in TABLE_BARRIER_ACTIONS and action not in MYSQL_ACTIONS
 
 
@@ -216,7 +216,7 @@ def _action(action: act.Action) -> str:
 
 
 def _names_auto_increment(sql: str, session: DdlSession) -> bool:
-    """Tell whether a table option AUTO_INCREMENT stands in a statement that has no other action."""
+    """Return whether a table option AUTO_INCREMENT stands in a statement that has no other action."""
     cursor = Cursor.of(sql, session)
     while not cursor.done:
         if cursor.word() == "AUTO_INCREMENT":

@@ -26,7 +26,7 @@ class Decision(NamedTuple):
 
     @property
     def ignored(self) -> bool:
-        """Tell whether the event is left out."""
+        """Return whether the event is left out."""
         return self.action == "Ignore"
 
 
@@ -66,7 +66,7 @@ class EventFilter:
         return DO
 
     def ignores(self, schema: str, table: str, kind: str, query: str = "") -> bool:
-        """Tell whether an event is ignored."""
+        """Return whether an event is ignored."""
         return self.decide(schema, table, kind, query).ignored
 
 

@@ -61,7 +61,7 @@ class ExpressionFilter:
         self._engine: Any = None
 
     def concerns(self, schema: str, table: str) -> bool:
-        """Tell whether any expression is about a table."""
+        """Return whether any expression is about a table."""
         return any(rule.given and rule.tables.matches(schema, table) for rule in self._rules)
 
     def texts(self, schema: str, table: str, op: Op) -> list[str]:
@@ -123,7 +123,7 @@ class ExpressionFilter:
         before: Sequence[Any] | Mapping[str, Any] | None = None,
         after: Sequence[Any] | Mapping[str, Any] | None = None,
     ) -> bool:
-        """Tell whether one row of plain values is ignored; see `expr_columns.one_row` for the values."""
+        """Return whether one row of plain values is ignored; see `expr_columns.one_row` for the values."""
         batches = [None if row is None else one_row(table, row) for row in (before, after)]
         return bool(self.mask(table, op, *batches)[0].as_py())
 

@@ -137,7 +137,7 @@ def _resolved(spec: ColumnSpec, table: Table, session: DdlSession) -> Column | N
 
 
 def _is_key(table: Table, column: Column, name: str) -> bool:
-    """Tell whether a column is in the primary key, or (no name) is a unique key of its own."""
+    """Return whether a column is in the primary key, or (no name) is a unique key of its own."""
     for index in table.indexes:
         own = [part.column for part in index.parts if part.column is not None and column.same_name(part.column)]
         if name and index.name == name and own:

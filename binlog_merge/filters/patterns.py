@@ -33,11 +33,11 @@ class NamePattern:
 
     @property
     def matches_all(self) -> bool:
-        """Tell whether this is `*`."""
+        """Return whether this is `*`."""
         return self.literal is None and self.regex is None
 
     def matches(self, name: str) -> bool:
-        """Tell whether a name matches."""
+        """Return whether a name matches."""
         if self.literal is not None:
             return self.literal.lower() == name.lower() if self.fold else self.literal == name
         return self.regex is None or self.regex.search(name.lower() if self.fold else name)

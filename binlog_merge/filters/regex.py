@@ -32,7 +32,7 @@ class Regex:
             raise PatternError(_reason(str(error))) from None
 
     def search(self, text: str) -> bool:
-        """Tell whether the pattern occurs in the text; a byte of it that is no UTF-8 is U+FFFD, as to Go."""
+        """Return whether the pattern occurs in the text; a byte of it that is no UTF-8 is U+FFFD, as to Go."""
         return self._searched(text)
 
     def _search(self, text: str) -> bool:

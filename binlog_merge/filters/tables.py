@@ -33,7 +33,7 @@ SYSTEM_SCHEMAS = frozenset(
 
 
 def is_system_schema(schema: str) -> bool:
-    """Tell whether a schema's tables are never user data."""
+    """Return whether a schema's tables are never user data."""
     return schema.lower() in SYSTEM_SCHEMAS
 
 
@@ -48,11 +48,11 @@ class TableRule:
     place: str
 
     def matches(self, schema: str, table: str) -> bool:
-        """Tell whether the rule speaks of this table."""
+        """Return whether the rule speaks of this table."""
         return self.schema.matches(schema) and self.table.matches(table)
 
     def decides_schema(self, schema: str) -> bool:
-        """Tell whether the rule decides on a schema: one that excludes only does if it excludes all its tables."""
+        """Return whether the rule decides on a schema: one that excludes only does if it excludes all its tables."""
         return self.schema.matches(schema) and (self.positive or self.table.matches_all)
 
 
@@ -71,12 +71,12 @@ class TableFilter:
         self._deciding = lru_cache(65536)(self._find)
 
     def matches(self, schema: str, table: str) -> bool:
-        """Tell whether a table is chosen."""
+        """Return whether a table is chosen."""
         rule = self._deciding(schema, table)
         return rule is not None and rule.positive
 
     def matches_schema(self, schema: str) -> bool:
-        """Tell whether a schema is chosen: whether some of its tables may be."""
+        """Return whether a schema is chosen: whether some of its tables may be."""
         rule = self.deciding_schema(schema)
         return rule is not None and rule.positive
 
@@ -100,7 +100,7 @@ class ColumnFilter:
         self.rules: tuple[TableRule, ...] = tuple(parse.all(rules, name))
 
     def matches(self, column: str) -> bool:
-        """Tell whether a column is chosen."""
+        """Return whether a column is chosen."""
         rule = next((rule for rule in reversed(self.rules) if rule.table.matches(column)), None)
         return rule is not None and rule.positive
 

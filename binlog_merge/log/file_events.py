@@ -1,4 +1,4 @@
-"""The events of one file of a merged binlog, as far as the file is published."""
+"""Reads the events of a file of a merged binlog, up to its published size."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Which transactions a replay begins and ends with: by GTID, or by commit TSO."""
+"""The first and last transaction of a replay, given as GTID or as commit TSO."""
 
 import re
 from typing import Final
@@ -11,26 +11,31 @@ _GTID = re.compile(r"(?:([0-9a-fA-F-]{36}):)?(\d{1,18})")
 
 
 def rank_of(binlog: MergedBinlog, option: str, text: str) -> int:
-    """Return the rank that a GTID, or its number alone, names. Raises ConfigError."""
-    found = _GTID.fullmatch(text.strip())
-    if found is None or int(found[2]) == 0:
+    """Return the rank that a GTID, or its number alone, names. Raises ConfigError if `text` is no GTID of the log."""
+    match = _GTID.fullmatch(text.strip())
+    if match is None or int(match[2]) == 0:
         raise ConfigError(f"{option} {text!r} is no GTID; write {binlog.cluster_uuid}:1, or 1")
-    if found[1] is not None and found[1].lower() != binlog.cluster_uuid:
-        raise ConfigError(f"{option}: {found[1]} is another cluster; this one's GTIDs begin with {binlog.cluster_uuid}")
-    return int(found[2])
+    if match[1] is not None and match[1].lower() != binlog.cluster_uuid:
+        raise ConfigError(f"{option}: {match[1]} is another cluster; this one's GTIDs begin with {binlog.cluster_uuid}")
+    return int(match[2])
 
 
-def check_first(binlog: MergedBinlog, first: int, said: str) -> int:
-    """Return the rank that a replay begins with, as `said`. Raises OutsideLog where the log does not reach it."""
+def check_first(binlog: MergedBinlog, first: int, option: str) -> int:
+    """Return `first`, the rank with which a replay begins. Raises OutsideLog if it is after the end of the log.
+
+    `option` is the user's option with its value, for the message.
+    """
     if first > binlog.last_rank + 1:
-        raise OutsideLog(f"{said} is behind the log, which ends with transaction {binlog.last_rank}", remedy=_MERGE_ON)
+        raise OutsideLog(
+            f"{option} is behind the log, which ends with transaction {binlog.last_rank}", remedy=_MERGE_ON
+        )
     return first
 
 
 def start_rank_at(binlog: MergedBinlog, option: str, tso: int) -> int:
-    """Return the rank of the first transaction that committed at this TSO or later, one behind the last if none did.
+    """Return the rank of the first transaction that committed at this TSO or later; last rank + 1 if none did.
 
-    Raises OutsideLog where one that is still to be merged may have committed before, and what `first_rank_at` raises.
+    Raises OutsideLog if a transaction not merged yet may have committed before, and what `first_rank_at` raises.
     """
     rank, last = first_rank_at(binlog, tso), binlog.state.last
     if rank > binlog.last_rank and last is not None:
@@ -47,10 +52,10 @@ _MERGE_ON: Final = "merge on, then begin"
 
 
 def first_rank_at(binlog: MergedBinlog, tso: int) -> int:
-    """Return the rank of the first transaction that committed at this TSO or later, one behind the last if none did.
+    """Return the rank of the first transaction that committed at this TSO or later; last rank + 1 if none did.
 
-    A DDL whose own TSO the output does not say is placed by its commit time. Raises ConfigError where that leaves open
-    on which side it belongs: nothing is guessed.
+    A DDL without an order key in the output is compared by its commit time. Raises ConfigError if that does not decide
+    whether the DDL is before or after the TSO.
     """
     begin: Begin | None = None
     undecided: Begin | None = None
@@ -59,7 +64,7 @@ def first_rank_at(binlog: MergedBinlog, tso: int) -> int:
         if isinstance(item, Begin):
             begin = item
         elif isinstance(item, OrderedBy) and begin is not None:
-            # Commit times tell on which side a DDL is only where they are the TSOs' own.
+            # Commit times decide about a DDL only if they are the physical part of the TSOs.
             clocked &= item.key.seq > 0 or begin.commit_us // 1000 == tso_millis(item.key.commit_tso)
             if item.key.commit_tso < tso:
                 undecided = None
@@ -77,7 +82,7 @@ def first_rank_at(binlog: MergedBinlog, tso: int) -> int:
 
 
 def _first_rank_to_look_at(binlog: MergedBinlog, tso: int) -> int:
-    """Return the beginning of the first file that may hold the TSO."""
+    """Return the first rank of the first file that may hold the TSO."""
     for file in binlog.state.files:
         if int(file.last_key[:19]) >= tso:
             return file.first_rank
@@ -85,7 +90,7 @@ def _first_rank_to_look_at(binlog: MergedBinlog, tso: int) -> int:
 
 
 def _is_after(begin: Begin, tso: int) -> bool | None:
-    """Tell on which side of a TSO a commit time lies, None if it may be either."""
+    """Return whether a transaction's commit time is after a TSO; None if its millisecond contains the TSO."""
     millis = begin.commit_us // 1000
     if (millis + 1) << LOGICAL_BITS <= tso:
         return False

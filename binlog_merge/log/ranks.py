@@ -1,8 +1,8 @@
-"""Which transactions a target has: sets of ranks, as intervals.
+"""Sets of ranks as intervals: which transactions a target has.
 
-    1 … 90, 92 … 140      everything up to 90, and behind a DDL that is still running, 92 to 140
+    1 … 90, 92 … 140      everything up to 90, and 92 to 140 after a DDL that is still running
 
-Ranks count transactions from 1. A set is a value; what it costs grows with its gaps, not with its ranks.
+Ranks count transactions from 1. A set is immutable; its cost grows with the number of gaps, not of ranks.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ class RankSet:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read what `str` gives: "1-90,92-140". Raises ValueError."""
+        """Parse the text that `str` returns: "1-90,92-140". Raises ValueError."""
         pairs = (part.partition("-") for part in text.split(",") if part)
         intervals = [(int(first), int(last or first)) for first, _, last in pairs]
         if any(first > last for first, last in intervals):
@@ -56,12 +56,12 @@ class RankSet:
 
     @property
     def low(self) -> int:
-        """Return up to where everything from 1 on is in the set; 0 if 1 is not."""
+        """Return the largest n for which 1 to n are all in the set; 0 if 1 is not."""
         return self.intervals[0][1] if self.intervals and self.intervals[0][0] == 1 else 0
 
 
 def _joined(intervals: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return intervals in order as one another's neighbours, none touching the next."""
+    """Merge intervals that overlap or are adjacent; the intervals given are sorted."""
     joined: list[tuple[int, int]] = []
     for first, last in intervals:
         if joined and first <= joined[-1][1] + 1:

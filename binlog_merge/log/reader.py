@@ -1,10 +1,10 @@
-"""A merged binlog as a stream of what is to be applied, one event at a time: memory stays that of the largest event.
+"""Reads a merged binlog as a stream of items to apply, one event at a time; memory is that of the largest event.
 
     Begin  OrderedBy?  Rows*  End            a transaction of rows
     Begin  Statement  End                    a DDL
 
-Only what the manifest says is published is read. The rank of a transaction is its GTID's number, or, in an output with
-anonymous GTIDs, its place.
+Only what the manifest lists as published is read. The rank of a transaction is its GTID's number or, in an output with
+anonymous GTIDs, its number in the order of the log.
 """
 
 import re
@@ -34,7 +34,7 @@ _CTS = re.compile(rb"(?:# )?CTS::(\d{54})(?:\n|$)")
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction begins; `rank` counts transactions from 1, `commit_us` is its commit time since 1970."""
+    """A transaction begins; `rank` counts transactions from 1, `commit_us` is its commit time in µs since 1970."""
 
     rank: int
     gtid: str
@@ -45,14 +45,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class OrderedBy:
-    """The transaction's order key, where the output says it behind BEGIN."""
+    """The transaction's order key, if the output has it as a rows-query event after BEGIN."""
 
     key: OrderKey
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one table; the raw events are what a server takes."""
+    """A rows event and its table map, parsed and as raw bytes for a server."""
 
     table: TableMap
     event: RowsEvent
@@ -62,7 +62,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement; `suppress_use`: it must not run with its schema as the default database."""
+    """A statement; with `suppress_use` it must not run with its schema as the default database."""
 
     query: Query
     suppress_use: bool
@@ -71,7 +71,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A transaction ends; `position` is behind its last event."""
+    """A transaction ends; `position` is the offset after its last event."""
 
     rank: int
     file: str
@@ -82,7 +82,7 @@ Item = Begin | OrderedBy | Rows | Statement | End
 
 
 class MergedBinlog:
-    """A directory that a merge has written. Raises ManifestError if it is none."""
+    """An output directory of a merge. Raises ManifestError if the directory is not one."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -90,7 +90,7 @@ class MergedBinlog:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read again what is published."""
+        """Load the manifest again."""
         self.state = Manifest.load(self.directory).state
         if self.state.header is None:
             raise ManifestError(
@@ -104,7 +104,7 @@ class MergedBinlog:
 
     @property
     def with_gtids(self) -> bool:
-        """Tell whether transactions have GTIDs; where that is not known they may be anonymous."""
+        """Return whether transactions certainly have GTIDs; False if they may be anonymous."""
         return self.state.header is not None and self.state.header.settings.get("output.gtid") == "on"
 
     @property
@@ -113,19 +113,19 @@ class MergedBinlog:
         return self.state.rank
 
     def format_description(self) -> RawEvent | None:
-        """Return the first file's format description, None where nothing is published."""
+        """Return the first file's format description, None if nothing is published."""
         for file in self.state.files:
             return next(events_of(self.directory / file.name, file.size))
         return None
 
     def items(self, first_rank: int = 1) -> Iterator[Item]:
-        """Yield what is to be applied from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
+        """Yield the items from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
         for file in self.state.files:
             if file.last_rank >= first_rank:
                 yield from self.file_items(file, first_rank)
 
     def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
-        """Yield what one file brings from a rank on."""
+        """Yield the items of one file from a rank on."""
         path = self.directory / file.name
         walker = _Walker(str(path), file.first_rank)
         try:
@@ -149,13 +149,13 @@ DAMAGED = "the merged binlog is damaged: restore it, or merge again into an empt
 
 
 def order_key(value: RowsQuery) -> OrderKey | None:
-    """Return the order key that a text of the merge's own says, None for any other text."""
-    found = _CTS.match(value.query)
-    return None if found is None else OrderKey.parse(found[1].decode())
+    """Return the order key in a rows-query event that the merge wrote (`CTS::…`), None for any other."""
+    match = _CTS.match(value.query)
+    return None if match is None else OrderKey.parse(match[1].decode())
 
 
 class _Walker:
-    """Turns the events of one file into items."""
+    """Converts the events of a file into items."""
 
     def __init__(self, name: str, first_rank: int) -> None:
         self.name = name
@@ -167,7 +167,7 @@ class _Walker:
         self._maps: dict[bytes, TableMap] = {}
 
     def take(self, event: RawEvent) -> Iterator[Item]:
-        """Yield what an event brings."""
+        """Yield the items of an event."""
         value = self._parsed(event)
         if isinstance(value, Gtid):
             yield self._begin(event, value)
@@ -192,16 +192,16 @@ class _Walker:
             )
 
     def _parsed(self, event: RawEvent) -> Any:
-        """Parse an event; a table map that was seen before, to the last byte, is not parsed again."""
+        """Parse an event; an identical table map is parsed only once."""
         if event.type_code != EventType.TABLE_MAP_EVENT:
             return parse_event(event)
         body = bytes(event.body)
-        found = self._maps.get(body)
-        if found is None:
+        parsed = self._maps.get(body)
+        if parsed is None:
             if len(self._maps) >= _MOST_MAPS:
                 self._maps.clear()
-            found = self._maps[body] = parse_event(event)
-        return found
+            parsed = self._maps[body] = parse_event(event)
+        return parsed
 
     def _begin(self, event: RawEvent, value: Gtid) -> Begin:
         self.rank += 1

@@ -1,4 +1,4 @@
-"""Which rows of an event are applied: a filter's word on tables, kinds, values and transactions."""
+"""Selects the rows of an event that are applied: a filter's rules on tables, kinds, values and transactions."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -31,29 +31,29 @@ from snapshot_store.tso import OrderKey
 
 
 def op_of(type_code: int) -> Op:
-    """Return what a rows event does."""
+    """Return the operation (insert, update or delete) of a rows event's type."""
     return "insert" if type_code in WRITE_TYPES else "delete" if type_code in DELETE_TYPES else "update"
 
 
 class TableShapes(Protocol):
-    """What tells the shape of a table at a key: a SchemaHistory, or `shapes.Shapes`, which holds less of it."""
+    """Answers which columns a table has at an order key: a SchemaHistory, or `shapes.Shapes`, which holds less."""
 
     def at(self, schema: str, name: str, key: OrderKey) -> TableVersion | None:
-        """Return the latest version with a key less than `key`, None if the table was never heard of."""
+        """Return the latest version with a key less than `key`, None if the table has never been known."""
 
     def catalog(self, key: OrderKey) -> Catalog:
-        """Return everything that a transaction with this key sees."""
+        """Return all tables that a transaction with this key sees."""
 
 
 _LONGEST_TEXT = 60
 
 
 def row_text(rows: Rows, row: Row) -> str:
-    """Return a row as text that a person can look for: the table, the kind, and what it was or is to be."""
+    """Return a row as text for a message: the operation, the table, and the values before and after."""
     table, names = rows.table, column_names(rows.table)
     images = [image for image in row if image is not None]
-    said = " -> ".join(_image_text(rows, names, image) for image in images)
-    return f"{op_of(rows.event.type_code)} {table.schema}.{table.table} {said}"
+    values = " -> ".join(_image_text(rows, names, image) for image in images)
+    return f"{op_of(rows.event.type_code)} {table.schema}.{table.table} {values}"
 
 
 def _image_text(rows: Rows, names: Sequence[str], image: RowImage) -> str:
@@ -63,8 +63,7 @@ def _image_text(rows: Rows, names: Sequence[str], image: RowImage) -> str:
         values = rows_to_batch([kept], rows.table, list(names), temporal_text=True).to_pylist()[0]
     except (CellValueError, BinlogFormatError):
         values = {names[i]: bytes(cell) if isinstance(cell := image[i], memoryview) else cell for i in shown}
-    told = (f"{names[i]}={_short(values[names[i]])}" for i in shown)
-    return f"({', '.join(told)})"
+    return f"({', '.join(f'{names[i]}={_short(values[names[i]])}' for i in shown)})"
 
 
 def _short(value: Any) -> str:
@@ -72,8 +71,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
-def _as_told(row: Row, table: TableMap, wanted: Collection[int]) -> Row:
-    """Return a row in which what an UPDATE's after image does not hold is what it was before, and wanted JSON whole."""
+def _completed(row: Row, table: TableMap, wanted: Collection[int]) -> Row:
+    """Return an UPDATE's row with cells absent from the after image taken from the before image.
+
+    JSON differences of the `wanted` columns are applied; those of other columns become NULL.
+    """
     before, after = row
     if before is None or after is None:
         return row
@@ -83,7 +85,10 @@ def _as_told(row: Row, table: TableMap, wanted: Collection[int]) -> Row:
 
 
 def _held(images: Sequence[RowImage | None], table: TableMap, names: Sequence[str], wanted: Collection[str]) -> Any:
-    """Return the wanted columns of one side of an event's rows; what the images do not hold is not among them."""
+    """Return the wanted columns of one side of an event's rows, without columns that the images do not hold.
+
+    None if the rows have no such side.
+    """
     if images[0] is None:
         return None
     held = [i for i, cell in enumerate(images[0]) if cell is not ABSENT and names[i] in wanted]
@@ -93,9 +98,9 @@ def _held(images: Sequence[RowImage | None], table: TableMap, names: Sequence[st
 
 @dataclass
 class RowSelector:
-    """Applies a filter to rows events and counts: `applied` and `filtered` by (schema, table, kind).
+    """Applies a filter to rows events and counts rows: `applied` and `filtered` by (schema, table, operation).
 
-    Expressions need the tables' shapes: `history` is that of the merged binlog, None where there is none.
+    Expressions need the tables' columns: `history` is the merged binlog's schema history, None if it has none.
     """
 
     filter: Filter | None
@@ -104,7 +109,7 @@ class RowSelector:
     filtered: Counter[tuple[str, str, Op]] = field(default_factory=Counter)
 
     def select(self, rows: Rows, key: OrderKey | None) -> RowsEvent | None:
-        """Return the event with the rows that pass: itself if all do, None if none does."""
+        """Return the event with the rows that pass the filter: itself if all do, None if none does."""
         schema, table, op = rows.table.schema, rows.table.table, op_of(rows.event.type_code)
         cut = list(iter_rows(rows.event, rows.table))
         name = (schema, table, op)
@@ -138,8 +143,8 @@ class RowSelector:
         assert self.filter is not None
         needed = self.filter.expressions.columns(table, op, names)
         partial = [i for i, name in enumerate(names) if name in needed[1]]
-        told = [_as_told(row, rows.table, partial) for row in cut]
-        batches = [_held([row[side] for row in told], rows.table, names, needed[side]) for side in (0, 1)]
+        completed = [_completed(row, rows.table, partial) for row in cut]
+        batches = [_held([row[side] for row in completed], rows.table, names, needed[side]) for side in (0, 1)]
         return list(self.filter.ignored_rows(table, op, *batches).to_pylist())
 
     def _shape(self, schema: str, table: str, key: OrderKey | None) -> Table:

@@ -1,10 +1,10 @@
-"""A merged binlog in large pieces: row events indexed by a kernel, thousands at a time; statements one by one.
+"""Reads a merged binlog in large segments: rows events indexed by a kernel, thousands at a time; statements singly.
 
-    Segment       row events of many transactions, in one buffer; between two statements, or two windows of a file
-    StatementAt   a statement, in its place
+    Segment       rows events of many transactions, in one buffer; ends at a statement or at the end of a window
+    StatementAt   a statement with its transaction
 
-It is what `reader.MergedBinlog.items` gives, for those that work in bulk. A transaction that is larger than a window
-comes in several segments: all but its last say that it goes on.
+The content is that of `reader.MergedBinlog.items`, for targets that work in bulk. A transaction larger than a window
+comes in several segments; `ended` is False in all but the last.
 """
 
 from collections.abc import Iterator
@@ -35,10 +35,10 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Row events of some transactions; the columns of `transactions` and `events` are `kernels.log_walk`'s.
+    """Rows events of some transactions; the columns of `transactions` and `events` are those of `kernels.log_walk`.
 
-    `tables` are the table maps that events name by number. `carried` is the first transaction, where it began in an
-    earlier segment. `ended`: nothing of the last transaction is still to come.
+    `tables` are the table maps that events name by number. `carried` is the first transaction if it began in an
+    earlier segment. `ended`: the last transaction is complete.
     """
 
     buffer: npt.NDArray[np.uint8]
@@ -54,23 +54,23 @@ class Segment:
 
     @property
     def last_rank(self) -> int:
-        """Return the number of the last transaction."""
+        """Return the rank of the last transaction."""
         return int(self.transactions[-1, k.T_RANK])
 
     @property
     def ranks(self) -> list[int]:
-        """Return the numbers of all transactions, one by one."""
+        """Return the rank of each transaction."""
         return [int(rank) for rank in self.transactions[:, k.T_RANK].tolist()]
 
     def begin(self, number: int) -> Begin:
-        """Return how a transaction begins."""
+        """Return the beginning of the transaction with this number in the segment."""
         at = int(self.transactions[number, k.T_GTID])
         if at < 0 and self.carried is not None:
             return self.carried
         return _begin(self._event(at), int(self.transactions[number, k.T_RANK]), self.file)
 
     def key(self, number: int) -> OrderKey | None:
-        """Return a transaction's order key, where the output says it behind BEGIN."""
+        """Return a transaction's order key, if the output has it as a rows-query event after BEGIN."""
         at = int(self.transactions[number, k.T_COMMENT])
         if at < 0:
             return self.carried_key if number == 0 and self.carried is not None else None
@@ -78,7 +78,7 @@ class Segment:
         return order_key(value) if isinstance(value, RowsQuery) else None
 
     def position(self, event: int) -> int:
-        """Return where a row event lies in its file."""
+        """Return the offset of a rows event in its file."""
         return self.base + int(self.events[event, k.E_AT])
 
     def _event(self, at: int) -> RawEvent:
@@ -87,7 +87,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StatementAt:
-    """A statement in its transaction; `ended`: the transaction ends with it."""
+    """A statement and its transaction; `ended`: the transaction ends with it."""
 
     begin: Begin
     statement: Statement
@@ -98,7 +98,7 @@ class StatementAt:
 def segments(
     binlog: MergedBinlog, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
 ) -> Iterator[Segment | StatementAt]:
-    """Yield transactions `first_rank` to `last_rank` in pieces. Raises what `MergedBinlog.items` raises for damage."""
+    """Yield transactions `first_rank` to `last_rank` in segments. Raises as `MergedBinlog.items` does for damage."""
     for file in binlog.state.files:
         if file.last_rank < first_rank:
             continue
@@ -116,7 +116,7 @@ def segments(
 
 @dataclass
 class _FileWalk:
-    """The walk through one file, window by window."""
+    """Reads and indexes a file, window by window."""
 
     binlog: MergedBinlog
     file: OutputFile
@@ -165,19 +165,19 @@ class _FileWalk:
             self._damaged()
 
     def _read(self, source: RawIOBase) -> bool:
-        """Make what is left over the beginning of a new window; tell whether anything new is in it."""
+        """Read the next window, which begins with the rest of the last; return whether it has new bytes."""
         at = int(self.reg[k.AT]) if len(self.buffer) else 0
-        left = self.buffer[at:]
+        rest = self.buffer[at:]
         position = self.base + len(self.buffer)
         size = self.window
-        if len(left) >= 13:
-            size = max(size, EventHeader.parse(memoryview(left[:19].tobytes().ljust(19, b"\0"))).event_size - len(left))
+        if len(rest) >= 13:
+            size = max(size, EventHeader.parse(memoryview(rest[:19].tobytes().ljust(19, b"\0"))).event_size - len(rest))
         size = min(size, self.file.size - position)
         if size <= 0:
             return False
-        fresh = np.empty(len(left) + size, np.uint8)
-        fresh[: len(left)] = left
-        view, done = memoryview(fresh.data), len(left)
+        fresh = np.empty(len(rest) + size, np.uint8)
+        fresh[: len(rest)] = rest
+        view, done = memoryview(fresh.data), len(rest)
         while done < len(fresh):
             count = source.readinto(view[done:])
             if not count:
@@ -192,7 +192,7 @@ class _FileWalk:
         return True
 
     def _flush(self) -> Iterator[Segment]:
-        """Yield what was indexed since the last time, transactions that are wanted."""
+        """Yield the wanted transactions that were indexed since the last flush as a segment."""
         count, events = int(self.reg[k.TRANSACTIONS]), int(self.reg[k.EVENTS])
         tables = self._tables()
         found = self.transactions[:count].copy()
@@ -205,7 +205,7 @@ class _FileWalk:
             self.carried_key, self.carried = segment.key(count - 1), segment.begin(count - 1)
         elif not opened:
             self.carried = self.carried_key = None
-        # A transaction of which nothing but its beginning is here comes with what follows.
+        # A transaction that has no rows event here yet comes in the next segment.
         if opened and count and found[-1, k.T_EVENTS] == 0:
             count -= 1
         wanted = int(np.searchsorted(found[:count, k.T_RANK], self.first_rank))
@@ -235,7 +235,7 @@ class _FileWalk:
         return tuple(found)
 
     def _again(self) -> None:
-        """Begin new arrays; what belongs to the open transaction stays known."""
+        """Clear the index for the next window, except for what belongs to the open transaction."""
         opened, rank = bool(self.reg[k.OPEN]), int(self.reg[k.RANK])
         count = int(self.reg[k.MAPS])
         current = [n for n in range(count) if self.maps[n, k.M_RANK] == rank] if opened else []
@@ -252,7 +252,7 @@ class _FileWalk:
             self.reg[k.TRANSACTIONS] = 1
 
     def _judge(self) -> Iterator[StatementAt]:
-        """Take an event that the kernel has no word for, and go on behind it."""
+        """Handle an event on which the kernel stopped, and continue after it."""
         at = int(self.reg[k.AT])
         event = frame(
             memoryview(self.buffer.data),
@@ -280,7 +280,7 @@ class _FileWalk:
             self.reg[k.OPEN] = 0
 
     def _damaged(self) -> None:
-        """Raise what the plain reader says of this file."""
+        """Raise the error that `MergedBinlog.file_items` raises for this file."""
         for _ in self.binlog.file_items(self.file, self.first_rank):
             pass
         raise ManifestError(f"{self.file.name} is not as it was published", file=str(self.path), remedy=DAMAGED)

@@ -1,10 +1,10 @@
-"""The shapes of tables through a merged binlog, for what is decoded: as they are where the walk stands, and what comes.
+"""The columns of tables along a merged binlog: the versions at the reader's position, and the next few.
 
-    now    t1: id, name   t2: id, more   …     one version of each table that is there
-    next   t2 at 5: id    t1 at 9: id …        so many versions that lie ahead, in order
+    now    t1: id, name   t2: id, more   …     the current version of each table
+    next   t2 at 5: id    t1 at 9: id …        a limited number of later versions, in order
 
-When the walk has passed a version, it takes the place of the one before, which is dropped. So memory holds the tables
-as they are and a little of what lies ahead, however many DDL there are. Source: the schema storage of pingcap/tiflow,
+When the reader passes a version, that version replaces the one before. So memory holds the current tables and a few
+later versions, however many DDL statements there are. Source: the schema storage of pingcap/tiflow,
 which keeps what its checkpoint may still need and collects the rest.
 """
 
@@ -22,7 +22,7 @@ AHEAD: Final = 500
 
 
 class Shapes:
-    """Answers what a table looked like at a key, for keys that mostly grow; reads the store of a merged binlog."""
+    """Answers which columns a table had at an order key, for keys that mostly grow; reads a merged binlog's store."""
 
     def __init__(self, store: Path, ahead: int = AHEAD) -> None:
         self._store = store
@@ -34,13 +34,13 @@ class Shapes:
         self._folded = ORIGIN
 
     def __len__(self) -> int:
-        """Return how many versions are held."""
+        """Return the number of versions in memory."""
         return len(self._now) + len(self._next)
 
     def at(self, schema: str, name: str, key: OrderKey) -> TableVersion | None:
-        """Return the latest version with a key less than `key`, None if the table was not there, or never heard of.
+        """Return the latest version with a key less than `key`, None if the table did not exist or was never known.
 
-        Raises BeforeBase where what was known at `key` has been folded away.
+        Raises BeforeBase if the versions at `key` have been folded away.
         """
         if self._passed is None or key <= self._passed:
             self._begin(key)
@@ -52,7 +52,7 @@ class Shapes:
         return found
 
     def catalog(self, key: OrderKey) -> Catalog:
-        """Return everything that a transaction with this key sees. Raises BeforeBase as `at` does."""
+        """Return all tables that a transaction with this key sees. Raises BeforeBase as `at` does."""
         with as_merge_errors(self._store), Store.open(self._store, True) as store:
             if key <= (floor := store.floor()):
                 raise folded_away("all tables", key, floor, None)

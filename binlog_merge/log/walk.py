@@ -1,4 +1,4 @@
-"""What replays of every kind share: what is asked, what was done, and where a walk through the binlog stands."""
+"""What all kinds of replay share: options, result, and the current transaction."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,14 +17,16 @@ from snapshot_store.tso import OrderKey, carries_time, tso_millis
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What a replay does: transactions `first_rank` to `last_rank` (None: from where the target stands, to the end).
+    """The options of a replay of transactions `first_rank` to `last_rank`.
 
-    `batch` transactions share a commit. `skip` are ranks that are left out, and recorded at the target.
-    `retry_seconds` is how long a lost connection is tried again. `workers` sessions apply rows beside each other;
-    `keep_order`: they commit in the order of the log, but for what waits for a DDL. `rate` is how many transactions
-    are applied a second, at most. `until_lag`: go on, as the merge publishes more, until what is applied was committed
-    no more than so many seconds ago. `global_barrier`: every DDL holds up all tables. `system_zone` is the time zone
-    SYSTEM of the nodes' servers, for targets that carry out DDL themselves; None where it is not known.
+    None means: from the position of the target, and to the end of the log.
+
+    `batch` transactions share a commit. `skip` are ranks that are skipped, and recorded as such at the target. A lost
+    connection is retried for `retry_seconds`. `workers` sessions apply rows in parallel; with `keep_order` they commit
+    in the order of the log, except for what waits for a DDL. `rate` is the largest number of transactions applied a
+    second. With `until_lag` the replay follows the merge until the last transaction applied was committed at most so
+    many seconds ago. With `global_barrier` a DDL blocks all tables. `system_zone` is the time zone SYSTEM of the nodes'
+    servers, for targets that execute DDL themselves; None if not known.
     """
 
     first_rank: int | None = None
@@ -43,7 +45,7 @@ class ReplayOptions:
 
 @dataclass
 class ReplayResult:
-    """What was done. Ranks count transactions; `rows` are by table and kind."""
+    """The result of a replay. `left_out` are statements that the filter ignored, `skipped` GTIDs that `skip` names."""
 
     first_rank: int
     last_rank: int
@@ -76,13 +78,13 @@ def _by_table(counts: Counter[Any]) -> dict[str, dict[str, int]]:
 
 
 def history_of(directory: Path) -> Shapes | None:
-    """Return what tells the tables' shapes from the store that a merge left beside its output, None without one."""
+    """Return the schema history in the store of a merge's output, None if the output has no store."""
     path = directory / "schema.duckdb"
     return Shapes(path) if path.exists() else None
 
 
 class Walk:
-    """Where a walk through the items stands."""
+    """The current transaction of a reader of items."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self.options = options
@@ -90,7 +92,7 @@ class Walk:
         self.key: OrderKey | None = None
 
     def over(self, item: Any) -> bool:
-        """Take an item; tell whether the range ends before it."""
+        """Take an item; return whether it is after the last transaction of the range."""
         if isinstance(item, Begin):
             if self.options.last_rank is not None and item.rank > self.options.last_rank:
                 return True
@@ -101,7 +103,7 @@ class Walk:
 
     @property
     def skipping(self) -> bool:
-        """Tell whether the transaction is left out by order of the user."""
+        """Return whether the user has asked to skip the current transaction."""
         return self.begin is not None and self.begin.rank in self.options.skip
 
     @property
@@ -113,13 +115,13 @@ class Walk:
 
     @property
     def tso(self) -> int | None:
-        """Return the transaction's commit TSO, where it is known."""
+        """Return the transaction's commit TSO, None if not known."""
         return None if self.key is None else self.key.commit_tso
 
     def ddl_tso(self) -> int | None:
-        """Return the commit TSO of the DDL here, where it is known.
+        """Return the commit TSO of the current DDL, None if not known.
 
-        Raises ReplayStopped where it is not, and may be one that the filter leaves out.
+        Raises ReplayStopped if it is not known and may be one that the filter ignores.
         """
         chosen = self.options.filter
         if self.key is None and chosen is not None and self.begin is not None:
@@ -133,7 +135,7 @@ class Walk:
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
-        """Give errors the place of the transaction."""
+        """Add the transaction's GTID, position and order key to errors raised in this block."""
         try:
             yield
         except MergeError as error:
@@ -144,5 +146,5 @@ class Walk:
 
 
 def text_of(sql: bytes) -> str:
-    """Return a statement as text that can be shown."""
+    """Return a statement as text for messages."""
     return sql.decode("utf-8", "backslashreplace")

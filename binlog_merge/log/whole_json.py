@@ -1,9 +1,9 @@
-"""JSON differences of a segment as the documents that they make, so that rows are whole before they are cut in bulk.
+"""Applies the JSON differences (partial updates) of a segment, so that rows are complete before they are cut in bulk.
 
-A difference goes with the document before it: that of the row's before image, or, where the image does not hold it
-(binlog_row_image MINIMAL, NOBLOB), what the segment's earlier rows, or the target, have under the row's key. A target
-that keeps documents as text keeps what a difference needs: names, order and digits; that a text stood for a date, or a
-number for a DECIMAL, decides nothing about the text of the result.
+A difference is applied to the document before it: that of the row's before image or, if the image does not hold it
+(binlog_row_image MINIMAL, NOBLOB), that which the segment's earlier rows or the target have under the row's key. A
+target that keeps documents as text keeps enough: names, order and digits. Whether a text was a date, or a number a
+DECIMAL, does not change the text of the result.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,26 +23,26 @@ from binlog_merge.log.segments import Segment
 
 Key = tuple[bytes, ...]
 Documents = Mapping[int, Cell]
-"""The JSON cells of a row by the places of their columns."""
+"""The JSON cells of a row by column index."""
 _NO_DOCUMENT: Final = bytes(4)
-"""Stands for what nobody asks for."""
+"""A placeholder for a document that is not needed."""
 
 
 class DocumentSource(Protocol):
-    """The rows that a target has."""
+    """Reads the rows of a target."""
 
     def key_of(self, table: TableMap) -> Sequence[int] | None:
-        """Return the places of the columns of a table's key, None where there is none or the table is not known."""
+        """Return the indexes of the columns of a table's key; None if it has none, or the table is not known."""
 
     def documents(self, table: TableMap, key: Sequence[int], wanted: Sequence[Key]) -> dict[Key, dict[int, Cell]]:
-        """Return the documents of rows by their keys' cells; rows and columns that are not there are left out."""
+        """Return the documents of rows by their keys' cells; missing rows and columns are left out."""
 
     def keeps(self, table: TableMap, column: int) -> bool:
-        """Tell whether the target has a column."""
+        """Return whether the target has a column."""
 
 
 def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> Segment:
-    """Return a segment whose JSON differences are applied. Raises ConversionFailed for one of an unknown document."""
+    """Return a segment with all JSON differences applied. Raises ConversionFailed if the document before is unknown."""
     partial = np.flatnonzero(segment.events[:, k.E_KIND] == EventType.PARTIAL_UPDATE_ROWS_EVENT)
     if not len(partial):
         return segment
@@ -61,18 +61,18 @@ def with_whole_json(segment: Segment, source: DocumentSource | None = None) -> S
 
 @dataclass
 class _Tracked:
-    """The rows of a table through a segment: what documents they have after each event."""
+    """The documents of a table's rows after each event of a segment."""
 
     source: DocumentSource
     events: list[int] = field(default_factory=list)
     known: dict[Key, dict[int, Cell]] = field(default_factory=dict)
 
     def add(self, number: int) -> None:
-        """Take an event of the table."""
+        """Add an event of the table."""
         self.events.append(number)
 
     def whole(self, segment: Segment) -> dict[int, list[Row]]:
-        """Return the rows of each event with differences, with the documents that they make."""
+        """Return the rows of each event with differences, with these applied."""
         table = _table(segment, self.events[0])
         key = self.source.key_of(table)
         if key is None:
@@ -89,7 +89,7 @@ class _Tracked:
         return found
 
     def _after(self, table: TableMap, key: Sequence[int], row: Row) -> Row:
-        """Take a row; return it with its documents whole."""
+        """Take a row in order, and return it with its JSON differences applied."""
         before, after = row
         documents: dict[int, Cell] = {} if before is None else self.known.pop(_key(before, key), {})
         if after is None:
@@ -113,7 +113,7 @@ class _Tracked:
 
 
 def _key(image: RowImage, key: Sequence[int], before: RowImage | None = None) -> Key:
-    """Return the cells of a row's key; what an image after a change lacks is as before."""
+    """Return the cells of a row's key; cells absent from an after image are taken from the image `before`."""
     cells = [before[i] if image[i] is ABSENT and before is not None else image[i] for i in key]
     if not all(isinstance(cell, bytes | memoryview) for cell in cells):
         raise ConversionFailed("JSON differences of a row whose image does not hold its key")
@@ -143,7 +143,7 @@ def _rows(segment: Segment, number: int) -> Iterator[Row]:
 
 
 def _lacks_before(segment: Segment, number: int) -> bool:
-    """Tell whether an event has differences of documents that its before images do not hold."""
+    """Return whether an event has JSON differences whose documents its before images do not hold."""
     return any(
         isinstance(cell, PartialJson) and not isinstance(old, bytes | memoryview)
         for before, after in _rows(segment, number)
@@ -156,7 +156,7 @@ def _plainly(segment: Segment, number: int) -> list[Row]:
 
 
 def _with_rows(segment: Segment, rows: Sequence[tuple[int, list[Row]]]) -> Segment:
-    """Return the segment with these rows for the events of these numbers, as plain updates."""
+    """Return the segment with the events of these numbers replaced by plain updates of these rows."""
     events, pieces, end = segment.events.copy(), [segment.buffer], len(segment.buffer)
     for number, of_event in rows:
         event = replace(_event(segment, number), type_code=int(EventType.UPDATE_ROWS_EVENT))

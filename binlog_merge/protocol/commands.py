@@ -1,4 +1,4 @@
-"""The command phase as values: what clients ask of a server that holds a binlog.
+"""The command phase as values: the commands that clients send to a binlog server.
 
 Source: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_command_phase.html; COM_BINLOG_DUMP_GTID and the
 flags from mysql-server `sql/rpl_source.cc` (com_binlog_dump_gtid) and `sql/rpl_constants.h`.
@@ -14,7 +14,7 @@ from binlog_merge.binlog.wire import Buffer, Reader, pack_uint
 
 
 class Com(IntEnum):
-    """`enum_server_command`: the commands that are known here."""
+    """The commands that are known here, from `enum_server_command`."""
 
     COM_QUIT = 0x01
     COM_INIT_DB = 0x02
@@ -29,7 +29,7 @@ class Com(IntEnum):
 
 
 class DumpFlag(IntFlag):
-    """Flags of both dump commands. What else clients set there (4: a GTID set follows) changes nothing."""
+    """Flags of both dump commands. Other flags that clients set (4: a GTID set follows) have no effect."""
 
     BINLOG_DUMP_NON_BLOCK = 1
     USE_HEARTBEAT_EVENT_V2 = 2
@@ -51,7 +51,7 @@ class InitDb:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """COM_QUERY: a statement, as the client's bytes."""
+    """COM_QUERY: a statement, in the client's bytes."""
 
     sql: bytes
 
@@ -65,7 +65,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class RegisterReplica:
-    """COM_REGISTER_SLAVE: what a replica says of itself before it asks for a binlog."""
+    """COM_REGISTER_SLAVE: a replica introduces itself before it requests a binlog."""
 
     server_id: int
     host: bytes = b""
@@ -92,7 +92,7 @@ class RegisterReplica:
 
 @dataclass(frozen=True, slots=True)
 class BinlogDump:
-    """COM_BINLOG_DUMP: send a file from a position on; without a name, the first."""
+    """COM_BINLOG_DUMP: send a file from a position on; without a name, the first file."""
 
     position: int
     flags: int
@@ -144,7 +144,7 @@ class BinlogDumpGtid:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A command whose number says it all, or one that is not for such a server; None for an empty packet."""
+    """A command without arguments, or one that is not supported; `code` is None for an empty packet."""
 
     code: int | None
     body: bytes = field(default=b"", repr=False)
@@ -166,7 +166,7 @@ _PARSERS: Final[dict[int, Callable[[Buffer], Command]]] = {
 
 
 def parse_command(payload: Buffer) -> Command:
-    """Read a command's payload. Raises BinlogFormatError for one whose fields do not fit."""
+    """Parse a command's payload. Raises BinlogFormatError if its fields do not fit."""
     view = memoryview(payload)
     if not len(view):
         return Plain(None)

@@ -1,13 +1,13 @@
-"""The connection phase as values: greeting, the client's answer, and what proves a password.
+"""The connection phase as values: greeting, handshake response, and authentication.
 
     server  greeting: version, capabilities, 20 random bytes (the nonce)
-    client  SSL request, then the same again over TLS               where both can
+    client  SSL request, then the rest over TLS                     if both support it
     client  handshake response: capabilities, user, proof, plugin
-    server  auth switch request, client proof                       where the plugin is not one that is known here
+    server  auth switch request, client proof                       if the plugin is not known here
     server  1 3 (caching_sha2_password: nothing more to prove), OK; or 1045
 
-The server has the password itself, so the fast path of caching_sha2_password always tells: the slow one, which hands
-the password over, is for servers that have only its hash. Source:
+The server has the password itself, so the fast path of caching_sha2_password always decides: the slow path, which
+transmits the password, is for servers that have only its hash. Source:
 https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html.
 """
 
@@ -43,7 +43,7 @@ _NONCE_BYTES: Final = (string.ascii_letters + string.digits).encode()
 
 
 def new_nonce() -> bytes:
-    """Return 20 random bytes that some clients would not cut: no zero, nothing beyond ASCII."""
+    """Return 20 random bytes from 1 to 127; some clients would truncate others."""
     return bytes(secrets.choice(_NONCE_BYTES) for _ in range(NONCE_LEN))
 
 
@@ -98,7 +98,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class SslRequest:
-    """SSLRequest: the beginning of a handshake response, sent before TLS begins."""
+    """SSLRequest: the first fields of a handshake response, sent before TLS begins."""
 
     capabilities: Capability
     max_packet: int = 1 << 24
@@ -118,10 +118,10 @@ class SslRequest:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeResponse:
-    """HandshakeResponse41. `proof` is what the client's `plugin` makes of password and nonce.
+    """HandshakeResponse41. `proof` is computed by the client's `plugin` from password and nonce.
 
-    `plugin` is mysql_native_password for clients from before there were others. Attributes are what the client says of
-    itself: a MySQL replica has `_client_replication_channel_name`, mysqlbinlog has not.
+    `plugin` is mysql_native_password for old clients, which name none. Attributes describe the client: a MySQL replica
+    has `_client_replication_channel_name`, mysqlbinlog does not.
     """
 
     capabilities: Capability
@@ -135,7 +135,7 @@ class HandshakeResponse:
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
-        """Read the packet; what follows the attributes (compression levels) is not looked at."""
+        """Parse the packet; fields after the attributes (compression levels) are ignored."""
         r = Reader(payload, "handshake response")
         flags = Capability(r.u32("capabilities"))
         if not flags & Capability.CLIENT_PROTOCOL_41:
@@ -176,7 +176,7 @@ class HandshakeResponse:
 
 @dataclass(frozen=True, slots=True)
 class AuthSwitch:
-    """AuthSwitchRequest: prove the password by this plugin instead."""
+    """AuthSwitchRequest: authenticate with this plugin instead."""
 
     plugin: str
     nonce: bytes
@@ -194,7 +194,7 @@ class AuthSwitch:
 
 
 def prove(plugin: str, password: str, nonce: bytes) -> bytes:
-    """Return what a client sends to prove a password; nothing for an empty one."""
+    """Return the proof of a password as a client sends it; b"" for an empty password."""
     if not password:
         return b""
     secret = password.encode()
@@ -206,7 +206,7 @@ def prove(plugin: str, password: str, nonce: bytes) -> bytes:
 
 
 def proves(plugin: str, password: str, nonce: bytes, proof: bytes) -> bool:
-    """Tell whether a client has proved the password. An empty one may come as a zero byte."""
+    """Return whether a client's proof is right. For an empty password it may be a zero byte."""
     return hmac.compare_digest(prove(plugin, password, nonce), b"" if proof == b"\0" else proof)
 
 
@@ -223,7 +223,7 @@ def _text(text: str) -> bytes:
 
 
 def _read_text(r: Reader, field: str, end: bool = False) -> str:
-    """Read a text that a zero byte ends; with `end`, the end of the packet does too."""
+    """Read a zero-terminated text; with `end`, the end of the packet terminates it, too."""
     rest = bytes(r.data[r.pos :])
     length = rest.find(b"\0")
     if length < 0:

@@ -1,10 +1,10 @@
-"""The client/server protocol as bytes: packets, and what a server answers with. Knows no socket.
+"""The client/server protocol as bytes: packets, and a server's responses. No socket here.
 
     | payload length 3 | sequence 1 | payload ... |      a payload of 2^24-1 bytes goes on in the next packet
 
 Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_basic_packets.html and, for the result set,
 page_protocol_com_query_response.html; error numbers from the manual's server error reference. The result set is the
-text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so that every client can be answered alike.
+text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so that all clients get the same answer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_by
 PACKET_HEADER_LEN: Final = 4
 MAX_PAYLOAD: Final = (1 << 24) - 1
 UTF8MB4: Final = 45
-"""utf8mb4_general_ci: the one collation of utf8mb4 that every client knows."""
+"""utf8mb4_general_ci: the only collation of utf8mb4 that every client knows."""
 BINARY: Final = 63
 _EVENT_HEADER: Final = Struct("<IB")
 
@@ -83,7 +83,7 @@ _SQLSTATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PacketHeader:
-    """What stands before a payload; `more` says that the payload goes on in the next packet."""
+    """The header of a packet; `more`: the payload continues in the next packet."""
 
     length: int
     sequence: int
@@ -104,7 +104,7 @@ class PacketHeader:
 
 
 def packets(payload: Buffer, sequence: int) -> Iterator[tuple[bytes, memoryview]]:
-    """Yield the packets of a payload as header and slice; the first has this sequence number, which counts mod 256."""
+    """Yield the packets of a payload as header and slice; `sequence` is the first packet's number, mod 256."""
     view = memoryview(payload)
     for start in range(0, len(view) + 1, MAX_PAYLOAD):
         part = view[start : start + MAX_PAYLOAD]
@@ -113,7 +113,7 @@ def packets(payload: Buffer, sequence: int) -> Iterator[tuple[bytes, memoryview]
 
 
 def event_packets(data: memoryview, sizes: Sequence[int], sequence: int) -> bytearray:
-    """Return the packets of events, each smaller than a packet, that stand one behind the other.
+    """Return the packets of consecutive events in `data`, each smaller than a packet.
 
     An event's payload is a zero byte and its bytes.
     """
@@ -151,7 +151,7 @@ class Ok:
 
 @dataclass(frozen=True, slots=True)
 class Eof:
-    """EOF_Packet: the end of columns, of rows, or of a binlog that is not waited for."""
+    """EOF_Packet: the end of columns, of rows, or of a non-blocking binlog dump."""
 
     warnings: int = 0
     status: int = SERVER_STATUS_AUTOCOMMIT
@@ -171,7 +171,7 @@ class Eof:
 
 @dataclass(frozen=True, slots=True)
 class Err:
-    """ERR_Packet: a number, the SQLSTATE that belongs to it, and words."""
+    """ERR_Packet: an error number, its SQLSTATE, and a message."""
 
     code: int
     message: str
@@ -179,7 +179,7 @@ class Err:
 
     @classmethod
     def of(cls, code: ErrorCode, message: str) -> Self:
-        """Return the packet of an error with the SQLSTATE that the server sends with it."""
+        """Return the packet of an error with the SQLSTATE that MySQL sends with it."""
         return cls(int(code), message, _SQLSTATES.get(code, b"HY000"))
 
     @classmethod
@@ -210,7 +210,7 @@ class Column:
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
-        """Read a ColumnDefinition41; catalog, schema, tables and the original name are of no table here."""
+        """Parse a ColumnDefinition41; catalog, schema, tables and the original name are ignored."""
         r = Reader(payload, "column definition")
         for field in ("catalog", "schema", "table", "original table"):
             r.packed_bytes(field)

@@ -1,4 +1,4 @@
-"""What is said to a statement: rows, OK or an error, from the facts about the server and what the session has set."""
+"""Answers statements with rows, OK or an error, from facts about the server and the session's settings."""
 
 import time
 import uuid
@@ -30,7 +30,7 @@ from binlog_merge.serve.statements import (
 from binlog_merge.serve.variables import Facts, variables
 
 SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
-"""Schemas that clients name when they connect; a server has them always."""
+"""Schemas that clients name when they connect; every server has them."""
 _WHAT: Final = (
     "this is binlog-merge serve, which hands out a merged binlog and has no tables: it answers what replicas and "
     "binlog readers ask (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, SHOW VARIABLES, SELECT @@…, "
@@ -40,7 +40,7 @@ _WHAT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A result."""
+    """A result set."""
 
     columns: Sequence[Column]
     rows: Iterable[Sequence[Value]]
@@ -50,24 +50,24 @@ Answer = Rows | Ok | Err
 
 
 class World(Protocol):
-    """What answers are made of beside the session's own state."""
+    """The server as answers need it, apart from the session's own state."""
 
     def facts(self) -> Facts:
-        """Return what the server can say of itself now."""
+        """Return the current facts about the server."""
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
-        """Yield the rows of SHOW BINLOG EVENTS; may raise while it does."""
+        """Yield the rows of SHOW BINLOG EVENTS; may raise between rows."""
 
     def replicas(self) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW REPLICAS."""
 
     def kill(self, connection_id: int) -> bool:
-        """End a connection; tell whether there was one."""
+        """End a connection; return whether it existed."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """What a client has set in its session: user variables as `@name`, the session's by their names.
+    """A session's settings: user variables as `@name`, session variables by their names.
 
     `tls` is the version of TLS in use, "" without.
     """
@@ -79,11 +79,11 @@ class Settings:
     values: dict[str, Value] = field(default_factory=dict)
 
     def either(self, *names: str) -> Value:
-        """Return the first of these variables that is set."""
+        """Return the value of the first of these variables that is set, None if none is."""
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
 
-class _Refused(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
+class _Refused(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(code, message)
         self.answer = Err.of(code, message)
@@ -128,7 +128,7 @@ def _answer(text: str, settings: Settings, world: World) -> Answer:
 
 
 def use(schema: str, settings: Settings) -> Ok | Err:
-    """Make a schema the default, if it is one that every server has."""
+    """Make a schema the session's default if it is one of SCHEMAS."""
     if schema and schema.lower() not in SCHEMAS:
         return Err.of(ErrorCode.ER_BAD_DB_ERROR, f"Unknown database '{schema[:64]}': {_WHAT} schemas of users")
     settings.schema = schema or None
@@ -164,7 +164,7 @@ def _value(expression: Expression, settings: Settings, facts: Facts) -> Value:
 
 
 def _selected(name: str, value: Value) -> Value:
-    """Return a variable as SELECT shows it: switches are 1 and 0, but for those that have more than two positions."""
+    """Return a variable as SELECT shows it: ON and OFF as 1 and 0, except for variables with more values than these."""
     if value in ("ON", "OFF") and name not in ("gtid_mode", "enforce_gtid_consistency"):
         return int(value == "ON")
     return value
@@ -203,9 +203,9 @@ def _gtids(text: str) -> GtidSet:
         ) from None
 
 
-def _minus(one: GtidSet, other: GtidSet) -> GtidSet:
-    left = [(source, _ranks(one, source) - _ranks(other, source)) for source in one.intervals]
-    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in left for first, last in ranks.intervals)
+def _minus(gtids: GtidSet, other: GtidSet) -> GtidSet:
+    rest = [(source, _ranks(gtids, source) - _ranks(other, source)) for source in gtids.intervals]
+    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in rest for first, last in ranks.intervals)
 
 
 def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:

@@ -1,7 +1,7 @@
-"""One client at a server of binlogs: a thread of its own that reads packets, answers, and sends binlogs.
+"""A client's connection to the binlog server: a thread that reads packets, answers them, and sends binlogs.
 
-What is sent is a run of events of 256 KiB, or one larger event. A client that takes nothing for `net_write_timeout`
-seconds is left, and so is one that is gone. The protocol itself is in `serve_session`, without a socket.
+Events are sent in batches of 256 KiB, or one larger event. A client that accepts no bytes for `net_write_timeout`
+seconds is disconnected, and so is one that is gone. The protocol itself is in `session`, without a socket.
 """
 
 import contextlib
@@ -32,14 +32,14 @@ _LONGEST_TIMEOUT: Final = 1_000_000.0
 _LONGEST_MESSAGE: Final = 500
 
 
-class _Gone(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
-    """The client has left, or nothing more is to be said to it."""
+class _Gone(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
+    """The client has disconnected, or is to be disconnected without another packet."""
 
 
 class Connection:
-    """One client, from its greeting to its end. `run` is its thread's; `end` may come from any.
+    """A client's connection. `run` is called by its thread; `end` may be called by any.
 
-    `report` takes a line about what happens, for whoever runs the server; `dumping` is told before a dump begins.
+    `report` takes a line for the server's operator; `dumping` is called before a dump begins.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Connection:
         self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
 
     def run(self) -> None:
-        """Talk with the client until it leaves or is left."""
+        """Serve the client until either side disconnects."""
         try:
             self._sock.settimeout(_CONNECT_TIMEOUT)
             self._send_all([self.session.greeting()])
@@ -79,12 +79,12 @@ class Connection:
                 self._sock.close()
 
     def end(self) -> None:
-        """Let whatever the connection's thread waits for fail at once."""
+        """Make whatever the connection's thread waits for fail at once."""
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def _step(self, step: Step) -> bool:
-        """Do what a step says; tell whether the conversation goes on."""
+        """Carry out a step; return whether the connection continues."""
         self._send_all(step.payloads)
         if step.then is Then.START_TLS:
             self._start_tls()
@@ -100,10 +100,10 @@ class Connection:
         self._sock = self._tls.wrap_socket(self._sock, server_side=True)
         self.session.tls_started(self._sock.version() or "")
 
-    # What comes in
+    # Input
 
     def _receive(self) -> bytes:
-        """Return the payload of the next packet. A packet that is out of order or too large ends the conversation."""
+        """Return the payload of the next packet. A packet out of order or too large ends the connection."""
         trusted = self.session.trusted
         payload = bytearray()
         first = True
@@ -123,8 +123,8 @@ class Connection:
     def _exactly(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            left = self._log_in_by - time.monotonic()
-            self._sock.settimeout(_WAIT_TIMEOUT if self.session.trusted else max(left, 0.001))
+            remaining = self._log_in_by - time.monotonic()
+            self._sock.settimeout(_WAIT_TIMEOUT if self.session.trusted else max(remaining, 0.001))
             part = self._sock.recv(min(size - len(data), _BUFFER))
             if not part:
                 raise _Gone
@@ -134,7 +134,7 @@ class Connection:
     # What goes out
 
     def _send_all(self, payloads: Iterable[Buffer]) -> None:
-        """Send payloads; what goes wrong in making them is said to the client in their place."""
+        """Send payloads; an error in producing them is sent to the client in their place."""
         try:
             for payload in payloads:
                 self._put(payload)
@@ -176,14 +176,14 @@ class Connection:
         timeout = self.session.settings.either("net_write_timeout")
         given = timeout if isinstance(timeout, int) and timeout > 0 else _WRITE_TIMEOUT
         self._sock.settimeout(min(given, _LONGEST_TIMEOUT))
-        while len(data):  # not sendall: its timeout is for everything, and a slow client is not one that is gone
+        while len(data):  # not sendall: its timeout is for all bytes, and a slow client is not gone
             data = data[self._sock.send(data) :]
         self._sent_at = time.monotonic()
 
     # Binlogs
 
     def _dump(self, dump: Dump) -> None:
-        """Send the binlog from where the client asks, until it has enough."""
+        """Send the binlog from the position requested, until the client disconnects or has what it asked for."""
         self._dumping(self)
         options = DumpOptions.of(dump, self.session.settings)
         self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
@@ -216,8 +216,8 @@ class Connection:
         poll.register(self._sock, select.POLLIN)
         poll.register(bell, select.POLLIN)
         while True:
-            left = _LONGEST_TIMEOUT if period is None else max(0.0, self._sent_at + period - time.monotonic())
-            ready = [fd for fd, _ in poll.poll(min(left, _LONGEST_TIMEOUT) * 1000)]
+            remaining = _LONGEST_TIMEOUT if period is None else max(0.0, self._sent_at + period - time.monotonic())
+            ready = [fd for fd, _ in poll.poll(min(remaining, _LONGEST_TIMEOUT) * 1000)]
             if self._sock.fileno() in ready:
                 self._ignore_input()
             if bell.fileno() in ready:
@@ -235,7 +235,7 @@ class Connection:
         self._flush()
 
     def _ignore_input(self) -> None:
-        """Drop what a client says during a dump (some send pings), and notice that it is gone."""
+        """Discard what a client sends during a dump (some send pings); raise if it has disconnected."""
         self._sock.settimeout(0)
         try:
             if not self._sock.recv(_BUFFER):
@@ -244,7 +244,7 @@ class Connection:
             pass
 
     def _failure(self, code: ErrorCode, error: Exception) -> bytes:
-        """Return an error packet, and report what is damaged; what a client asked for wrongly is between us."""
+        """Return an error packet for the client, and report the error to the operator."""
         if isinstance(error, MergeError):
             self._report(str(error))
             text = f"{error.code}: {error.message} ({error.where()})"

@@ -1,13 +1,13 @@
-"""What a dump sends: the log's own events, and those that a source makes up on the way.
+"""The artificial events of a dump: what a source sends in addition to the log's own events.
 
-    file begins         ROTATE      artificial: no time, log_pos 0
-    file is to come     ROTATE      the same, to a reader that comes before it: heartbeats name the file it is in
-    transactions the reader has     a heartbeat that takes it behind them, before what comes next
-    nothing to send                 a heartbeat, in the period that the reader asked for
+    a file begins                    ROTATE, artificial: no time, log_pos 0
+    the file does not exist yet      the same, to a reader that waits for it: heartbeats name the reader's file
+    transactions the reader has      a heartbeat with the position after them, before the next event
+    nothing to send                  a heartbeat, with the period that the reader asked for
 
-Events of the file go as they are. Those made up carry a checksum as those of the file do; before the first format
-description, which says so, only if the reader said CRC32 (mysqlbinlog says NONE, and would take it for a part of a file
-name). Source: mysql-server `sql/rpl_binlog_sender.cc`.
+Events of the file are sent unchanged. Artificial events have a checksum as those of the file do. Before the first
+format description, which announces it, they have one only if the reader asked for CRC32 (mysqlbinlog asks for NONE, and
+would take a checksum for a part of a file name). Source: mysql-server `sql/rpl_binlog_sender.cc`.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ _LONGEST_PERIOD: Final = 4_294_967.0
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What a reader has agreed on for its dump; `period` is that of heartbeats, in seconds, None without."""
+    """The options of a reader's dump; `period` is that of heartbeats in seconds, None without heartbeats."""
 
     start: Start
     wait: bool
@@ -40,10 +40,10 @@ class DumpOptions:
 
     @classmethod
     def of(cls, dump: Dump, settings: Settings) -> Self:
-        """Return what a request says, and what its session had set before."""
+        """Return the options from a dump request and from the variables that its session has set."""
         file = dump.file.rstrip(b"\0").decode("utf-8", "replace")
         start = Start(file, dump.position, dump.gtids if isinstance(dump, BinlogDumpGtid) else None)
-        # A server id of 0 is how readers said it before there was a flag; MariaDB's flag 2 means something else.
+        # A server id of 0 had the meaning of the flag before the flag existed; MariaDB's flag 2 means something else.
         wait = not (dump.flags & DumpFlag.BINLOG_DUMP_NON_BLOCK or dump.server_id == 0)
         mariadb = settings.either("@mariadb_slave_capability") is not None
         v2 = bool(dump.flags & DumpFlag.USE_HEARTBEAT_EVENT_V2) and not mariadb
@@ -53,14 +53,14 @@ class DumpOptions:
 
 
 def _seconds(period: object) -> float | None:
-    """Return a period in nanoseconds, as a number or its text, in seconds."""
+    """Convert a period in nanoseconds, given as a number or as text, to seconds."""
     text = str(period)
     nanoseconds = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
     return min(max(nanoseconds / _NANOSECONDS, 0.001), _LONGEST_PERIOD) if nanoseconds else None
 
 
 class Sending:
-    """What a source makes up while it sends what the log brings, one item after the other."""
+    """Produces the artificial events of a dump, from the items of `stream` in order."""
 
     def __init__(self, options: DumpOptions, server_id: int) -> None:
         self._options = options
@@ -70,12 +70,12 @@ class Sending:
         self._announced: tuple[str, int] | None = None
 
     def before(self, item: Item) -> Iterator[bytes]:
-        """Yield the payloads that are made up to be sent before what an item brings itself."""
+        """Yield the payloads of artificial events to send before the item's own events."""
         last, self._place = self._place, item
         if isinstance(last, Skipped) and not isinstance(item, Skipped):
             yield self._beat(last.file, last.end)
         if isinstance(item, Opened) or (isinstance(item, AtEnd) and last is None):
-            # A file that was to come, and comes, is announced already.
+            # A file that the reader waited for is announced already.
             if self._announced != (item.file, item.position):
                 yield self._rotate(item.file, item.position)
             self._announced = item.file, item.position
@@ -83,7 +83,7 @@ class Sending:
             self._checksum, self._announced = True, None
 
     def heartbeat(self) -> bytes:
-        """Return a heartbeat for where the reader is, which an item has told."""
+        """Return a heartbeat with the reader's file and position, after at least one item."""
         place = self._place
         assert place is not None
         return self._beat(place.file, place.end if isinstance(place, Events | Skipped) else place.position)
@@ -93,7 +93,7 @@ class Sending:
             body = HeartbeatV2(file.encode(), position).pack()
             return self._made_up(EventType.HEARTBEAT_LOG_EVENT_V2, body, 0, 0)
         if position > _LARGEST_LOG_POS:
-            # The older heartbeat has no room for it, and a replica stops at one that is behind where it is.
+            # The older heartbeat has no room for it, and a replica stops if the position is less than its own.
             return self._rotate(file, position)
         return self._made_up(EventType.HEARTBEAT_LOG_EVENT, Heartbeat(file.encode()).pack(), position, 0)
 

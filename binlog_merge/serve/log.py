@@ -1,7 +1,7 @@
-"""What is published, as a replica's source sees it: files, positions, GTID sets. The manifest is the only truth.
+"""The published log as a replica's source presents it: files, positions, GTID sets, all taken from the manifest.
 
-A view is a value: what one reading of the manifest said, and which files were there then. Closed files may be removed
-by whoever owns the directory; what lies before the last one removed is purged.
+A view is a value: the manifest's state and the first existing file at one moment. The directory's owner may remove
+closed files; everything up to the last removed file is purged.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _PAUSE: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The published log at one moment. `files` are all that were ever published; those before `first` are gone."""
+    """The published log at one moment. `files` are all that were ever published; those before `first` are purged."""
 
     directory: Path
     header: Header
@@ -48,12 +48,12 @@ class LogView:
 
     @property
     def with_gtids(self) -> bool:
-        """Tell whether transactions have GTIDs, or are anonymous."""
+        """Return whether transactions have GTIDs rather than being anonymous."""
         return bool(self.header.settings["output.gtid"] == "on")
 
     @property
     def key_ends_transaction(self) -> bool:
-        """Tell whether order keys stand behind XID, which a MySQL replica does not survive."""
+        """Return whether order keys follow XID events (`output.cts`), which makes a MySQL replica fail."""
         return bool(self.header.settings.get("output.cts", "begin") != "begin")
 
     @property
@@ -63,17 +63,17 @@ class LogView:
 
     @property
     def purged(self) -> GtidSet:
-        """Return the GTIDs of what lies in files that are gone."""
+        """Return the GTIDs of transactions in purged files."""
         return self._upto(self.purged_rank)
 
     @property
     def purged_rank(self) -> int:
-        """Return the rank of the last transaction in files that are gone."""
+        """Return the rank of the last transaction in purged files."""
         return self.files[self.first - 1].last_rank if self.first else 0
 
     @property
     def end(self) -> tuple[str, int]:
-        """Return the file and position that the next transaction will have."""
+        """Return the file and position of the end of the log, where the next transaction will begin."""
         number = len(self.files) - (0 if self.state.open_file is None else 1)
         return self.name(number), self.size(number)
 
@@ -81,30 +81,30 @@ class LogView:
         return self.directory / self.name(number)
 
     def name(self, number: int) -> str:
-        """Return the name of a file, counted from 0; the one behind the last has one already."""
+        """Return the name of the file with this index, counted from 0; the file after the last has a name, too."""
         if number < len(self.files):
             return self.files[number].name
         last = int(self.files[-1].name.rpartition(".")[2]) if self.files else 0
         return file_name(basename_of(self.state), last + 1)
 
     def size(self, number: int) -> int:
-        """Return how much of a file is published; of one that is to come, where its first event will stand."""
+        """Return the published size of a file; for the file after the last, the position of its first event (4)."""
         return self.files[number].size if number < len(self.files) else 4
 
     def number(self, name: str) -> int | None:
-        """Return the place of a file that can be sent, or that is the next to come; None for any other name."""
+        """Return the index of an existing file, or of the file after the last; None for any other name."""
         for number in range(self.first, len(self.files) + 1):
             if self.name(number) == name:
                 return number
         return None
 
     def ranks_of(self, gtids: GtidSet) -> RankSet:
-        """Return which of the cluster's transactions a set has."""
+        """Return the ranks of the cluster's transactions in a GTID set."""
         intervals = gtids.intervals.get((self.sid, ""), ())
         return RankSet(tuple((start, end - 1) for start, end in intervals))
 
     def file_of(self, ranks: RankSet) -> int:
-        """Return the first file, counted from 0, that brings something beyond these ranks; else the last."""
+        """Return the index of the first file with transactions that are not in `ranks`; else of the last."""
         for number in range(self.first, len(self.files)):
             file = self.files[number]
             if file.last_rank >= file.first_rank and RankSet(((file.first_rank, file.last_rank),)) - ranks:
@@ -117,19 +117,19 @@ class LogView:
 
     @property
     def sid(self) -> bytes:
-        """Return the UUID of the cluster's GTIDs, which is the server's, too."""
+        """Return the UUID of the cluster's GTIDs, which is also the binlog server's."""
         return UUID(self.header.cluster_uuid).bytes
 
     def _upto(self, rank: int) -> GtidSet:
         return self.gtids_of(RankSet.upto(rank)) if self.with_gtids else GtidSet()
 
 
-class NothingWritten(ManifestError):  # noqa: N818 (it says what is the case, as the faults of the project do)
-    """There is no output, not even one of which nothing is published yet."""
+class NothingWritten(ManifestError):  # noqa: N818 (named after what is the case, like the errors of the project)
+    """No merge has written to the directory yet."""
 
 
 class PublishedLog:
-    """An output directory that merges go on publishing to. `refresh` is for one thread, everything else for any.
+    """An output directory to which merges keep publishing. `refresh` is for one thread, everything else for any.
 
     Raises NothingWritten if no merge has written there.
     """
@@ -143,29 +143,32 @@ class PublishedLog:
 
     @classmethod
     def awaited(cls, directory: Path, report: Callable[[str], None]) -> Self:
-        """Return the log of a directory that is there, once a merge has begun in it; `report` is told of the wait."""
-        told = False
+        """Wait until a merge has written to an existing directory, and return its log.
+
+        `report` gets a line if there is a wait. Raises NothingWritten if the directory does not exist.
+        """
+        reported = False
         while True:
             try:
                 return cls(directory)
             except NothingWritten:
                 if not directory.is_dir():
                     raise
-            if not told:
+            if not reported:
                 report(f"no merge has written to {directory} yet: nobody can connect until the first one does")
-                told = True
+                reported = True
             time.sleep(_PAUSE)
 
     def view(self) -> LogView:
-        """Return what is published, by the last `refresh`, and which files are there now."""
+        """Return the log as of the last `refresh`, without files that have been purged since."""
         view = self._view
         first = _first_there(self.directory, view.state)
         return view if first == view.first else LogView(view.directory, view.header, view.state, first)
 
     def refresh(self) -> None:
-        """Look whether more is published, and tell those who wait.
+        """Read the manifest if it has changed, and wake the waiting threads.
 
-        Raises ManifestError if the manifest is damaged, or is another output's by now.
+        Raises ManifestError if the manifest is damaged, or belongs to another output now.
         """
         stamp = self._stamp_now()
         if stamp == self._stamp:
@@ -223,7 +226,7 @@ def _first_there(directory: Path, state: ManifestState) -> int:
 
 
 def _continues(before: ManifestState, now: ManifestState) -> bool:
-    """Tell whether one state of a manifest can come after another: nothing that was published is other than it was."""
+    """Return whether a manifest's state can follow another: nothing that was published has changed."""
     if now.header is None or before.header is None or now.header.cluster_uuid != before.header.cluster_uuid:
         return False
     if now.rank < before.rank or len(now.files) < len(before.files):

@@ -1,6 +1,6 @@
-"""Where a reader begins: what it asks for, held against what is published. What a source refuses, it says in its words.
+"""Where a dump begins: a reader's request checked against the published log, with the error messages of MySQL.
 
-Source of the words: mysql-server `sql/rpl_binlog_sender.cc` and `share/messages_to_clients.txt`.
+Source of the messages: mysql-server `sql/rpl_binlog_sender.cc` and `share/messages_to_clients.txt`.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from binlog_merge.log.ranks import RankSet
 from binlog_merge.serve.log import LogView
 
 
-class NotServed(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
-    """A request that cannot be met; the text is for the replica, as error 1236."""
+class NotServed(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
+    """A request that cannot be served; the text is sent to the replica as error 1236."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin: a file (the first one, if "") and position, and, with auto-position, what the reader has."""
+    """A request: a file (the first if "") and position and, with auto-position, the GTIDs that the reader has."""
 
     file: str
     position: int
@@ -26,7 +26,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to begin, as a file's place in the log; `resumes`: the file's beginning is not for the reader."""
+    """Where a dump begins: a file's index, and a position; `resumes`: the reader has the file's beginning."""
 
     number: int
     position: int
@@ -35,22 +35,22 @@ class Place:
 
 
 def place_of(view: LogView, start: Start) -> Place:
-    """Return where a request begins. Raises NotServed."""
+    """Return where the dump for a request begins. Raises NotServed."""
     has = RankSet() if start.has is None else view.ranks_of(start.has)
     if start.has is not None:
         _check_gtids(view, start.has, by_file=bool(start.file))
     if start.position < len(BINLOG_MAGIC):
         raise NotServed("Client requested source to start replication from position < 4")
     if start.has is not None and not start.file:
-        number = view.file_of(has)
-        resumes = number < len(view.files) and view.files[number].first_rank in has
-        return Place(number, len(BINLOG_MAGIC), has, resumes)
-    found = view.number(start.file) if start.file else view.first
-    if found is None:
+        first = view.file_of(has)
+        resumes = first < len(view.files) and view.files[first].first_rank in has
+        return Place(first, len(BINLOG_MAGIC), has, resumes)
+    number = view.number(start.file) if start.file else view.first
+    if number is None:
         raise NotServed("Could not find first log file name in binary log index file")
-    if start.position > view.size(found):
+    if start.position > view.size(number):
         raise NotServed("Client requested source to start replication from position > file size")
-    return Place(found, start.position, has, start.position > len(BINLOG_MAGIC))
+    return Place(number, start.position, has, start.position > len(BINLOG_MAGIC))
 
 
 def _check_gtids(view: LogView, has: GtidSet, by_file: bool) -> None:

@@ -1,7 +1,7 @@
-"""A read-only binlog server over an output directory: listens, and gives each client a thread.
+"""A read-only binlog server for an output directory, with a thread for each client.
 
-The thread that calls `run` accepts clients and watches the manifest, until something ends it: a signal's exception, a
-manifest that is damaged or another one's by now. Nothing is ever written.
+The thread that calls `run` accepts clients and watches the manifest, until an exception ends it: that of a signal, or
+of a manifest that is damaged or belongs to another output. Nothing is ever written.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT"
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Where a server listens, and for whom. Port 0: any that is free. An empty password is for loopback alone."""
+    """The server's address, account and TLS files. Port 0 is any free port. An empty password is for loopback only."""
 
     host: str
     port: int
@@ -46,9 +46,9 @@ class ServeOptions:
 
 
 class BinlogServer:
-    """A server over one output directory; a context manager, listening from the moment it is made.
+    """A server for an output directory; a context manager that listens from its construction on.
 
-    Raises ConfigError for options that do not go together, ServerRefused for an address that cannot be had.
+    Raises ConfigError for options that exclude each other, ServerRefused for an address that cannot be bound.
     """
 
     def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
@@ -71,7 +71,7 @@ class BinlogServer:
         self.close()
 
     def run(self) -> None:
-        """Serve until `close`, or until something is raised: by a signal, or by a manifest that cannot be followed."""
+        """Serve until `close`, or until a signal or a manifest that does not continue the log raises."""
         with selectors.DefaultSelector() as selector:
             for listener in self._listeners:
                 selector.register(listener, selectors.EVENT_READ)
@@ -82,7 +82,7 @@ class BinlogServer:
                 self._log.refresh()
 
     def close(self) -> None:
-        """Leave all clients, and wait for their threads."""
+        """Disconnect all clients, and wait for their threads."""
         self._closed.set()
         for listener in self._listeners:
             listener.close()
@@ -93,10 +93,10 @@ class BinlogServer:
         for thread in clients.values():
             thread.join(_END_TIMEOUT)
 
-    # What answers are made of
+    # The World of `answers`
 
     def facts(self) -> Facts:
-        """Return what the server can say of itself now."""
+        """Return the current facts about the server."""
         view = self._log.view()
         newest = view.there[-1].name if view.there else ""
         if self._traits is None or self._traits[0] != newest:
@@ -119,7 +119,7 @@ class BinlogServer:
         ]
 
     def kill(self, connection_id: int) -> bool:
-        """End a connection; tell whether there was one."""
+        """End a connection; return whether it existed."""
         with self._lock:
             found = [c for c in self._clients if c.session.settings.connection_id == connection_id]
         for client in found:
@@ -132,7 +132,7 @@ class BinlogServer:
         try:
             sock, _ = listener.accept()
         except OSError:
-            return  # the client is gone already, or there are no file descriptors left: the next one may have more luck
+            return  # the client is gone already, or there are no free file descriptors: the next may succeed
         with self._lock:
             full = len(self._clients) >= _MOST_CLIENTS
         if full:
@@ -154,7 +154,7 @@ class BinlogServer:
                 self._clients.pop(client, None)
 
     def _leave_namesakes(self, client: Connection) -> None:
-        """End the dumps of a replica that has come back before we noticed that it was gone, as servers do."""
+        """End older dumps of a replica that has reconnected before we noticed that it was gone, as MySQL does."""
         name = _uuid_of(client.session)
         with self._lock:
             found = [c for c in self._clients if name and c is not client and _uuid_of(c.session) == name]
@@ -188,7 +188,7 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
             try:
                 listeners.append(undo.enter_context(socket.create_server(address[:2], family=family)))
             except OSError as error:
-                # A name may have an address of a family that this machine does not speak.
+                # A name may have an address of a family that this machine does not support.
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or (family, address) == addresses[-1]:
                     raise ServerRefused(
                         f"cannot listen on {where}: {error.strerror or error}", remedy="choose another --host or --port"
@@ -221,7 +221,7 @@ def _tls_context(options: ServeOptions) -> ssl.SSLContext | None:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Let the system notice a client that is gone without a word, and send small packets at once."""
+    """Switch on TCP keep-alive, to notice clients that vanish, and TCP_NODELAY."""
     with contextlib.suppress(OSError):
         sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

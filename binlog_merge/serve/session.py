@@ -1,8 +1,8 @@
-"""One client's conversation, packet by packet: what it is allowed, and what it is told. Knows no socket.
+"""A client's session, packet by packet: authentication, commands, and their answers. It has no socket.
 
-    greeting ─▶ (SSL request, TLS) ─▶ handshake response ─▶ (auth switch) ─▶ commands ─▶ a dump, which has no end
+    greeting ─▶ (SSL request, TLS) ─▶ handshake response ─▶ (auth switch) ─▶ commands ─▶ a dump, which never ends
 
-`receive` takes a payload and returns a step: payloads to send, and what to do then. Whatever the bytes, it returns one.
+`receive` takes a payload and returns a step: payloads to send, and what to do then. It does so for any bytes.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ _CRASHES: Final = (
 
 
 class Then(Enum):
-    """What to do when a step's payloads are sent."""
+    """What to do after a step's payloads are sent."""
 
     GO_ON = auto()
     START_TLS = auto()
@@ -55,7 +55,7 @@ class Then(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What follows from a client's packet."""
+    """The response to a client's packet."""
 
     payloads: Iterable[bytes] = ()
     then: Then = Then.GO_ON
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The one user that there is."""
+    """The server's only user."""
 
     user: str
     password: str = field(repr=False)
@@ -77,7 +77,7 @@ class _Phase(Enum):
 
 
 class Session:
-    """The state of one conversation. `tls`: it is offered, and refusing it is the client's choice."""
+    """The state of a session. `tls`: TLS is offered, and the client may do without."""
 
     def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
         self.settings = Settings("", connection_id)
@@ -92,21 +92,21 @@ class Session:
 
     @property
     def trusted(self) -> bool:
-        """Tell whether the client has proved who it is."""
+        """Return whether the client is authenticated."""
         return self._phase is _Phase.COMMANDS
 
     def greeting(self) -> bytes:
-        """Return the payload that begins the conversation."""
+        """Return the payload of the server's first packet."""
         flags = OFFERED | (Capability.CLIENT_SSL if self._tls else 0)
         version = self._world.facts().version
         return Greeting(version, self.settings.connection_id, self._nonce, Capability(flags)).pack()
 
     def tls_started(self, version: str) -> None:
-        """Take note that the conversation goes on encrypted."""
+        """Note that the connection is encrypted from now on; `version` is the TLS version."""
         self.settings.tls = version
 
     def receive(self, payload: bytes) -> Step:
-        """Return what follows from a packet's payload."""
+        """Return the response to a packet's payload."""
         try:
             if self._phase is _Phase.HANDSHAKE:
                 return self._handshake(payload)
@@ -128,8 +128,8 @@ class Session:
         self.settings.schema = response.database or None
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
         if not response.proof and response.attributes.get("_client_name") == "libmariadb":
-            self._plugin = NATIVE  # it has the other one only where a plugin is installed
-        # A client whose own plugin is not the one of the greeting names its own, and waits to be asked.
+            self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
+        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch.
         if response.plugin != self._plugin or (self._account.password and not response.proof):
             self._phase = _Phase.SWITCHED
             return Step([AuthSwitch(self._plugin, self._nonce).pack()])
@@ -180,10 +180,10 @@ class Session:
                 return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, f"Unknown command {code}: this is binlog-merge serve")
 
     def _answered(self, sql: bytes) -> Step:
-        said = answer(sql, self.settings, self._world)
-        if isinstance(said, Rows):
-            return Step(result_set(said.columns, said.rows))
-        return Step([said.pack()])
+        answered = answer(sql, self.settings, self._world)
+        if isinstance(answered, Rows):
+            return Step(result_set(answered.columns, answered.rows))
+        return Step([answered.pack()])
 
     def _dump(self, dump: Dump) -> Step:
         view = self._world.facts().view

@@ -1,4 +1,4 @@
-"""SHOW BINLOG EVENTS: a file's events in a server's words, for people and for connectors that look for the first."""
+"""SHOW BINLOG EVENTS: a file's events as MySQL shows them, for people and for connectors that read the first event."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -47,7 +47,7 @@ _NAMES: Final[dict[int, str]] = {
 
 
 def event_rows(log: PublishedLog, show: ShowEvents) -> Iterator[Sequence[Value]]:
-    """Yield the rows of a file's events. Raises NotServed for a file or a position that there is not."""
+    """Yield the rows of a file's events. Raises NotServed for a file or a position that does not exist."""
     rows = _rows(log, Start(show.file, show.position))
     return islice(rows, show.skip, None if show.limit is None else show.skip + show.limit)
 

@@ -1,9 +1,9 @@
-"""The little SQL that replicas, binlog readers and people ask such a server, as values. Pure text in, values out.
+"""Parses the statements that replicas, connectors and people send to a binlog server: text in, values out.
 
     SELECT   variables, literals, a few functions         SHOW   variables, binlogs, what a connector looks at
     SET      user and session variables                   KILL, BEGIN, COMMIT, ROLLBACK, USE
 
-What is not listed is Unsupported, whatever it is.
+Everything else is Unsupported.
 """
 
 from typing import Final
@@ -49,7 +49,7 @@ _SCOPES: Final = ("global", "session", "local")
 
 
 def parse_statement(sql: str) -> Statement:
-    """Read one statement. Whatever the text, the answer is a value: Unsupported is what is not understood."""
+    """Parse a statement. Never raises: a text that is not understood is Unsupported."""
     try:
         tokens = Tokens(sql)
         if tokens.peek() is None or tokens.mark(";"):
@@ -136,7 +136,7 @@ def _arguments(tokens: Tokens) -> tuple[Expression, ...]:
 
 
 def _argument(tokens: Tokens) -> Expression:
-    """Read an argument that is no function itself: nobody nests them, and no text decides how deep we go."""
+    """Parse an argument, which must not be a function call: no text may decide how deep we recurse."""
     token = tokens.peek()
     if token is None or (token.kind == "word" and token.text.lower() != "null"):
         raise NotUnderstood
@@ -179,7 +179,7 @@ def _assignment(tokens: Tokens) -> tuple[str, Expression]:
 
 
 def _value(tokens: Tokens) -> Expression:
-    """Read the right side of an assignment, where a bare word stands for itself."""
+    """Parse the right side of an assignment, where a bare word is a string."""
     token = tokens.peek()
     if token is None:
         raise NotUnderstood
@@ -230,7 +230,7 @@ def _names(tokens: Tokens) -> Names | None:
 
 
 def _condition(tokens: Tokens) -> list[str]:
-    """Read a condition on the name: `=`, LIKE or IN."""
+    """Parse a condition on the variable name: `=`, LIKE or IN. Returns patterns of LIKE."""
     if name_of(tokens.next()).lower() != "variable_name":
         raise NotUnderstood
     if tokens.word("like"):

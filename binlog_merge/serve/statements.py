@@ -1,4 +1,4 @@
-"""Statements that a server of binlogs answers, as values: what the parser gives and the answers are made of."""
+"""The statements that a binlog server answers, as values: the result of the parser, and the input of the answers."""
 
 from dataclasses import dataclass
 
@@ -44,14 +44,14 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class SetVariables:
-    """What a SET assigns: to user variables under `@name`, to the session's under their names."""
+    """SET: the assignments, to user variables as `@name` and to session variables by their names."""
 
     items: tuple[tuple[str, Expression], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """A SHOW: `what` in lower case ("binary logs"), and the names that its LIKE or WHERE lets through."""
+    """A SHOW: `what` in lower case ("binary logs"), and the names that match its LIKE or WHERE."""
 
     what: str
     names: "Names | None" = None
@@ -59,7 +59,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Patterns of LIKE, any of which lets a name through. `=` and IN are patterns without wildcards."""
+    """Patterns of LIKE; a name must match any of them. `=` and IN are patterns without wildcards."""
 
     patterns: tuple[str, ...]
 
@@ -69,7 +69,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class ShowEvents:
-    """SHOW BINLOG EVENTS: of a file or the first one, from a position, so many."""
+    """SHOW BINLOG EVENTS of `file` ("": the first) from `position`; `skip` and `limit` are its LIMIT."""
 
     file: str = ""
     position: int = 4
@@ -79,7 +79,7 @@ class ShowEvents:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """KILL of a connection."""
+    """KILL: end a connection."""
 
     connection_id: int
 
@@ -103,21 +103,21 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Whatever is not for such a server."""
+    """Any statement that a binlog server does not answer."""
 
 
 Statement = Select | SetVariables | Show | ShowEvents | Kill | Use | Nothing | Empty | Unsupported
 
 
 def exactly(name: str) -> str:
-    """Return the pattern that lets through one name alone."""
+    """Return the LIKE pattern that matches this name only."""
     return "".join("\\" + char if char in "%_\\" else char for char in name)
 
 
 def _like(pattern: str, name: str) -> bool:
-    """Tell whether a name is LIKE a pattern, in any case; a backslash takes a wildcard for itself.
+    """Return whether a name is LIKE a pattern, ignoring case; a backslash escapes a wildcard.
 
-    Goes back to the last % only, so that no pattern takes long.
+    Backtracks to the last % only, so that no pattern takes long.
     """
     units = _units(pattern.lower())
     text, at, unit, star, mark = name.lower(), 0, 0, -1, 0
@@ -135,7 +135,7 @@ def _like(pattern: str, name: str) -> bool:
 
 
 def _units(pattern: str) -> list[str]:
-    """Cut a pattern into % and _ and characters, which have a backslash before them."""
+    """Split a pattern into the wildcards % and _, and characters with a backslash before each."""
     units: list[str] = []
     at = 0
     while at < len(pattern):

@@ -1,9 +1,9 @@
-"""From a place in the published log to what is sent from there on, event by event, checksums verified.
+"""Reads the published log from a position on as the items of a dump, with checksums verified.
 
-    Opened   Events* | Skipped*   AtEnd …   Opened …       AtEnd: ask again, more may be published by then
+    Opened   Events* | Skipped*   AtEnd …   Opened …       after AtEnd ask again: more may be published then
 
-An event leaves here whole and sound, or not at all. They leave in runs, since one at a time would cost more than all
-that is done with them.
+Only complete and sound events are yielded. They are yielded in batches, since handling them singly would cost more than
+all the rest.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ _DAMAGED: Final = "restore the file, or merge again into an empty directory; wha
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A file begins, to be announced with the position from which it is sent."""
+    """A file begins; the reader is told its name and the position from which it is sent."""
 
     file: str
     position: int
@@ -39,7 +39,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """Events as they stand in the file, one behind the other: their bytes and their sizes; `end` is behind the last."""
+    """Consecutive events of a file: their bytes and their sizes; `end` is the position after the last."""
 
     data: memoryview
     sizes: Sequence[int]
@@ -47,7 +47,7 @@ class Events:
     end: int
 
     def each(self) -> Iterator[memoryview]:
-        """Yield the events one by one."""
+        """Yield the bytes of each event."""
         at = 0
         for size in self.sizes:
             yield self.data[at : at + size]
@@ -56,7 +56,7 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A transaction that the reader has; `end` is behind it."""
+    """A transaction that the reader has already; `end` is the position after it."""
 
     file: str
     end: int
@@ -64,7 +64,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """Nothing more is published. What comes next will stand at this place."""
+    """The end of what is published. The next event will have this position."""
 
     file: str
     position: int
@@ -74,9 +74,9 @@ Item = Opened | Events | Skipped | AtEnd
 
 
 def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
-    """Yield what a request brings, without an end: AtEnd comes again as long as it is asked.
+    """Yield the items for a request, endlessly: AtEnd is repeated while nothing more is published.
 
-    Raises NotServed, and ChecksumMismatch or IoError, with the place, for a file that is not as it was published.
+    Raises NotServed, and ChecksumMismatch or IoError, with the position, for a file that was changed.
     """
     place = place_of(log.view(), start)
     number, position, resumes = place.number, place.position, place.resumes
@@ -90,7 +90,7 @@ def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
 
 
 class _Reader:
-    """One file, from a position to its end, as far as it is published and as it grows."""
+    """Reads a file from a position to its published end, also while it grows."""
 
     def __init__(self, log: PublishedLog, view: LogView, number: int, has: RankSet) -> None:
         self._log = log
@@ -109,7 +109,7 @@ class _Reader:
         self._source.close()
 
     def events(self, position: int, resumes: bool) -> Iterator[Item]:
-        """Yield the file's events from a position on, its format description first."""
+        """Yield the file's events from a position on, preceded by its format description."""
         first = self._event(len(BINLOG_MAGIC))
         if first.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
             raise self._damaged("no format description begins the file", len(BINLOG_MAGIC))
@@ -130,7 +130,7 @@ class _Reader:
             self._grown()
 
     def _chunk(self, at: int) -> Iterator[Events | Skipped]:
-        """Yield what the next piece of the file brings: at least one event, in runs between those that are skipped."""
+        """Yield the next chunk of the file: at least one event, in batches between skipped transactions."""
         data = self._piece(at)
         view = memoryview(data)
         begin = pos = 0
@@ -138,7 +138,7 @@ class _Reader:
         while pos + EVENT_HEADER_LEN <= len(data):
             kind, size = _TYPE_AND_SIZE.unpack_from(data, pos)
             if not _sound(view, pos, size):
-                break  # the next piece begins with it
+                break  # the next chunk begins with it
             length = self._length_of_known(view[pos : pos + size], at + pos) if kind in _GTIDS else 0
             if length:
                 if sizes:
@@ -151,11 +151,11 @@ class _Reader:
         if sizes:
             yield Events(view[begin:pos], sizes, self._name, at + pos)
         elif pos == 0:
-            self._event(at)  # says what is wrong with it
+            self._event(at)  # raises the error
             raise self._damaged("no event can be read", at)
 
     def _piece(self, at: int) -> bytes:
-        """Return the file's bytes from a position on: so many, but for the file's end or an event that is larger."""
+        """Return a chunk of the file from a position on: shorter at the file's end, longer for a larger event."""
         data = self._read(at, _CHUNK)
         size = EventHeader.parse(data).event_size if len(data) >= EVENT_HEADER_LEN else 0
         return self._read(at, size) if len(data) < size <= MAX_EVENT_SIZE else data
@@ -176,7 +176,7 @@ class _Reader:
         return length
 
     def _grown(self) -> None:
-        """Take note of what is published by now. A file that has grown is another one under the same name."""
+        """Read the current published size, and open the file again if it has grown: publishing replaces the file."""
         self._view = self._log.view()
         size = self._view.size(self._number)
         if size != self._size:
@@ -184,7 +184,7 @@ class _Reader:
             self._size, self._source = size, self._opened()
 
     def _check_begins(self, at: int) -> None:
-        """Raise NotServed unless an event begins where a client says that one does, or the file ends there."""
+        """Raise NotServed unless an event begins at the client's position, or the file ends there."""
         if at == self._size:
             return
         try:
@@ -196,7 +196,7 @@ class _Reader:
             raise NotServed(f"no event begins at {self._name}:{at}, where the replica asks for one")
 
     def _event(self, at: int) -> RawEvent:
-        """Return the event at a position. Raises ChecksumMismatch if it is not whole and sound."""
+        """Return the event at a position. Raises ChecksumMismatch if it is cut or damaged."""
         try:
             size = EventHeader.parse(self._read(at, EVENT_HEADER_LEN)).event_size
             if not EVENT_HEADER_LEN <= size <= self._size - at:
@@ -206,7 +206,7 @@ class _Reader:
             raise self._damaged(error.reason, at) from None
 
     def _read(self, at: int, size: int) -> bytes:
-        """Return bytes of the file, no more than are published."""
+        """Return at most `size` published bytes of the file."""
         try:
             self._source.seek(at)
             return self._source.read(min(size, self._size - at))
@@ -232,7 +232,7 @@ class _Reader:
 
 
 def _sound(view: memoryview, pos: int, size: int) -> bool:
-    """Tell whether an event is all there, and as its checksum says."""
+    """Return whether an event is complete and its checksum is right."""
     end = pos + size
     if size < _LEAST_SIZE or end > len(view):
         return False
@@ -240,11 +240,11 @@ def _sound(view: memoryview, pos: int, size: int) -> bool:
 
 
 def _resumed(event: RawEvent) -> bytes:
-    """Return a format description that does not move the reader's position: log_pos and its time are 0.
+    """Return a format description event that does not move the reader's position: log_pos and creation time are 0.
 
-    With a time of its own a replica would take it for a source that was started anew, and drop temporary tables.
+    With a creation time a replica would assume that the source was restarted, and drop temporary tables.
     """
     body = bytearray(event.body)
-    body[52:56] = bytes(4)  # behind binlog_version 2 and server_version 50
+    body[52:56] = bytes(4)  # after binlog_version (2 bytes) and server_version (50 bytes)
     packed = replace(event.header, log_pos=0).pack() + bytes(body)
     return packed + crc32(packed).to_bytes(CHECKSUM_LEN, "little")

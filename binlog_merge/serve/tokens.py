@@ -1,4 +1,4 @@
-"""A statement as tokens, without spaces and comments, and a cursor over them."""
+"""Splits a statement into tokens, without spaces and comments, and reads them with a cursor."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ _ESCAPES: Final = {"%": "\\%", "_": "\\_", "0": "\0", "b": "\b", "n": "\n", "r":
 _MOST_TOKENS: Final = 2000
 
 
-class NotUnderstood(Exception):  # noqa: N818 (it says what is the case, as the faults of the project do)
-    """The statement is none of those that are read here."""
+class NotUnderstood(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
+    """The statement is not one of those that are understood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Tokens:
 
     @property
     def taken_to(self) -> int:
-        """Return where in the text the last token that was taken ends."""
+        """Return the offset in the text after the last token taken."""
         return self._tokens[self._at - 1].end if self._at else 0
 
     def next(self) -> Token:
@@ -57,7 +57,7 @@ class Tokens:
         return token
 
     def word(self, *words: str) -> bool:
-        """Take these words if they come next; tell whether they did."""
+        """Take these words if they are next; return whether they were."""
         coming = self._tokens[self._at : self._at + len(words)]
         if len(coming) < len(words) or any(
             token.kind != "word" or token.text.lower() != word for token, word in zip(coming, words, strict=True)

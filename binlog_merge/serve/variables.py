@@ -1,4 +1,4 @@
-"""System variables of a server that holds nothing but a merged binlog: what is true of it, in MySQL's names."""
+"""The system variables of a server that has nothing but a merged binlog, under MySQL's names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ _LOOK_AT: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What the rows of a log are like, as far as its newest file's beginning tells."""
+    """The format of a log's rows events, as seen at the beginning of its newest file."""
 
     row_image: str = "FULL"
     row_metadata: str = "MINIMAL"
@@ -29,7 +29,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a server can say of itself at one moment."""
+    """The facts about a server at one moment, from which its variables follow."""
 
     view: LogView
     traits: Traits
@@ -43,7 +43,7 @@ class Facts:
 
 
 def traits_of(directory: Path, view: LogView) -> Traits:
-    """Look at the first rows of the newest file that has any; a file that cannot be read tells nothing."""
+    """Return the traits of the first rows in the newest file that has any; unreadable files are ignored."""
     for file in reversed(view.there):
         try:
             found = _traits(directory / file.name, file.size)
@@ -78,7 +78,7 @@ def _whole(present: bytes | None, columns: int) -> bool:
 
 
 def variables(facts: Facts) -> dict[str, Value]:
-    """Return the variables by name, as SHOW VARIABLES has them: switches are ON and OFF."""
+    """Return the variables by name, as SHOW VARIABLES shows them: booleans as ON and OFF."""
     view, traits = facts.view, facts.traits
     gtids = "ON" if view.with_gtids else "OFF"
     return {

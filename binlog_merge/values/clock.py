@@ -31,7 +31,7 @@ _FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a
 
 
 def is_date(moment: Civil) -> bool:
-    """Tell whether a server stores the moment: months and days may be 0, but not beyond the month's end."""
+    """Return whether a server stores the moment: months and days may be 0, but not beyond the month's end."""
     leap = moment.year % 4 == 0 and (moment.year % 100 != 0 or moment.year % 400 == 0)
     if moment.month > 12 or moment.hour > 23 or moment.minute > 59 or moment.second > 59:
         return False

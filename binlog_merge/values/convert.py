@@ -144,7 +144,7 @@ class Converter:
 
 
 def passes(physical: Column, logical: Column) -> bool:
-    """Tell whether every cell of the physical column, NULL too, is a cell of the logical one."""
+    """Return whether every cell of the physical column, NULL too, is a cell of the logical one."""
     old, new = physical.type, logical.type
     # FLOAT(M,D) and DOUBLE(M,D) are rounded when they are stored, which their bytes do not show.
     rounded = (
@@ -188,7 +188,7 @@ def make_converter(
 
 
 def _same_bytes(old: ColumnType, new: ColumnType) -> bool:
-    """Tell whether every cell of the old type is, byte for byte, the right cell of the new one."""
+    """Return whether every cell of the old type is, byte for byte, the right cell of the new one."""
     if old.name in GEOMETRY_TYPES and new.name in GEOMETRY_TYPES:
         return True
     if old.name != new.name:

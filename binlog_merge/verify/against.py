@@ -50,12 +50,12 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Tell whether no table differs, as far as they can be judged."""
+        """Return whether no table differs, as far as they can be judged."""
         return all(table.same for table in self.tables if not table.unjudged)
 
     @property
     def whole(self) -> bool:
-        """Tell whether all tables were judged, with all their rows."""
+        """Return whether all tables were judged, with all their rows."""
         return all(table.whole for table in self.tables)
 
     def to_dict(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ _BATCH: Final = 50_000
 
 
 def is_duckdb(path: Path) -> bool:
-    """Tell whether a file is one of DuckDB's."""
+    """Return whether a file is one of DuckDB's."""
     try:
         with path.open("rb") as file:
             return file.read(12)[8:] == b"DUCK"

@@ -66,12 +66,12 @@ class TableComparison:
 
     @property
     def same(self) -> bool:
-        """Tell whether both sides hold the same rows, as far as the left side can know."""
+        """Return whether both sides hold the same rows, as far as the left side can know."""
         return not self.problem and not self.different
 
     @property
     def whole(self) -> bool:
-        """Tell whether everything was judged."""
+        """Return whether everything was judged."""
         return not self.unjudged and not self.partly
 
     def to_dict(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Compared:
 
     @property
     def keyed(self) -> bool:
-        """Tell whether a key tells rows apart."""
+        """Return whether a key tells rows apart."""
         return next(keys_of(self.table), None) is not None
 
 
@@ -63,7 +63,7 @@ class Side(Protocol):
     """One side of a comparison."""
 
     def has(self, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
 
     def sums(self, compared: Compared) -> Sums:
         """Return what the table's buckets come to."""
@@ -134,7 +134,7 @@ class ServerSide:
         return {(schema, name) for schema, name in rows}
 
     def has(self, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         return all(
             self.ask(
                 "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
@@ -231,7 +231,7 @@ class LogSide:
     batch_rows: int = 100_000
 
     def has(self, table: Table) -> bool:
-        """Tell whether the table is there."""
+        """Return whether the table is there."""
         found = self.connection.execute(
             "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = ?",
             [CATALOG, table.schema, table.name],

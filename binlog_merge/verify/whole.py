@@ -269,7 +269,7 @@ class _FileChecker:
 
 
 def _follows(key: OrderKey, before: OrderKey) -> bool:
-    """Tell whether a transaction's key may stand behind another's.
+    """Return whether a transaction's key may stand behind another's.
 
     What was moved to one place has one key; behind it, events count that differ from it in nothing but their nodes.
     """

@@ -66,7 +66,7 @@ NO_TABLE = int(DUMMY_TABLE_ID)
 
 @njit(inline="always")
 def is_rows(kind: Any) -> bool:
-    """Tell whether an event is a rows event, of any version."""
+    """Return whether an event is a rows event, of any version."""
     return (
         WRITE_ROWS_EVENT <= kind <= DELETE_ROWS_EVENT
         or WRITE_ROWS_EVENT_V1 <= kind <= DELETE_ROWS_EVENT_V1
@@ -76,23 +76,23 @@ def is_rows(kind: Any) -> bool:
 
 @njit(inline="always")
 def is_write(kind: Any) -> bool:
-    """Tell whether a rows event inserts."""
+    """Return whether a rows event inserts."""
     return kind in (WRITE_ROWS_EVENT, WRITE_ROWS_EVENT_V1)
 
 
 @njit(inline="always")
 def is_whole_update(kind: Any) -> bool:
-    """Tell whether a rows event updates, with whole values in its after images."""
+    """Return whether a rows event updates, with whole values in its after images."""
     return kind in (UPDATE_ROWS_EVENT, UPDATE_ROWS_EVENT_V1)
 
 
 @njit(inline="always")
 def is_update(kind: Any) -> bool:
-    """Tell whether a rows event updates: its rows have two images each."""
+    """Return whether a rows event updates: its rows have two images each."""
     return kind in (UPDATE_ROWS_EVENT, UPDATE_ROWS_EVENT_V1, PARTIAL_UPDATE_ROWS_EVENT)
 
 
 @njit(inline="always")
 def has_extra_data(kind: Any) -> bool:
-    """Tell whether a rows event's post-header ends with extra data and their length: those of version 2 do."""
+    """Return whether a rows event's post-header ends with extra data and their length: those of version 2 do."""
     return kind >= WRITE_ROWS_EVENT

@@ -57,7 +57,7 @@ def _find_map(maps: Any, slots: Any, count: int, table_id: int) -> int:
 
 @njit(inline="always")
 def _is_map(b: Any, maps: Any, number: int, table_id: int, body: int, stop: int) -> bool:
-    """Tell whether a table map is the one with this number, to the last byte."""
+    """Return whether a table map is the one with this number, to the last byte."""
     if number < 0 or maps[number, M_ID] != table_id or maps[number, M_BODY] < 0:
         return False
     size = stop - body

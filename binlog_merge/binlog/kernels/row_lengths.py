@@ -160,7 +160,7 @@ def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def rows_fit(b: Any, at: int, end: int, kind: int, steps: Any, shape: int) -> bool:
-    """Tell whether the rows of `b[at:end]`, a rows event behind its extra data, end exactly where it ends."""
+    """Return whether the rows of `b[at:end]`, a rows event behind its extra data, end exactly where it ends."""
     columns = steps[shape]
     bitmaps = rows_begin(b, at, end, kind, columns)
     if bitmaps < 0:

@@ -37,7 +37,7 @@ from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, tabl
 
 @njit(inline="always")
 def _carried(kind: int, first: int, size: int) -> bool:
-    """Tell whether an event of PolarDB-X's own carries a commit TSO, in the eight bytes behind its first."""
+    """Return whether an event of PolarDB-X's own carries a commit TSO, in the eight bytes behind its first."""
     if kind == t.SEQUENCE_EVENT:
         return first == k.SEQUENCE_COMMIT
     return size >= 9 and first & k.GCN_COMMIT != 0 and first & k.GCN_PROPOSAL == 0
@@ -45,7 +45,7 @@ def _carried(kind: int, first: int, size: int) -> bool:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _describes(b: Any, at: int, body_end: int, crc: int) -> bool:
-    """Tell whether a format description is one of these events: binlog version 4, headers of 19 bytes, checksums as
+    """Return whether a format description is one of these events: binlog version 4, headers of 19 bytes, checksums as
     before.
     """
     return body_end - at > 57 and u16(b, at) == 4 and b[at + 56] == 19 and (crc == 0 or b[body_end - 1] == 1)

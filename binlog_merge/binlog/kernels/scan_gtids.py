@@ -27,7 +27,7 @@ def sequence_number(b: Any, at: int, end: int) -> int:
 
 @njit(inline="always")
 def follows(reg: Any, number: int) -> bool:
-    """Tell whether a group's sequence number, which is not negative, is the one that follows."""
+    """Return whether a group's sequence number, which is not negative, is the one that follows."""
     expected = reg[k.NEXT_SEQUENCE]
     if number == expected:
         return True

@@ -36,8 +36,9 @@ def note_length(reg: Any, b: Any, at: int, end: int, start: int) -> None:
 
 @njit(inline="always")
 def has_its_length(reg: Any, end: int) -> bool:
-    """Tell whether the group that ends at file offset `end` is as long as it says; what was passed over in it, and what
-    PolarDB-X writes in front of its GTID event, may count or not.
+    """Return whether the group that ends at file offset `end` has the length in its GTID event.
+
+    Events that were passed over in it, and those that PolarDB-X writes before the GTID event, may count or not.
     """
     told = reg[k.TOLD_LENGTH]
     length = end - reg[k.LENGTH_FROM]

@@ -68,7 +68,7 @@ def name_hash(name: Any) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def is_mapped(a: k.Arrays, table_id: int) -> bool:
-    """Tell whether a table map of the open group gave the table id."""
+    """Return whether a table map of the open group gave the table id."""
     i = a.reg[k.SEEN_IDS] - 1
     while i >= 0:
         if a.ids[i] == table_id:
@@ -79,7 +79,7 @@ def is_mapped(a: k.Arrays, table_id: int) -> bool:
 
 @njit(inline="always")
 def _is_laid_out(b: Any, at: int, end: int) -> bool:
-    """Tell whether the columns behind a table map's names fit: their count, types, metadata and null bitmap.
+    """Return whether the columns behind a table map's names fit: their count, types, metadata and null bitmap.
 
     Also of tables that never come out: one that is taken for another hides what its rows say.
     """

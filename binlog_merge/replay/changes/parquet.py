@@ -89,7 +89,7 @@ class ParquetTarget:
 
     @property
     def empty(self) -> bool:
-        """Tell whether nothing has been written here yet."""
+        """Return whether nothing has been written here yet."""
         return not (self.folder / "position.json").exists()
 
     def add(self, rows: Rows, cut: list[Any], op: str, begin: Begin, key: OrderKey | None) -> None:
@@ -112,7 +112,7 @@ class ParquetTarget:
 
     @property
     def full(self) -> bool:
-        """Tell whether enough was written for a commit."""
+        """Return whether enough was written for a commit."""
         return bool(self._written)
 
     def commit(self, rank: int, key: str | None) -> None:

@@ -80,7 +80,7 @@ class Alteration:
         return text_stays and not begins_to_count and carries(was, column)
 
     def _changes(self, was: Column, column: Column) -> bool:
-        """Tell whether values may be others then; NULL too is one for a session that is not strict."""
+        """Return whether values may be others then; NULL too is one for a session that is not strict."""
         return not self._carries(was, column) and (was.type != column.type or not self.session.ddl.strict)
 
     def _make_anew(self) -> None:
@@ -124,7 +124,7 @@ class Alteration:
         return "NULL", ""
 
     def _is_computed(self, column: Column, was: Column | None, changed: set[str]) -> bool:
-        """Tell whether rows get a computed value: of a new column, or one that something it is computed of changed."""
+        """Return whether a column's values must be computed: it is new, or a column that it depends on has changed."""
         if column.auto_increment or (was is not None and column.generated is None):
             return False
         needed = {other.name.lower() for other in needed_columns(column, self.after.columns)}

@@ -29,7 +29,7 @@ class DuckdbDocuments:
         return None if known is None else next(keys_of(known), None)
 
     def keeps(self, table: TableMap, column: int) -> bool:
-        """Tell whether the file has a column."""
+        """Return whether the file has a column."""
         known = self._known(table)
         return known is None or known.columns[column].name.lower() in self._here(known)
 

@@ -68,7 +68,7 @@ class Touched:
         return place(META_SCHEMA, f"unsaid {self.number}")
 
     def there(self) -> bool:
-        """Tell whether anything is known."""
+        """Return whether anything is known."""
         names = self.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         return (f"touched {self.number}",) in names
 
@@ -102,7 +102,7 @@ class FoundThere:
                 self.names[name] = name
 
     def leaves_out(self, name: Name) -> bool:
-        """Tell whether nothing is done to a table's rows."""
+        """Return whether nothing is done to a table's rows."""
         return self.names.get(name) in self.left_out
 
     def touched(self, name: Name, connection: Any) -> Touched:

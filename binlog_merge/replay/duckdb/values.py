@@ -36,7 +36,7 @@ _RANGES: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "big
 
 
 def carries(old: Column, new: Column) -> bool:
-    """Tell whether DuckDB's own cast of the old values gives the new ones, or they are the same anyway."""
+    """Return whether DuckDB's own cast of the old values gives the new ones, or they are the same anyway."""
     a, b = old.type, new.type
     if old.generated != new.generated:
         return False

@@ -180,7 +180,7 @@ class DdlManager:
         redo_checkpoint_ts: int | None = None,
         redo_resolved_ts: int | None = None,
     ) -> bool:
-        """Tell whether everything up to a DDL's commit TSO is applied, and no more: where its barrier stands.
+        """Return whether everything up to a DDL's commit TSO is applied, and no more: where its barrier stands.
 
         With a redo log, that log must have come as far too.
         """
@@ -206,7 +206,7 @@ class DdlManager:
         return Barrier(global_ts, dict(ordered[:MAX_TABLE_BARRIERS]), min_ts)
 
     def admits(self, tables: Collection[TableId], position: Position) -> bool:
-        """Tell whether rows of these tables at this position may be applied now: no DDL of theirs stands before them.
+        """Return whether rows of these tables at this position may be applied now: no DDL of theirs stands before them.
 
         Exact, where `barrier` is a summary: it knows positions, not only commit TSOs, and any number of tables.
         """
@@ -214,7 +214,7 @@ class DdlManager:
         return not any(ddl.position < position for ddl in firsts)
 
     def holds_all(self, position: Position) -> bool:
-        """Tell whether a global DDL stands before a position: nothing behind it moves until that is done."""
+        """Return whether a global DDL stands before a position: nothing behind it moves until that is done."""
         return bool(self._global) and self._global[0].position < position
 
     def holding(self, tables: Collection[TableId], position: Position) -> tuple[PendingDdl, ...]:
@@ -226,7 +226,7 @@ class DdlManager:
         )
 
     def _may_start(self, ddl: PendingDdl) -> bool:
-        """Tell whether nothing pending that concerns the same tables stands before a DDL."""
+        """Return whether nothing pending that concerns the same tables stands before a DDL."""
         if ddl.is_global:
             return next(iter(self._pending)) == ddl
         firsts = [self._of_table[table][0] for table in ddl.tables] + self._global[:1]

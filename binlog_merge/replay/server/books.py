@@ -28,7 +28,7 @@ class Books:
 
     @property
     def behind(self) -> bool:
-        """Tell whether there is something that the ledger does not have."""
+        """Return whether there is something that the ledger does not have."""
         return bool(self._fresh)
 
     def note(self, done: Sequence[Transaction]) -> None:

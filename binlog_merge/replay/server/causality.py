@@ -59,7 +59,7 @@ class ClaimTable(Generic[Owner]):
                             del names[name]
 
     def touched(self, name: TableName) -> bool:
-        """Tell whether anyone has claimed something of a table."""
+        """Return whether anyone has claimed something of a table."""
         return name in self._touching
 
     def __len__(self) -> int:

@@ -24,7 +24,7 @@ class Failed(Exception):  # noqa: N818
 
     @property
     def may_be_of_others(self) -> bool:
-        """Tell whether rows were refused that might pass alone: a DDL had nothing beside it on its tables."""
+        """Return whether rows were refused that might pass alone: a DDL had nothing beside it on its tables."""
         import pymysql
 
         refused = isinstance(self.error, pymysql.MySQLError) and not passes(self.error)

@@ -208,7 +208,7 @@ class Flow:
                 self._workers.carry_out(ddl, self._begun.pop(ddl.position.commit_ts, BegunDdl()))
 
     def _is_clear(self, ddl: PendingDdl, first_held: Mapping[TableName, int]) -> bool:
-        """Tell whether nothing is under way, or held before a DDL, that it must wait for."""
+        """Return whether nothing is under way, or held before a DDL, that it must wait for."""
         rank = ddl.position.commit_ts
         if ddl.is_global:
             self._seal(self._open)

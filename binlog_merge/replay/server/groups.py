@@ -56,7 +56,7 @@ class Turns:
             self._wait(me, group.number)
 
     def are_done(self, groups: Iterable[Group]) -> bool:
-        """Tell whether these groups are committed."""
+        """Return whether these groups are committed."""
         with self._changed:
             return all(self._is_done(group.number) for group in groups)
 

@@ -67,7 +67,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it was opened, and not closed again."""
+        """Return whether it was opened, and not closed again."""
         return self._connection is not None
 
     def lock(self, number: int, seconds: float = 0) -> bool:
@@ -291,6 +291,6 @@ def _plain(event: RawEvent, body: bytes) -> bytes:
 
 
 def passes(error: Exception) -> bool:
-    """Tell whether an error of the server, or of the connection, may be gone the next time."""
+    """Return whether an error of the server, or of the connection, may be gone the next time."""
     number = error.args[0] if error.args else 0
     return number == 0 or number in CONNECTION_LOST or number in RETRY

@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def ties(self) -> bool:
-        """Tell whether foreign keys may come of it, or go, or belong to other tables from then on."""
+        """Return whether foreign keys may come of it, or go, or belong to other tables from then on."""
         return any(word in step.sql.upper() for step in self.steps for word in _TIES)
 
 

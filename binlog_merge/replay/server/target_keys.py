@@ -64,7 +64,7 @@ class TargetKeys:
         return found
 
     def exists(self, schema: str, table: str) -> bool:
-        """Tell whether the target has a table."""
+        """Return whether the target has a table."""
         return self.of(schema, table) is not OPAQUE
 
     def family(self, name: TableName) -> frozenset[TableName]:
