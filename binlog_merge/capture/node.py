@@ -1,5 +1,6 @@
 """The capture of a node: reconnects and resumes where its files end, until it is complete or stopped."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from binlog_merge.capture.stream import Place, Stream, file_number, other_file, 
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import InternalError, MergeError, MissingFile, ServerRefused, WrongNode
 from snapshot_store.server import ServerAddress
+
+_LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
@@ -65,6 +68,8 @@ class NodeCapture:
         except Exception as error:  # a thread's exception would be printed and forgotten
             self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
             self.error.__cause__ = error
+        code = None if self.error is None else self.error.code
+        _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
         if self.error is not None:
             self._report(self.node.source_id, f"stopped: {self.error.message}")
 
@@ -93,8 +98,12 @@ class NodeCapture:
                         f"{self.address}: {lost}",
                         remedy="run it again when the server is there; it goes on where it stopped",
                     ) from lost
+                _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
                 self._stopped.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _where(self) -> dict[str, str]:
+        return {"node": self.node.source_id, "server": str(self.address)}
 
     def _attempt(self) -> None:
         """Connect and capture to the end. Raises Lost if a retry may succeed, else MergeError."""
@@ -105,6 +114,7 @@ class NodeCapture:
             place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.end[0]), facts.end[1])
             self._report(self.node.source_id, f"{self.address}: from {place.name}:{place.asked}")
+            _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
             self._connected = time.monotonic()
             self._pump(place, record.replica_uuid)
         finally:

@@ -1,12 +1,12 @@
 """`binlog-merge capture`: the nodes' binlog files, fetched from their servers."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.errors import ConfigError
 
@@ -64,8 +64,11 @@ def capture(
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
     ] = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Fetch the nodes' binlogs from their servers."""
+    start_log(log_level, log_format)
     from binlog_merge.capture.node import CaptureOptions
     from binlog_merge.capture.nodes import capture as run
     from binlog_merge.cli.replay_options import password_of
@@ -89,7 +92,7 @@ def capture(
 
 
 def _report(node: str, text: str) -> None:
-    print(printable(f"{node}: {text}"), file=sys.stderr, flush=True)
+    say(f"{node}: {text}", text, node=node)
 
 
 def _print(result: "CaptureResult", directory: Path, output: OutputFormat) -> None:

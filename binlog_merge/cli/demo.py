@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import run
 from binlog_merge.cli.output import OutputFormat, printable
 from binlog_merge.errors import ConfigError, ManifestError
@@ -26,8 +27,14 @@ Out = Annotated[Path, typer.Option("--out", help="The output directory; an earli
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 
 
-def demo(out: Out = Path("build/demo"), output: Format = OutputFormat.text) -> None:
+def demo(
+    out: Out = Path("build/demo"),
+    output: Format = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
     """Merge the binlogs of a small cluster that come with the source, and say what to look at."""
+    start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
 
     config = MergeConfig.load(_fixture())

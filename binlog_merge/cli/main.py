@@ -15,7 +15,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, position, replay, serve, verify
-from binlog_merge.cli.output import document_of, print_error, print_json
+from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
+from binlog_merge.cli.output import document_of, print_json
 from binlog_merge.cli.schema import commands as schema
 from binlog_merge.errors import (
     EXIT_CODES,
@@ -117,6 +118,7 @@ def _tells_something(record: logging.LogRecord) -> bool:
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors are printed here and nowhere else."""
     _prepare_output()
+    start_log(Level.warning, LineFormat.text)
     code = _run(arguments)
     try:
         sys.stdout.flush()
@@ -125,7 +127,7 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         _let_stdout_go()
         if code in (0, EXIT_FOUND):  # else an error is told already
-            print_error(_merge_error(error))
+            say_error(_merge_error(error))
             return IoError.exit_code
     return code
 
@@ -159,7 +161,7 @@ def _run(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         failure = _merge_error(error)
-        print_error(failure)
+        say_error(failure)
         if _wants_json(arguments):
             try:
                 print_json(document_of(result=failure.result, error=failure))

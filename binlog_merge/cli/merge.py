@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
 from binlog_merge.cli.progress import progress
 from binlog_merge.cli.verify import lines_of
@@ -83,8 +84,11 @@ def merge(
     conf: Conf = None,
     output: Format = OutputFormat.text,
     verbose: Verbose = False,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Merge the binlogs of all nodes of a cluster into one."""
+    start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
 
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:

@@ -1,7 +1,6 @@
 """What the verbs print: a result or an error, as text for people or as one JSON object for machines."""
 
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
@@ -35,11 +34,6 @@ def document_of(*, out: str | None = None, result: Any = None, error: MergeError
         "error": None if error is None else error.to_dict(),
         **({} if result is None else result.to_dict()),
     }
-
-
-def print_error(error: MergeError) -> None:
-    """Print an error for people."""
-    print(f"binlog-merge: {printable(error)}", file=sys.stderr, flush=True)
 
 
 def print_result(result: Any, out: str, verbose: bool = False) -> None:

@@ -5,6 +5,8 @@ import time
 from types import TracebackType
 from typing import Self
 
+from binlog_merge.cli.log_lines import logs_json, say
+
 
 class LineProgress:
     """One line per finished stage: for logs and pipes."""
@@ -18,7 +20,14 @@ class LineProgress:
         started = self._started.setdefault(stage, time.monotonic())
         if done >= total and stage not in self._finished:
             self._finished.add(stage)
-            print(f"{stage}: {done}/{total} in {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+            took = time.monotonic() - started
+            say(
+                f"{stage}: {done}/{total} in {took:.1f} s",
+                "progress",
+                stage=stage,
+                tasks=total,
+                seconds=round(took, 3),
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -63,4 +72,4 @@ class BarProgress:
 
 def progress() -> LineProgress | BarProgress:
     """Return the progress display that suits stderr."""
-    return BarProgress() if sys.stderr.isatty() else LineProgress()
+    return BarProgress() if sys.stderr.isatty() and not logs_json() else LineProgress()

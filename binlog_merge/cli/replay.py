@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
@@ -115,8 +116,11 @@ def replay(
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
     ] = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Apply a merged binlog to a MySQL server."""
+    start_log(log_level, log_format)
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions
     from binlog_merge.replay.server.run import dry_run

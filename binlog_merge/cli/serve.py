@@ -1,11 +1,11 @@
 """`binlog-merge serve`: a merged binlog for replicas and binlog readers, over MySQL's own protocol."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import printable
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
@@ -44,8 +44,11 @@ def serve(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE")
     ] = None,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Hand out a merged binlog over MySQL's protocol."""
+    start_log(log_level, log_format)
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import BinlogServer, ServeOptions
 
@@ -69,4 +72,4 @@ def serve(
 
 def _report(line: str) -> None:
     """Print a line about what happens."""
-    print(f"binlog-merge: {printable(line)}", file=sys.stderr, flush=True)
+    say(f"binlog-merge: {line}", line)

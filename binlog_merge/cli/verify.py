@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 
@@ -79,8 +80,11 @@ def verify(
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the answer.")
     ] = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Look through a merged binlog, or compare a server with it."""
+    start_log(log_level, log_format)
     if (directory is None) == (source is None):
         raise ConfigError("name one merged directory: MERGED_DIR or --from DIR")
     merged = directory or source or Path()

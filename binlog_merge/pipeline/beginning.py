@@ -1,5 +1,6 @@
 """The discover stage: loads the state that earlier runs left in the output directory and finds the nodes' files."""
 
+import logging
 import uuid
 from collections.abc import Sequence
 
@@ -15,6 +16,8 @@ from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
+
+_LOG = logging.getLogger(__name__)
 
 
 def begin(job: Job) -> Inputs:
@@ -63,6 +66,8 @@ def begin(job: Job) -> Inputs:
         job.config.output.gtid == "anonymous",
         job.config.output.cts,
     )
+    found = {"run": manifest.state.run + 1, "carrier": carrier, "nodes": {n.source_id: len(n.files) for n in nodes}}
+    _LOG.info("files found", extra={**found, "left_out": len(discovery.ignored), "read_again": len(read_again)})
     return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored, read_again)
 
 

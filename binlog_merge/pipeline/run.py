@@ -7,6 +7,7 @@ and published, then the error is raised. So the output is always a valid prefix,
 run continues there.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from binlog_merge.pipeline.coordinate.marker.sightings import read_markers
 from binlog_merge.pipeline.coordinate.read_again import ddl_of
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards, read_shards
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
-from binlog_merge.pipeline.coordinate.value import made_of
+from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from binlog_merge.pipeline.gather.driver import behind, gather_files, written_to
 from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
 from binlog_merge.pipeline.order.driver import Ordered, order_all
@@ -39,6 +40,8 @@ from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.values import Run, Written
 from snapshot_store.tso import ORIGIN, OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_merge(
@@ -125,6 +128,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
     store = SchemaStore(config, job.directory, inputs.manifest)
     coordination = coordinate(known, Sources(store, scanned), bound.key)
     job.warnings += coordination.notes
+    _log_coordination(coordination, bound)
     return Run(
         job=job,
         inputs=inputs,
@@ -139,6 +143,14 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
     )
 
 
+def _log_coordination(coordination: Coordination, final: Bound) -> None:
+    bound = min(final, coordination.bound)
+    values = {"bound": None if bound.key == GREATEST_KEY else bound.key.text(), "ddl": len(coordination.ddl)}
+    made = {"tables": len(coordination.new_tables), "locks": len(coordination.locks)}
+    error = None if bound.error is None else bound.error.code
+    _LOG.info("coordinated", extra={**values, **made, "error": error})
+
+
 def _write(run: Run) -> Written:
     """Order and gather what comes out below the bound; an error in gather lowers the bound."""
     holds, bound = run.coordination.holds, run.bound
@@ -149,6 +161,7 @@ def _write(run: Run) -> Written:
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
             return Written(bound, ordered, gathered)
+        _LOG.info("a file could not be finished", extra={"file": gathered[failed].name, "error": error["code"]})
         gathered = gathered[: failed + 1]
         bound = Bound(written_to(gathered, holds) or run.floor, _explained(run, MergeError.from_dict(error)))
         if holds is None:

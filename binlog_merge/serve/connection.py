@@ -5,6 +5,7 @@ seconds is disconnected, and so is one that is gone. The protocol itself is in `
 """
 
 import contextlib
+import logging
 import select
 import socket
 import ssl
@@ -21,6 +22,8 @@ from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
+
+_LOG = logging.getLogger(__name__)
 
 _BUFFER: Final = 1 << 16
 _MOST_UNTRUSTED: Final = 1 << 16
@@ -65,6 +68,7 @@ class Connection:
 
     def run(self) -> None:
         """Serve the client until either side disconnects."""
+        _LOG.info("connected", extra={"peer": self.peer})
         try:
             self._sock.settimeout(_CONNECT_TIMEOUT)
             self._send_all([self.session.greeting()])
@@ -75,6 +79,7 @@ class Connection:
         except Exception as error:  # a fault of ours ends one client, not the others
             self._report(f"{self.peer}: internal error: {type(error).__name__}: {error}")
         finally:
+            _LOG.info("connection ends", extra={"peer": self.peer})
             with contextlib.suppress(OSError):
                 self._sock.close()
 
@@ -187,6 +192,8 @@ class Connection:
         self._dumping(self)
         options = DumpOptions.of(dump, self.session.settings)
         self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
+        asked = {"peer": self.peer, "begin": _begin_of(options), "server_id": dump.server_id}
+        _LOG.info("dump begins", extra={**asked, "wait": options.wait, "heartbeat": options.period})
         try:
             self._stream(options)
             last = Eof().pack()

@@ -12,6 +12,7 @@ history say it is.
 | table maps | as the schema history has the table at that key; nothing in them that is not known |
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ from binlog_merge.places import is_moved, place_of
 from binlog_merge.reshape.witness import check_witness
 from binlog_merge.verify.cells import CellChecks
 from snapshot_store.tso import OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -81,6 +84,7 @@ def verify(
             key = None if file.last_key is None else OrderKey.parse(file.last_key)
             continue
         following = files[i + 1].name if i + 1 < len(files) else None
+        _LOG.info("file is looked through", extra={"file": file.name, "size": file.size})
         checker = _FileChecker(binlog, file, following, history, found, key)
         key = checker.check()
         found.files, found.size = found.files + 1, found.size + file.size

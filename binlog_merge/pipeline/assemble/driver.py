@@ -1,5 +1,7 @@
 """Runs scan and assemble: one task per file or part of a file, then joins the pieces of each node."""
 
+import logging
+
 from binlog_merge.pipeline.assemble.gaps import note_gtids
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, half_committed
@@ -9,7 +11,9 @@ from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.pipeline.scan.inputs import scan_tasks
 from binlog_merge.pipeline.scan.task import scan
-from binlog_merge.pipeline.scan.values import ScanResult
+from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
+
+_LOG = logging.getLogger(__name__)
 
 
 def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
@@ -20,9 +24,12 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
         wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
         if wrong:
             # A row image may hold the bytes of a binlog, at matching offsets: scan such a file in a single piece.
+            _LOG.info("files are scanned again, in one piece each", extra={"files": sorted(wrong)})
             paths = frozenset(t.file.path for t in tasks if (t.node, t.file_index) in wrong)
             tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
             results = job.runner.run("scan", scan, tasks)
+    for task, piece in zip(tasks, results, strict=True):
+        _log_piece(task, piece)
     with job.stage("assemble"):
         by_node = check_logs(job, inputs, tasks, results)
         scanned = []
@@ -34,7 +41,27 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
             results, blocks = [with_rows(result, elsewhere) for _, result in pairs], [task.block for task, _ in pairs]
             scanned.append(assemble_node(node, results, blocks, job.end_of_input))
     for scanned_node in scanned:
+        _log_node(scanned_node)
         job.warnings += [*scanned_node.warnings, *note_gtids(scanned_node, job.end_of_input)]
     if job.end_of_input and all(scanned_node.error is None for scanned_node in scanned):
         job.warnings += half_committed(scanned)
     return scanned
+
+
+def _log_piece(task: ScanTask, piece: ScanResult) -> None:
+    values = {"node": piece.node, "file": task.file.path, "piece": piece.piece, "from": piece.first, "to": piece.end}
+    found = {"groups": piece.groups, "events": piece.events, "error": (piece.error or {}).get("code")}
+    _LOG.debug("piece scanned", extra={**values, **found})
+
+
+def _log_node(node: ScannedNode) -> None:
+    file, position = node.end
+    values = {
+        "node": node.source_id,
+        "pieces": len(node.pieces),
+        "edges": len(node.edges),
+        "max_tso": node.carry.max_tso,
+    }
+    read_to = f"{node.input.files[file].name}:{position}"
+    error = None if node.error is None else node.error.code
+    _LOG.info("node assembled", extra={**values, "read_to": read_to, "open": len(node.carry.open), "error": error})

@@ -1,5 +1,6 @@
 """The state of one run: its options and its inputs."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.runner import Runner
 from snapshot_store.tso import ORIGIN, OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 
@@ -60,9 +63,11 @@ class Job:
         """Time a stage and report its beginning and end."""
         begun = time.perf_counter()
         self.progress(name, 0, total)
+        _LOG.debug("stage begins", extra={"stage": name, "tasks": total})
         yield
         self.progress(name, total, total)
-        self.seconds[name] = round(time.perf_counter() - begun, 3)
+        seconds = self.seconds[name] = round(time.perf_counter() - begun, 3)
+        _LOG.info("stage done", extra={"stage": name, "tasks": total, "seconds": seconds})
         failpoint(f"after-{name}")
 
 

@@ -1,5 +1,6 @@
 """Gather: one task for each output file, and how far they got."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ from snapshot_store.tso import OrderKey
 if TYPE_CHECKING:
     from binlog_merge.filters.filter import FilterSettings
     from binlog_merge.pipeline.gather.filtering import OutputFilter
+
+_LOG = logging.getLogger(__name__)
 
 
 def behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:
@@ -61,7 +64,12 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         for i, one in enumerate(cuts)
     ]
     with job.stage("gather", len(tasks)):
-        return job.runner.run("gather", gather, tasks) if tasks else []
+        gathered = job.runner.run("gather", gather, tasks) if tasks else []
+    for one in gathered:
+        values = {"file": one.name, "size": one.size, "transactions": one.transactions, "events": one.events}
+        more = {"ddl": one.ddl, "rows_reshaped": one.reshaped, "error": (one.error or {}).get("code")}
+        _LOG.debug("file written", extra={**values, **more})
+    return gathered
 
 
 def _schemas(job: Job, inputs: Inputs, coordination: Coordination) -> Schemas:

@@ -1,5 +1,6 @@
 """Runs the order stage: one task per range of TSOs, or the three steps of `held_rows` if DDL of shards hold rows."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,8 @@ from binlog_merge.pipeline.order.values import OrderResult, OrderTask
 from binlog_merge.pipeline.order.waits import live
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 RANGE_BYTES = 256 << 20
 
@@ -59,8 +62,13 @@ def order_all(
     ]  # fmt: skip
     with job.stage("order", len(tasks)):
         if coordination.holds is not None:
-            return _with_holds(job, tasks, coordination, coordination.holds)
-        return Ordered(job.runner.run("order", order, tasks))
+            ordered = _with_holds(job, tasks, coordination, coordination.holds)
+        else:
+            ordered = Ordered(job.runner.run("order", order, tasks))
+    for part in ordered.parts:
+        values = {"range": part.number, "rows": part.rows, "transactions": part.transactions, "bytes": part.bytes}
+        _LOG.debug("range ordered", extra={**values, "ddl": part.ddl, "held": part.held})
+    return ordered
 
 
 def _with_holds(job: Job, tasks: Sequence[OrderTask], coordination: Coordination, holds: Holds) -> Ordered:

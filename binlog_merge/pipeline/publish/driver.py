@@ -1,5 +1,6 @@
 """Publishes a run: renames its files and appends its record to the manifest."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.gather.values import GatherResult
 from binlog_merge.pipeline.values import Run, Written
 from snapshot_store.tso import ORIGIN, OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 
 def publish_run(
@@ -52,6 +55,8 @@ def publish_run(
     )
     if not unchanged:
         publish(job.directory, run.inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+    values = {"run": record.run, "files": [f.name for f in files], "transactions": record.rank - state.rank}
+    _LOG.info("published" if not unchanged else "nothing to publish", extra={**values, "watermark": record.watermark})
     for path in job.directory.glob(".*.part"):
         path.unlink()
 

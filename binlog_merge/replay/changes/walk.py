@@ -1,5 +1,7 @@
 """From a merged binlog to a change log: what `replay` does where the target is no server."""
 
+import logging
+
 from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import ConfigError, MergeError, ReplayStopped
 from binlog_merge.log.reader import End, MergedBinlog, Rows, Statement
@@ -8,6 +10,8 @@ from binlog_merge.log.walk import ReplayOptions, ReplayResult, Walk, text_of
 from binlog_merge.replay.changes.parquet import ParquetTarget
 from binlog_merge.replay.server.places import Place, check_place, places_of
 from binlog_merge.replay.server.statements import plan_statement
+
+_LOG = logging.getLogger(__name__)
 
 
 def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions) -> ReplayResult:
@@ -54,6 +58,8 @@ def _walk(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions, r
                 result.skipped += [walk.gtid] if walk.skipping else []
                 if target.full:
                     target.commit(done, key)
+                    _LOG.debug("applied", extra={"last": done})
                     result.transactions, result.last_rank = done - begun, done
     target.commit(done, key)
+    _LOG.debug("applied", extra={"last": done})
     result.transactions, result.last_rank = done - begun, done

@@ -5,6 +5,7 @@ what the log's statements have made of the tables known at the beginning; the ta
 two differ the schema history beside the log, or the table map's own names, say what the table is.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ from binlog_merge.reshape.witness import check_witness
 from binlog_merge.values.from_table_map import table_from_table_map
 from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
+
+_LOG = logging.getLogger(__name__)
 
 
 class Base(Protocol):
@@ -147,6 +150,7 @@ class _Loader:
             self.target.skipped(number, text)
         self.target.commit(rank, gtid, None if key is None else key.text())
         self.open = False
+        _LOG.debug("applied", extra={"file": str(self.target.path), "last": rank})
         result = self.result
         result.selector.applied.update(self.counted[0])
         result.selector.filtered.update(self.counted[1])

@@ -6,6 +6,7 @@ error names the faulty one and owes nothing to what ran beside it. A lost connec
 what the target has is read from the target, so nothing is applied twice.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -26,6 +27,8 @@ from binlog_merge.replay.server.statements import plan_statement
 from binlog_merge.replay.server.transactions import Transaction, transactions
 from binlog_merge.replay.server.workers import DDL_SESSIONS, Workers
 from snapshot_store.server import message_of
+
+_LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 10.0
 
@@ -121,6 +124,7 @@ class _Run:
                     where = error.transaction.gtid if isinstance(error, Failed) and error.transaction else "the target"
                     locked = bool(cause.args) and cause.args[0] in RETRY
                     raise ReplayStopped(f"{where}: {message_of(cause)}", remedy=_LOCKED if locked else _LOST) from error
+                _LOG.info("attempt failed", extra={"error": message_of(cause), "retry_in": pause})
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -134,6 +138,8 @@ class _Run:
         ledger = Ledger(self.target)
         try:
             found = self._begin(ledger)
+            at = {"target": str(self.target.address), "applied": str(found.applied)}
+            _LOG.info("connected", extra={**at, "workers": options.workers, "careful": careful > 0})
             through = self._apply(ledger, found, options, careful > 0)
             ledger.finish()
         finally:
@@ -167,6 +173,7 @@ class _Run:
             if careful or not failed.may_be_of_others:
                 raise
             self._careful_until = self._read
+            _LOG.info("rows refused; one by one up to here", extra={"through": self._read, "error": failed.text})
             at_once = False
             return False
         finally:
@@ -233,6 +240,7 @@ class _Run:
         result.transactions += len(done)
         self._done |= RankSet.of(transaction.rank for transaction in done)
         result.last_rank = self._done.low
+        _LOG.debug("applied", extra={"transactions": len(done), "last": result.last_rank})
         self._applied(done)
         self._progress(result)
 

@@ -5,6 +5,7 @@ what it waits for is committed. Where it waits for a lock all the same (what col
 of an index), those behind it give way. Each DDL has a thread and a session of its own.
 """
 
+import logging
 import queue
 import threading
 import time
@@ -19,6 +20,9 @@ from binlog_merge.replay.server.ledger import BegunDdl
 from binlog_merge.replay.server.mysql import RETRY, RowSession
 from binlog_merge.replay.server.statements import Plan, carry_out, forget
 from binlog_merge.replay.server.transactions import Transaction
+from snapshot_store.server import message_of
+
+_LOG = logging.getLogger(__name__)
 
 DDL_SESSIONS: Final = 4
 """How many DDL may run beside each other."""
@@ -117,6 +121,7 @@ class Workers:
                 large = any(transaction.rest is not None for transaction, _ in group.transactions)
                 if error.args[0] not in RETRY or large or time.monotonic() - since > self._retry_seconds:
                     raise
+                _LOG.info("group is tried again", extra={"group": group.number, "error": message_of(error)})
                 session.rollback()
                 self.turns.favour(group)
                 self.turns.give_way(group)
@@ -141,12 +146,14 @@ class Workers:
 
     def _ddl(self, session: RowSession, ddl: PendingDdl, found: BegunDdl) -> None:
         transaction: Transaction = ddl.payload
+        _LOG.info("DDL begins", extra={"transaction": transaction.rank, "sql": transaction.statements})
         try:
             self._statements(session, transaction, found)
         except Exception as error:
             self._idle.put(session)
             self.outcomes.put(Outcome(ddl, error, transaction))
         else:
+            _LOG.info("DDL done", extra={"transaction": transaction.rank})
             self._idle.put(session)
             self.outcomes.put(Outcome(ddl))
 

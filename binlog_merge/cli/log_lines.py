@@ -1,0 +1,121 @@
+"""What the verbs say on stderr while they run: lines for people, and the log of `--log-level` and `--log-format`.
+
+The product's modules log by Python's `logging`, to loggers of their own names: an event, and its values as `extra`.
+Here is the one handler. With `--log-format json` whatever a verb says on stderr is a JSON object a line.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from binlog_merge.cli.output import printable
+from binlog_merge.errors import MergeError
+
+
+class Level(StrEnum):
+    """The choices of --log-level."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+class LineFormat(StrEnum):
+    """The choices of --log-format."""
+
+    text = "text"
+    json = "json"
+
+
+LogLevel = Annotated[
+    Level, typer.Option("--log-level", help="Log on stderr; info: stages, connections, retries; debug: tasks too.")
+]
+LogFormat = Annotated[
+    LineFormat, typer.Option("--log-format", help="How to log; json: all that goes to stderr is one object a line.")
+]
+
+_LOGGER = logging.getLogger("binlog_merge")
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What a record has of itself; the rest are the event's values."""
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes to what stderr is when a line comes."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        logging.Handler.__init__(self)
+        self.setFormatter(formatter)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        values = " ".join(f"{name}={_word(value)}" for name, value in _values(record).items())
+        line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()} {values}".rstrip()
+        return printable(line).replace("\n", "\\n")
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+            "fields": _values(record),
+        }
+        return json.dumps(document, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _values(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
+
+
+def _word(value: object) -> str:
+    """Return a value as one word; as JSON where it is a text that would not be one."""
+    text = str(value)
+    return text if text and not set(text) & set(' "=\n') else json.dumps(text, ensure_ascii=False)
+
+
+def start_log(level: Level, form: LineFormat) -> None:
+    """Log what the product's modules do from now on; the handler of an earlier call is taken off."""
+    for earlier in [handler for handler in _LOGGER.handlers if isinstance(handler, _Handler)]:
+        _LOGGER.removeHandler(earlier)
+    _LOGGER.addHandler(_Handler(_JsonFormatter() if form is LineFormat.json else _TextFormatter()))
+    _LOGGER.setLevel(level.upper())
+
+
+def logs_json() -> bool:
+    """Tell whether stderr is for machines."""
+    return any(isinstance(handler.formatter, _JsonFormatter) for handler in _LOGGER.handlers)
+
+
+def say(line: str, event: str | None = None, level: int = logging.INFO, **values: object) -> None:
+    """Print a line for people on stderr, whatever the log's level. Where the log is JSON: `event` (else the line) and
+    its values.
+    """
+    if not logs_json():
+        print(printable(line), file=sys.stderr, flush=True)
+        return
+    own = {"name": _LOGGER.name, "levelno": level, "levelname": logging.getLevelName(level), "msg": event or line}
+    _LOGGER.handle(logging.makeLogRecord({**values, **own}))
+
+
+def say_error(error: MergeError) -> None:
+    """Print an error for people; where the log is JSON, as an event with what `-o json` says of it."""
+    values: Mapping[str, Any] = error.to_dict()
+    say(f"binlog-merge: {error}", error.message, logging.ERROR, **values)
