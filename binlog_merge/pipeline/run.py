@@ -31,7 +31,7 @@ from binlog_merge.pipeline.coordinate.read_again import ddl_of
 from binlog_merge.pipeline.coordinate.shards.driver import keep_shards, read_shards
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
-from binlog_merge.pipeline.gather.driver import behind, gather_files, written_to
+from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
@@ -181,7 +181,7 @@ def _publish(run: Run, written: Written) -> None:
     job, coordination, bound = run.job, run.coordination, written.bound
     believed = sorted({text for g in written.kept for text in g.believed})
     job.warnings += [f"the table map is believed, not the schema history: {text}" for text in believed]
-    end = bound.key if bound.key != GREATEST_KEY else behind(written.last_key, coordination.holds)
+    end = bound.key if bound.key != GREATEST_KEY else key_after_last(written.last_key, coordination.holds)
     next_floor = max(run.floor, end)
     begins = min((n.begins for n in run.scanned if n.begins is not None), default=None)
     first = run.inputs.manifest.state.last is None and begins is not None

@@ -1,1 +1,3 @@
-"""Gather: reads byte ranges, reshapes row images as bytes, filters rows, renders events; one task per output file."""
+"""Gather: reads byte ranges, reshapes row images as bytes, filters rows and renders events; one task per
+output file.
+"""

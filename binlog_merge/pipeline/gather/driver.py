@@ -1,4 +1,4 @@
-"""Gather: one task for each output file, and how far they got."""
+"""Runs the gather stage: one task per output file, and the key up to which the files were written."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 
-def behind(key: OrderKey | None, holds: Holds | None) -> OrderKey:
-    """Return the least key behind what came out last."""
+def key_after_last(key: OrderKey | None, holds: Holds | None) -> OrderKey:
+    """Return the least key after the last transaction written, at which the next run continues."""
     return key_after(key if key is None or holds is None else place_of(key).key)
 
 
 def written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey | None:
-    """Return the key below which everything came out before the last of these failed, None if nothing did.
+    """Return the key below which everything was written before the last file failed, None if nothing was.
 
-    With holds, a place of which something is missing counts as missing.
+    With holds, a place of which part is missing counts as not written.
     """
     last = next((g.last_key for g in reversed(written) if g.last_key is not None), None)
     if last is None:
@@ -44,11 +44,11 @@ def written_to(written: Sequence[GatherResult], holds: Holds | None) -> OrderKey
     missing = written[-1].failed
     if holds is not None and missing is not None and place_of(missing).key == place_of(last).key:
         return place_of(last).key
-    return behind(last, holds)
+    return key_after_last(last, holds)
 
 
 def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered) -> list[GatherResult]:
-    """Write the output files under temporary names and return what became of each, in order."""
+    """Write the output files under temporary names and return the result of each, in order."""
     state = inputs.manifest.state
     open_file = state.open_file
     used = open_file.input_bytes if open_file is not None else None
@@ -59,9 +59,9 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     schemas, ddl = _schemas(job, inputs, coordination), {d.key: d for d in coordination.ddl}
     tasks = [
         _gather_task(
-            job, inputs, schemas, ddl, files, one, number + i, open_file if one.goes_on else None, i + 1 < len(cuts)
+            job, inputs, schemas, ddl, files, rows, number + i, open_file if rows.goes_on else None, i + 1 < len(cuts)
         )
-        for i, one in enumerate(cuts)
+        for i, rows in enumerate(cuts)
     ]
     with job.stage("gather", len(tasks)):
         gathered = job.runner.run("gather", gather, tasks) if tasks else []
@@ -89,7 +89,7 @@ def _schemas(job: Job, inputs: Inputs, coordination: Coordination) -> Schemas:
 def _output_filter(settings: "FilterSettings | None", history: SchemaHistory) -> "OutputFilter | None":
     if settings is None:
         return None
-    from binlog_merge.pipeline.gather.filtering import OutputFilter  # which brings DuckDB
+    from binlog_merge.pipeline.gather.filtering import OutputFilter  # imports DuckDB
 
     return OutputFilter(settings, history)
 
@@ -100,7 +100,7 @@ def _gather_task(
     schemas: Schemas,
     ddl: Mapping[OrderKey, LogicalDdl],
     files: Mapping[tuple[int, int], InputFile],
-    one: Cut,
+    rows: Cut,
     number: int,
     goes_on: OutputFile | None,
     closes: bool,
@@ -112,8 +112,8 @@ def _gather_task(
         path=str(part_path(job.directory, name)),
         prefix=(str(job.directory / name), goes_on.size) if goes_on is not None else None,
         head=inputs.head,
-        runs=tuple(one.runs),
-        rank=one.rank,
+        runs=tuple(rows.runs),
+        rank=rows.rank,
         sequence=goes_on.sequence_number + 1 if goes_on is not None else 1,
         last_timestamp=int(goes_on.state["last_timestamp"]) if goes_on is not None else 0,
         next_name=file_name(basename, number + 1) if closes else None,

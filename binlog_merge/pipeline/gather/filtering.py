@@ -1,13 +1,13 @@
-"""A filter in the merge: which tables, rows and statements come out.
+"""Applies a filter in the merge: decides which tables, rows and statements come out.
 
-    a table that is not chosen      none of its rows: they are passed over, as those of tables that never come out
-    kinds of rows, expressions      in the logical shape, for the tables that such rules take: see `gather.judge`
-    statements                      whole, in part (DROP TABLE a, b), or not at all
+    a table that is not chosen    none of its rows: they are skipped, like those of tables that never come out
+    kinds of rows, expressions    on rows in the logical shape, for tables that have such rules: see `gather.judge`
+    statements                    whole, in part (DROP TABLE a, b), or not at all
 
-Every transaction keeps its place and its GTID, if nothing is left of it too: it is then an empty one, as a replica that
-filters writes it. So the filtered log has the GTIDs and order keys of the whole one, without gaps, however it was cut.
-
-A statement that is left out must not change the shape of rows that come out: whoever reads them would not know it.
+Every transaction keeps its position and its GTID, even if nothing of it is left: it then comes out empty, as a replica
+that filters writes it. So the filtered log has the GTIDs and order keys of the whole one, without gaps, however the
+input was divided. A statement that is left out must not change the shape of rows that come out, as readers would not
+know the new shape.
 """
 
 from collections.abc import Sequence
@@ -37,35 +37,35 @@ from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import OrderKey
 
 LEFT_OUT = "# LEFT OUT BY FILTER"
-"""What stands in the place of a statement."""
+"""The text written in place of a statement that is left out."""
 _PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A logical table whose rows are asked about, and the table map that comes out before them."""
+    """A logical table whose rows the filter examines, and the table map that is written before them."""
 
     table: Table
-    told: TableMap
+    table_map: TableMap
 
     @cached_property
     def facts(self) -> dict[str, tuple[int, ColumnFacts]]:
-        """Return the columns by name: which they are, and what decides their values."""
+        """Return the columns by name: the index of each, and what is needed to decode its values."""
         names = [column.name for column in self.table.columns]
         charsets = [column.type.charset or "binary" for column in self.table.columns]
-        found = column_facts(self.told, names, charsets, temporal_text=True)
+        found = column_facts(self.table_map, names, charsets, temporal_text=True)
         return {fact.name: (i, fact) for i, fact in enumerate(found)}
 
 
 class OutputFilter:
-    """The filter of a merge. Raises ConfigError for what is wrong in it. Pickles as its settings, for the executors."""
+    """The filter of a merge. Raises ConfigError for an invalid filter. Pickles as its settings, for the executors."""
 
     KINDS: Final[dict[Op, list[int]]] = {
         "insert": sorted(map(int, WRITE_TYPES)),
         "update": sorted(map(int, UPDATE_TYPES)),
         "delete": sorted(map(int, DELETE_TYPES)),
     }
-    """Types of rows events, by what they do."""
+    """Types of rows events, by operation."""
 
     def __init__(self, settings: FilterSettings, history: SchemaHistory) -> None:
         self._filter = Filter(settings)
@@ -79,11 +79,11 @@ class OutputFilter:
         return OutputFilter, (self._filter.settings, self._history)
 
     def chooses(self, schema: str, table: str) -> bool:
-        """Tell whether anything of a table comes out."""
+        """Return whether anything of a table comes out."""
         return self._filter.table(schema, table).action == "Do"
 
     def asks_rows(self, schema: str, table: str) -> bool:
-        """Tell whether rows of a table must be looked at: by their kind, their values or their transaction."""
+        """Return whether rows of a table must be examined: for their kind, their values or their transaction."""
         return (
             bool(len(self._ignored_tsos))
             or self._filter.expressions.concerns(schema, table)
@@ -91,21 +91,21 @@ class OutputFilter:
         )
 
     def leaves_out(self, tsos: Any) -> Any:
-        """Return which of some commit TSOs are those of transactions that are left out whole."""
+        """Return a mask of the commit TSOs whose transactions are left out entirely."""
         return np.isin(tsos, self._ignored_tsos)
 
     def of_kind(self, shape: Shape, op: Op) -> Decision:
-        """Say whether rows of a kind pass, before their values are looked at."""
+        """Return the decision on all rows of a kind, before their values are examined."""
         return self._filter.rows(shape.table.schema, shape.table.name, op)
 
     def concerns(self, shape: Shape) -> bool:
-        """Tell whether any expression is about a table."""
+        """Return whether any expression applies to a table."""
         return self._filter.expressions.concerns(shape.table.schema, shape.table.name)
 
     def keep(self, shape: Shape, type_code: int, body: bytes, key: OrderKey) -> bytes | None:
-        """Return the body of one rows event, in the logical shape, without what is left out of it; None: nothing.
+        """Return the body of one rows event, in the logical shape, without the rows left out; None if no row is left.
 
-        Raises ConfigError where the filter makes it an error, ConversionFailed for values that cannot be told.
+        Raises ConfigError if the filter makes the event an error, ConversionFailed for values that cannot be decoded.
         """
         op = next(op for op, kinds in self.KINDS.items() if type_code in kinds)
         if self.leaves_out(np.array([key.commit_tso])).any():
@@ -125,30 +125,31 @@ class OutputFilter:
         return None if ignored.all() else self.without(shape, type_code, body, ~ignored)
 
     def without(self, shape: Shape, type_code: int, body: bytes, kept: Any) -> bytes:
-        """Return the body of a rows event with the rows that are kept, a mask."""
+        """Return the body of a rows event with only the rows that the mask `kept` selects."""
         event = RowsEvent.parse(type_code, body)
-        rows = [row for row, stays in zip(iter_rows(event, shape.told), kept.tolist(), strict=True) if stays]
-        return join_rows(event, rows, shape.told, row_padding(event)).pack()
+        rows = [row for row, stays in zip(iter_rows(event, shape.table_map), kept.tolist(), strict=True) if stays]
+        return join_rows(event, rows, shape.table_map, row_padding(event)).pack()
 
     def ignored(self, shape: Shape, op: Op, source: Any, places: Any) -> tuple[Any, CutRows]:
-        """Return which rows of events are left out by their values, as a mask, and the rows as they were cut.
+        """Return a mask of the rows that are left out for their values, and the rows as they were cut.
 
-        `places` say where in `source` the events' bodies, in the logical shape, begin and end, and their types. Only
-        columns that expressions need are decoded. Raises BinlogFormatError for malformed events, else as `keep` does.
+        `places` are (begin, end, type) of the events' bodies in `source`, in the logical shape. Only columns that
+        expressions need are decoded. Raises BinlogFormatError for malformed events, otherwise as `keep` does.
         """
         needed = self._filter.expressions.columns(shape.table, op, shape.facts)
         if (places[:, 2] == _PARTIAL).any():
             source, places = _with_whole_json(shape, source, places, needed[1])
-        rows = cut_rows(source, places, shape.told)
+        rows = cut_rows(source, places, shape.table_map)
         before = None if op == "insert" else _side(shape, rows, BEFORE, needed[0])
         after = None if op == "delete" else _side(shape, rows, AFTER, needed[1])
         mask = self._filter.ignored_rows(shape.table, op, before, after)
         return mask.to_numpy(zero_copy_only=False), rows
 
     def statement(self, ddl: LogicalDdl) -> LogicalDdl:
-        """Return a statement as it comes out; one that does not is a transaction of nothing in its place.
+        """Return a statement as it comes out. One that is left out entirely becomes an empty transaction at the same
+        key.
 
-        Raises ConfigError where the filter makes it an error, or would leave readers with rows of unknown shape.
+        Raises ConfigError if the filter makes it an error, or if readers would get rows of unknown shape without it.
         """
         sql = ddl.sql or ddl.text or ""
         if not ddl.sql:
@@ -164,7 +165,7 @@ class OutputFilter:
         if decisions[0] == "restate":
             schema, table = events[0].tables[0]
             made = next((v.table for v in self._history.versions_for(schema, table) if v.key == ddl.key), None)
-            if made is None:  # IF NOT EXISTS, of a table that is there
+            if made is None:  # IF NOT EXISTS, of a table that exists
                 return self._nothing(ddl)
             return replace(ddl, sql=create_sql(made, qualified=True), text=None)
         kept = [event for event, outcome in zip(events, decisions, strict=True) if outcome == "apply"]
@@ -176,7 +177,7 @@ class OutputFilter:
         return self._nothing(ddl)
 
     def _nothing(self, ddl: LogicalDdl) -> LogicalDdl:
-        """Return what stands in the place of a statement that does not come out."""
+        """Return the empty transaction that replaces a statement that does not come out."""
         return LogicalDdl(ddl.key, "", "", text=LEFT_OUT, server_id=ddl.server_id, rows_query=True)
 
     def _decided(self, event: DdlEvent, key: OrderKey, session: DdlSession) -> Outcome:
@@ -203,15 +204,15 @@ class OutputFilter:
         before = self._history.at(schema, table, key)
         if before is None or before.table is None:
             return True
-        one, two = (tuple((c.name, c.type) for c in v.columns) for v in (before.table, after.table))
-        return one != two
+        old, new = (tuple((c.name, c.type) for c in v.columns) for v in (before.table, after.table))
+        return old != new
 
 
 _REMEDY = "correct the filter, and merge again"
 
 
 def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any:
-    """Return the needed columns of one side of some rows; one that a row does not hold is not among them."""
+    """Return the needed columns of one side (before or after) of some rows; columns that no row holds are missing."""
     try:
         return decode_held(rows, side, [facts for _, facts in shape.facts.values()], needed)
     except CellValueError as error:
@@ -219,22 +220,22 @@ def _side(shape: Shape, rows: CutRows, side: int, needed: frozenset[str]) -> Any
 
 
 def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[str]) -> tuple[Any, Any]:
-    """Return events with the JSON values that their differences make, in the columns needed; NULL in others."""
+    """Return the events with partial JSON updates replaced by whole values in the needed columns, by NULL in others."""
     wanted = {shape.facts[name][0] for name in needed}
 
     def whole(row: Row) -> Row:
         before, after = row
         assert after is not None
         cells = (None if isinstance(c, PartialJson) and i not in wanted else c for i, c in enumerate(after))
-        return whole_row((before, tuple(cells)), shape.told)
+        return whole_row((before, tuple(cells)), shape.table_map)
 
     bodies = []
     for begin, end, kind in places.tolist():
         body = source[begin:end].tobytes()
         if kind == _PARTIAL:
             event = RowsEvent.parse(kind, body)
-            rows = [whole(row) for row in iter_rows(event, shape.told)]
-            body = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, shape.told).pack()
+            rows = [whole(row) for row in iter_rows(event, shape.table_map)]
+            body = join_rows(replace(event, type_code=int(EventType.UPDATE_ROWS_EVENT)), rows, shape.table_map).pack()
         bodies.append(body)
     ends = np.cumsum([len(body) for body in bodies])
     kinds = np.where(places[:, 2] == _PARTIAL, int(EventType.UPDATE_ROWS_EVENT), places[:, 2])
@@ -242,7 +243,9 @@ def _with_whole_json(shape: Shape, source: Any, places: Any, needed: frozenset[s
 
 
 def _put_together(events: Sequence[DdlEvent], kept: Sequence[DdlEvent]) -> str:
-    """Return a statement with some items of its list: each event's text is the statement's head and its item."""
+    """Return a statement with only some items of its list. Each event's text is the statement's head and its
+    own item.
+    """
     first = events[0]
     head = first.query[: first.head]
     return head + ", ".join(event.text[len(head) :] for event in kept)

@@ -1,8 +1,8 @@
-"""Transactions too big for a window: read, rewritten and written piece by piece, in bounded memory.
+"""Writes transactions too big for a window: they are read, rewritten and written piece by piece, in bounded memory.
 
-The GTID event that opens a transaction holds its length, known only at the end. As soon as a piece is written the
-length is above 2**24 (the output buffer is larger than that), so its width is nine bytes and the event can be written
-again in place.
+The GTID event that opens a transaction holds the transaction's length, which is known only at the end. Once a piece has
+been written the length is above 2**24 (the output buffer is larger than that), so its encoding takes nine bytes and the
+event can be overwritten in place.
 """
 
 import os
@@ -28,13 +28,15 @@ from binlog_merge.pipeline.gather.traces import Part, branch_parts
 from binlog_merge.pipeline.scan.block import view
 
 PIECE = 8 << 20
-STREAMED_EVENT = 32 << 20  # a row event of this size is copied through, not held, where its rows pass unchanged
+STREAMED_EVENT = (
+    32 << 20
+)  # a row event above this size is copied in pieces, not held in memory, if its rows pass unchanged
 
 Buffer = npt.NDArray[np.uint8]
 
 
 def write_giant(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> None:
-    """Write the one transaction of rows[start:stop]. With `hints`, its statements have trace hints."""
+    """Write the transaction of rows[start:stop]. With `hints`, its statements have trace hints."""
     state.flush()
     position, width = state.out.position, 9
     try:
@@ -73,7 +75,7 @@ def _key(rows: Rows, row: int, server: int) -> npt.NDArray[np.int64]:
 
 
 def _parts(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> tuple[list[Part], int]:
-    """Return the parts of a transaction in the order in which they come out, and its server id: see `traces`."""
+    """Return the parts of a transaction in output order, and its server id: see `traces`."""
     parts, server, hinted = list[Part](), 0, False
     for row in range(start, stop):
         first, last = int(rows.start[row]), int(rows.end[row])
@@ -81,9 +83,9 @@ def _parts(state: Renderer, rows: Rows, start: int, stop: int, hints: bool) -> t
             parts.append(Part(row, first, last, (0, 0)))
             continue
         source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
-        found, told, any_hint = branch_parts(source, row, first, last, _crc(state, rows, row))
+        found, branch_server, any_hint = branch_parts(source, row, first, last, _crc(state, rows, row))
         parts += found
-        server, hinted = server or told, hinted or any_hint
+        server, hinted = server or branch_server, hinted or any_hint
     if hinted and stop - start > 1:
         return sorted(parts, key=lambda part: part.trace), server
     return [Part(row, int(rows.start[row]), int(rows.end[row]), (0, 0)) for row in range(start, stop)], server
@@ -115,14 +117,15 @@ def _patch_gtid(state: Renderer, rows: Rows, row: int, position: int, total: int
 
 
 def _spill(state: Renderer) -> bool:
-    """Write what is final; the last rows event of an open statement stays, for it may still become the statement's end.
+    """Write what is final. The last rows event of an open statement stays buffered, as it may still become the
+    statement's end.
 
-    Returns False where nothing could be written.
+    Returns False if nothing could be written.
     """
     reg, buffer = state.reg, state.out.buffer
     keep = int(reg[k.LAST_ROWS]) if reg[k.LAST_ROWS] >= 0 else int(reg[k.OUT])
     if reg[k.STATEMENT_OUT] >= 0:
-        keep = min(keep, int(reg[k.STATEMENT_OUT]))  # the table maps may yet be taken back
+        keep = min(keep, int(reg[k.STATEMENT_OUT]))  # the table maps may still be removed
     if keep == 0:
         return False
     left = buffer[keep : int(reg[k.OUT])].copy()
@@ -137,7 +140,7 @@ def _spill(state: Renderer) -> bool:
 
 
 def _make_room(state: Renderer) -> None:
-    """Write what is final, or, where that is nothing, take a buffer twice as large."""
+    """Write what is final or, if nothing is, double the buffer."""
     if not _spill(state):
         bigger = np.empty(2 * len(state.out.buffer), np.uint8)
         bigger[: int(state.reg[k.OUT])] = state.out.buffer[: int(state.reg[k.OUT])]
@@ -178,7 +181,9 @@ def _render(state: Renderer, rows: Rows, row: int, buffer: Buffer, end: int, crc
 
 
 def _pieces(state: Renderer, rows: Rows, part: Part) -> Iterator[tuple[Buffer, int]]:
-    """Yield a part's bytes in pieces of whole events; a giant rows event that passes unchanged is written here."""
+    """Yield a part's bytes in pieces of whole events. A giant rows event that passes unchanged is written here
+    instead.
+    """
     row = part.row
     source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     offset, stop = part.start, part.stop
@@ -200,7 +205,7 @@ def _pieces(state: Renderer, rows: Rows, part: Part) -> Iterator[tuple[Buffer, i
 
 
 def _unpacked_pieces(state: Renderer, rows: Rows, row: int) -> Iterator[tuple[Buffer, int]]:
-    """Yield the inside of a compressed branch in pieces of whole events."""
+    """Yield the events inside a compressed branch in pieces of whole events."""
     source = state.reader.source(int(rows.node[row]), int(rows.file[row]))
     offset, stop, crc = int(rows.start[row]), int(rows.end[row]), _crc(state, rows, row)
     while offset < stop:
@@ -223,7 +228,7 @@ def _unpacked_pieces(state: Renderer, rows: Rows, row: int) -> Iterator[tuple[Bu
 
 
 def _whole_events(buffer: Buffer, end: int) -> int:
-    """Return the length of the whole events at the beginning of a buffer."""
+    """Return the total length of the whole events at the beginning of a buffer."""
     at = 0
     while at + 19 <= end:
         size = int.from_bytes(buffer[at + 9 : at + 13].tobytes(), "little")
@@ -234,7 +239,7 @@ def _whole_events(buffer: Buffer, end: int) -> int:
 
 
 def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: int, size: int) -> bool:
-    """Copy one giant rows event, checksums and all, in pieces; False where its rows do not pass unchanged."""
+    """Copy one giant rows event in pieces, computing checksums. Returns False if its rows do not pass unchanged."""
     reg, out = state.reg, state.out
     kind, crc = int(head[4]), _crc(state, rows, row)
     table_id = int.from_bytes(head[19:25].tobytes(), "little")
@@ -251,7 +256,7 @@ def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: i
         extra = 8 + (int.from_bytes(head[27:29].tobytes(), "little") if kind not in ROWS_V1_TYPES else 0)
         shapes, steps = state.plans.arrays.shapes, int(plan[k.STEPS])
         if not GiantRows(source, offset + 19 + extra, offset + size - crc, kind, shapes, steps).fit():
-            return False  # what is wrong is said where the event is rendered
+            return False  # rendering the event reports the error
     _spill_all(state)
     length = size - crc + 4
     event = head[:27].copy()
@@ -289,7 +294,7 @@ def _copy_through(state: Renderer, rows: Rows, row: int, head: Buffer, offset: i
 
 
 def _spill_all(state: Renderer) -> None:
-    """Write everything out: the statement's end comes with the event that follows."""
+    """Write everything: the event that follows ends the statement."""
     state.reg[k.LAST_ROWS] = state.reg[k.STATEMENT_OUT] = -1
     state.out.write(int(state.reg[k.OUT]))
     state.reg[k.OUT] = 0

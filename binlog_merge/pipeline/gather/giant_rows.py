@@ -1,7 +1,7 @@
-"""Whether a rows event that is too big to hold is what its table map says: walked piece by piece, by lengths alone.
+"""Checks a rows event that is too big to hold in memory against its table map: walks it piece by piece, by lengths.
 
-A piece is walked by the kernel up to its last whole row; a row that is longer than a piece is passed cell by cell, of
-which only what tells their lengths is read.
+The kernel walks a piece up to its last whole row. A row that is longer than a piece is walked cell by cell, reading
+only the bytes that give the cells' lengths.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _HEAD = 4096  # more than columns-present bitmaps and a row's null bitmap take
 
 
 class GiantRows:
-    """The rows of one event, from `start`, which is behind its extra data, to `end`."""
+    """The rows of one event, from `start`, after its extra data, to `end`."""
 
     def __init__(
         self, source: Source, start: int, end: int, kind: int, steps: npt.NDArray[np.int64], shape: int
@@ -28,7 +28,7 @@ class GiantRows:
         self._at = start
 
     def fit(self) -> bool:
-        """Tell whether the rows end exactly where the event ends."""
+        """Return whether the rows end exactly at the end of the event."""
         head = self._read(self._at, _HEAD)
         begin = int(rows_begin(head, 0, len(head), self._kind, self._columns))
         if begin < 0:
@@ -54,7 +54,7 @@ class GiantRows:
         return buffer[:got]
 
     def _image(self, present: npt.NDArray[np.uint8], number: int) -> bool:
-        """Pass one image at the current place; False where it is not as the table map says."""
+        """Skip one image at the current offset. Returns False if it contradicts the table map."""
         if self._kind == EventType.PARTIAL_UPDATE_ROWS_EVENT and number == 1:
             options = self._read(self._at, 1)
             if not len(options) or options[0] > 1:
@@ -74,8 +74,8 @@ class GiantRows:
                 if not nullable:
                     return False
                 continue
-            told = int.from_bytes(self._read(self._at, prefix).tobytes(), "little") if prefix else 0
-            if told > most:
+            length = int.from_bytes(self._read(self._at, prefix).tobytes(), "little") if prefix else 0
+            if length > most:
                 return False
-            self._at += width + prefix + told
+            self._at += width + prefix + length
         return self._at <= self._end

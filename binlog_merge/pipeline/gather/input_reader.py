@@ -1,8 +1,8 @@
-"""Byte ranges of the nodes' files, read into one buffer.
+"""Reads byte ranges of the nodes' files into one buffer.
 
-The ranges of a window lie scattered over the files, in order within each file or nearly. Ranges that are near each
-other are read as one; a range far from the others costs its own read and nothing else, however far TSO order and file
-order diverge.
+The ranges of a window are scattered over the files, mostly in order within each file. Ranges close to each other are
+read as one. A range far from the others costs one more read and nothing else, however far TSO order and file order
+diverge.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ GAP = 64 << 10  # ranges closer than this are read as one
 
 
 class InputReader:
-    """Reads the input files of one gather task; `buffer` holds what was read last."""
+    """Reads the input files of one gather task; `buffer` holds the bytes read last."""
 
     def __init__(self, nodes: Mapping[int, str], files: Mapping[tuple[int, int], InputFile]) -> None:
         self._nodes, self._files = nodes, files
@@ -30,7 +30,7 @@ class InputReader:
         self.buffer = np.empty(WINDOW_BYTES * 2, np.uint8)
 
     def close(self) -> None:
-        """Close all files that are open."""
+        """Close all open files."""
         for source in self._sources.values():
             source.close()
 
@@ -41,11 +41,11 @@ class InputReader:
         return self._sources[node, file]
 
     def crc(self, node: int, file: int) -> int:
-        """Return how many bytes the checksum of a file's events takes: 4 or 0."""
+        """Return the length of the checksum in a file's events: 4 or 0."""
         return 4 if self._files[node, file].checksum else 0
 
     def place(self, rows: Rows, row: int) -> dict[str, Any]:
-        """Return where a row's branch lies, as an error tells it."""
+        """Return the location of a row's branch, as the arguments of an error."""
         node, file = int(rows.node[row]), int(rows.file[row])
         return {
             "node": self._nodes[node],
@@ -57,11 +57,13 @@ class InputReader:
     def read(
         self, node: Column, file: Column, begin: Column, length: Column, skip: npt.NDArray[np.bool_]
     ) -> tuple[Column, int]:
-        """Read byte ranges into the buffer, but those to skip; returns where each begins there, and the bytes used."""
-        place = np.lexsort((begin, file, node))
-        node, file, begin, length = node[place], file[place], begin[place], np.where(skip, 0, length)[place]
-        new = np.ones(len(place), np.bool_)
-        if len(place) > 1:
+        """Read byte ranges into the buffer, except those to skip. Returns the offset of each in the buffer, and the
+        bytes used.
+        """
+        order = np.lexsort((begin, file, node))
+        node, file, begin, length = node[order], file[order], begin[order], np.where(skip, 0, length)[order]
+        new = np.ones(len(order), np.bool_)
+        if len(order) > 1:
             far = begin[1:] > begin[:-1] + length[:-1] + GAP
             new[1:] = far | (node[1:] != node[:-1]) | (file[1:] != file[:-1])
         heads = np.flatnonzero(new)
@@ -76,12 +78,12 @@ class InputReader:
                 source = self.source(int(node[head]), int(file[head]))
                 source.read_into(part[offset : offset + size], int(begin[head]))
         run = np.cumsum(new) - 1
-        at = np.empty(len(place), np.int64)
-        at[place] = offsets[run] + begin - begin[heads][run]
+        at = np.empty(len(order), np.int64)
+        at[order] = offsets[run] + begin - begin[heads][run]
         return at, used
 
     def append(self, data: bytes, used: int) -> int:
-        """Put bytes behind the `used` bytes of the buffer; returns how many are used then."""
+        """Append bytes after the `used` bytes of the buffer. Returns the new number of used bytes."""
         self._make_room(used + len(data), keep=used)
         self.buffer[used : used + len(data)] = np.frombuffer(data, np.uint8)
         return used + len(data)

@@ -1,13 +1,13 @@
-"""What a filter leaves of the rows events of a window, told for all of them at once before any is rendered.
+"""Applies a filter to the rows events of a window, all at once, before any of them is rendered.
 
-    found      rows events whose table the filter is asked about, as the render kernel will meet them
-    judged     all of one logical shape and one kind together: cut, the columns that expressions need decoded to Arrow,
-               each expression evaluated once
+    found      rows events of tables whose rows the filter examines, in the order of the render kernel
+    judged     all of one logical shape and kind together: cut, the columns that expressions need decoded to Arrow, each
+               expression evaluated once
     verdicts   kept, left out, or ready: Python has the new body
 
-What cannot be judged so (a row that does not decode, a rule that makes rows an error) stays without a verdict: it is
-asked about alone when its transaction is written, and stops the merge there, not before. So the output is the same
-however rows are put together.
+An event that cannot be judged in this way (a row that cannot be decoded, a rule that makes rows an error) gets no
+verdict. It is judged alone when its transaction is written, and stops the merge there, not before. So the output does
+not depend on how rows are batched.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 BATCH_BYTES = 2 << 20
-"""Bytes of row images that are decoded together, unless one event alone has more."""
+"""Bytes of row images that are decoded at once, unless a single event has more."""
 _PARTIAL: Final = int(EventType.PARTIAL_UPDATE_ROWS_EVENT)
 
 
 def judge_window(plans: PlanTable, buffer: Bytes, read: Window, rows: Rows, start: int) -> Verdicts:
-    """Judge the rows events of a window, whose bytes are in `buffer`; rows[start] is its first row."""
+    """Judge the rows events of a window whose bytes are in `buffer`; rows[start] is its first row."""
     if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
     reg = np.zeros(k.REGISTERS, np.int64)
@@ -57,7 +57,7 @@ def judge_window(plans: PlanTable, buffer: Bytes, read: Window, rows: Rows, star
 
 
 def judge_piece(plans: PlanTable, known: int, rows: Rows, row: int, buffer: Bytes, end: int, crc: int) -> Verdicts:
-    """Judge the rows events of `buffer[:end]`, a piece of a branch that has `known` table maps before it."""
+    """Judge the rows events of `buffer[:end]`, a piece of a branch with `known` table maps before it."""
     if plans.filter is None or not plans.filter.asks:
         return NO_VERDICTS
     reg = np.zeros(k.REGISTERS, np.int64)
@@ -75,7 +75,7 @@ def judge_piece(plans: PlanTable, known: int, rows: Rows, row: int, buffer: Byte
 
 
 def _find(search: Callable[[Ints], int], reg: Ints, learn: Callable[[], None]) -> Ints:
-    """Return the rows events to be asked about, as far as nothing is odd."""
+    """Return the rows events to judge, up to the first table map that cannot be planned."""
     found = np.zeros((1024, k.F_COLUMNS), np.int64)
     while True:
         reason = search(found)
@@ -99,9 +99,10 @@ def _learn(plans: PlanTable, buffer: Bytes, reg: Ints, crc: int, rows: Rows, row
 
 @dataclass(frozen=True)
 class _Bodies:
-    """Bodies of rows events in the logical shape: `places` (begin, end, type) in `source`, `rows` reshaped for each.
+    """Bodies of rows events in the logical shape: `places` are (begin, end, type) in `source`, `rows` counts reshaped
+    rows.
 
-    `own`: they must come out as they stand here, for the kernel cannot make them.
+    `own`: the bodies must be written as they are here, since the kernel cannot make them.
     """
 
     source: Bytes
@@ -145,7 +146,9 @@ class _Judge:
         self.verdicts.of[events[:, k.F_EVENT]] = verdict
 
     def _ask(self, shape: "Shape", op: Any, events: Ints, bodies_of: Callable[[Ints], _Bodies]) -> bool:
-        """Judge events by their rows' values; those before the first that cannot be, where there is one."""
+        """Judge events by their rows' values. If an event fails, judge those before the first one that does; returns
+        False then.
+        """
         try:
             bodies = bodies_of(events)
             ignored, cut = self.filter.ignored(shape, op, bodies.source, bodies.places)
@@ -204,7 +207,7 @@ class _Judge:
 
 
 def row_lengths(cut: CutRows, rows: slice, event: RowsEvent) -> Ints:
-    """Return how many bytes the images of an event's rows take: null bitmaps, and the cells that they hold."""
+    """Return the bytes that the images of each row of an event take: null bitmaps and cells."""
     lengths = np.zeros(rows.stop - rows.start, np.int64)
     for side, present in ((BEFORE, event.present_before), (AFTER, event.present_after)):
         if present is not None:
@@ -214,7 +217,7 @@ def row_lengths(cut: CutRows, rows: slice, event: RowsEvent) -> Ints:
 
 
 def _batches(events: Ints) -> Iterator[Ints]:
-    """Cut events into batches of bounded size."""
+    """Split events into batches of bounded size."""
     if len(events):
-        behind = np.cumsum(events[:, k.F_END] - events[:, k.F_BODY]) // BATCH_BYTES
-        yield from np.split(events, np.flatnonzero(np.diff(behind)) + 1)
+        batch = np.cumsum(events[:, k.F_END] - events[:, k.F_BODY]) // BATCH_BYTES
+        yield from np.split(events, np.flatnonzero(np.diff(batch)) + 1)

@@ -1,4 +1,4 @@
-"""The output file that a gather task writes: a buffer, and what lies behind it on disk."""
+"""The output file that a gather task writes, with its buffer."""
 
 import os
 from contextlib import suppress
@@ -16,7 +16,7 @@ OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fi
 
 @dataclass
 class OutputFile:
-    """The file being written: a buffer and what lies behind it on disk."""
+    """The file being written, and a buffer with the bytes that follow its end."""
 
     fd: int
     path: str
@@ -27,7 +27,7 @@ class OutputFile:
         self._behind = WriteBehind(self.fd)
 
     def write(self, count: int) -> None:
-        """Write the first `count` bytes of the buffer behind the file's end."""
+        """Append the first `count` bytes of the buffer to the file."""
         part = view(self.buffer)[:count]
         try:
             while part:
@@ -38,12 +38,12 @@ class OutputFile:
         self._behind.wrote(self.position)
 
     def append(self, data: bytes) -> None:
-        """Write bytes behind the file's end; the buffer is empty."""
+        """Append bytes to the file, through the buffer, which must be empty."""
         self.buffer[: len(data)] = np.frombuffer(data, np.uint8)
         self.write(len(data))
 
     def truncate(self, position: int) -> None:
-        """Cut the file at `position` and go on there."""
+        """Truncate the file at `position` and continue there."""
         os.ftruncate(self.fd, position)
         os.lseek(self.fd, position, os.SEEK_SET)
         self.position = position
@@ -58,7 +58,7 @@ class OutputFile:
             raise io_error(error, self.path) from error
 
     def close(self) -> None:
-        """Close the file, flushed or not."""
+        """Close the file, whether or not it was flushed."""
         with suppress(OSError):
             self._behind.finish()
         os.close(self.fd)

@@ -1,9 +1,8 @@
-"""Which plan each table map gets: the physical shape it must have, the logical one in force, and how to go from one to
-the other.
+"""Finds the plan for each table map: its physical shape, the logical shape in force, and how to reshape rows.
 
-Plans are found by node and the table map's own bytes, and hold as long as no schema changes: the gather stage begins a
-new *epoch* at every version of either history. The numbers behind a plan stay, so an epoch only forgets which plan is
-in force.
+Plans are found by node and the bytes of the table map, and hold as long as no schema changes: the gather stage begins a
+new *epoch* at every version of either history. Plans keep their numbers; a new epoch only forgets which plan is in
+force.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +39,11 @@ _Known = tuple[int, bytes, int, int, Renames]  # node, table map, physical and l
 
 
 class PlanTable:
-    """The plans of one gather task, as arrays for the kernel; asked for a table map it has not seen in this epoch."""
+    """The plans of one gather task, as arrays for the kernel. It learns each table map that is new in the current
+    epoch.
+
+    `output_filter` decides what comes out, if anything is filtered.
+    """
 
     def __init__(self, schemas: Schemas, nodes: Mapping[int, str]) -> None:
         self._schemas = schemas
@@ -48,9 +51,9 @@ class PlanTable:
         self._known: dict[_Known, int] = {}
         self._moving = None if schemas.holds is None else Moving(schemas.holds, schemas.history)
         self.filter = schemas.filter
-        self.asked_shapes: list[Shape] = []  # whose rows the filter must see; plans name them by number, from 1
+        self.asked_shapes: list[Shape] = []  # whose rows the filter examines; plans refer to them by number, from 1
         self._verdicts = np.zeros(1, np.uint8)
-        self.believed: set[str] = set()  # what table maps said against the history
+        self.believed: set[str] = set()  # warnings about table maps that contradict the history
         self.reshape: list[ReshapePlan | None] = []
         self._index = np.zeros((256, 5), np.int64)
         self._keys = np.zeros(1 << 14, np.uint8)
@@ -71,32 +74,32 @@ class PlanTable:
         )
 
     def take(self, verdicts: npt.NDArray[np.uint8]) -> None:
-        """Give the kernel verdicts on the rows events of a buffer."""
+        """Pass verdicts on the rows events of a buffer to the kernel."""
         self._verdicts = verdicts
         self.arrays = self._arrays()
 
     def shape_of(self, number: int) -> "Shape | None":
-        """Return the shape whose rows the filter must see where they are behind a plan."""
+        """Return the shape whose rows the filter examines for a plan, None if it examines none."""
         asked = int(self._plans[number, k.ASKED])
         return self.asked_shapes[asked - 1] if asked else None
 
     def begin_epoch(self) -> None:
-        """Forget which plan is in force for which table map: a schema changed."""
+        """Forget which plan is in force for each table map, because a schema changed."""
         self._index[:] = 0
         self._entries.clear()
         self._keys_end = 0
 
     def learn_row(self, body: bytes, rows: Rows, row: int) -> None:
-        """Put the plan for a TABLE_MAP body of a row's branch into the kernel's index."""
+        """Add the plan for a TABLE_MAP body of a row's branch to the kernel's index."""
         own = bool(rows.flags[row] & ks.FLAG_CREATE_SELECT)
         moved_to = rows.key(row) if rows.is_moved(row) else None
         self.learn(int(rows.node[row]), body, rows.own_key(row), own, moved_to)
 
     def learn(self, node: int, body: bytes, key: OrderKey, own: bool = False, moved_to: OrderKey | None = None) -> None:
-        """Put the plan for a TABLE_MAP body into the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
+        """Add the plan for a TABLE_MAP body to the kernel's index. Raises UnknownTableSchema or SchemaMismatch.
 
-        `own` says that the transaction made its table itself (CREATE TABLE ... SELECT). `moved_to` is the key of the
-        place at which it comes out, if that is not its own.
+        `own`: the transaction created its table itself (CREATE TABLE ... SELECT). `moved_to` is the key of the place at
+        which the transaction comes out, None if that is its own key.
         """
         plan = self._plan(node, body, key, own, moved_to)
         name = np.frombuffer(body, np.uint8)[8:].copy()
@@ -146,7 +149,7 @@ class PlanTable:
         if known in self._known:
             return self._known[known]
         physical = renamed(self._physical(table_map, version, logical, seen, source_id), renames)
-        # Rows of a logical table of which only table maps know pass as they are.
+        # Rows of a logical table that only table maps describe pass unchanged.
         target = physical.renamed(*name) if logical.opaque or logical.table is None else logical.table
         modes = self._schemas.modes
         extract = None if modes is None else modes.extract(source_id, table_map.schema, table_map.table)
@@ -158,9 +161,9 @@ class PlanTable:
     def _physical(
         self, table_map: TableMap, version: TableVersion | None, logical: TableVersion, key: OrderKey, node: str
     ) -> Table:
-        """Return the physical shape, with which the table map agrees.
+        """Return the physical shape, which agrees with the table map.
 
-        It comes from the node's history, else from the table map's own names, else from the logical base.
+        It is taken from the node's history, else from the table map's own names, else from the logical base.
         """
         opaque = version is not None and version.opaque
         if not opaque:
@@ -227,7 +230,7 @@ class PlanTable:
 
         shape = Shape(table, TableMap.parse(body))
         for number, known in enumerate(self.asked_shapes, 1):
-            if known.table == table and known.told.pack()[8:] == body[8:]:
+            if known.table == table and known.table_map.pack()[8:] == body[8:]:
                 return number
         self.asked_shapes.append(shape)
         return len(self.asked_shapes)

@@ -1,4 +1,4 @@
-"""Windows: a few thousand branches in global order, and their bytes in one buffer."""
+"""Reads windows: a few thousand branches in global order, with their bytes in one buffer."""
 
 from collections.abc import Iterator
 
@@ -20,14 +20,14 @@ WINDOW_ROWS = 4096
 
 
 def window_end(rows: Rows, start: int, stop: int) -> int:
-    """Return where the window that begins at `start` ends: whole transactions, at least one."""
+    """Return the end of the window that begins at `start`: it holds whole transactions, at least one."""
     end = min(start + WINDOW_ROWS, stop)
     wanted = int(np.searchsorted(rows.before[start:end], int(rows.before[start]) + WINDOW_BYTES)) + start
     end = max(start + 1, min(end, wanted))
     if end < stop and not rows.first[end]:
         begins = np.flatnonzero(rows.first[start + 1 : end])
         end = start + 1 + int(begins[-1]) if len(begins) else rows.transaction_end(start)
-    # A window begins and ends with whole transactions even if its last one is large: then it is cut before that one.
+    # If its last transaction is large, the window ends before that transaction.
     if end - start > 1 and rows.before[end - 1] + rows.size(end - 1) - rows.before[start] > 2 * WINDOW_BYTES:
         begins = np.flatnonzero(rows.first[start + 1 : end])
         if len(begins):
@@ -36,7 +36,7 @@ def window_end(rows: Rows, start: int, stop: int) -> int:
 
 
 def window(reader: InputReader, rows: Rows, start: int, stop: int, hints: bool) -> Window:
-    """Read the bytes of rows[start:stop] into the reader's buffer; returns what the kernel is to make of them.
+    """Read the bytes of rows[start:stop] into the reader's buffer; returns the segments that the kernel renders.
 
     With `hints`, statements have trace hints: see `pipeline.gather.traces`.
     """
@@ -68,8 +68,8 @@ def window(reader: InputReader, rows: Rows, start: int, stop: int, hints: bool) 
         keys[:, column] = rows.columns[name][start:stop]
     keys[:, k.K_COMMIT_US] = rows.commit_us[start:stop]
     keys[:, k.K_ARCHIVE] = (rows.flags[start:stop] & ks.ARCHIVE) != 0
-    place = np.arange(n)
-    plain = Window(segments, keys, place, np.maximum.accumulate(np.where(first != 0, place, 0)))
+    row = np.arange(n)
+    plain = Window(segments, keys, row, np.maximum.accumulate(np.where(first != 0, row, 0)))
     return traced(reader.buffer, plain) if hints else plain
 
 
@@ -79,14 +79,14 @@ def _pairs(node: Column, file: Column) -> list[tuple[int, int]]:
 
 
 def _unpack(reader: InputReader, segment: npt.NDArray[np.int64], used: int) -> int:
-    """Replace a compressed branch by the events inside, behind the `used` bytes of the input buffer."""
+    """Replace a compressed branch by its events, appended after the `used` bytes of the input buffer."""
     end = reader.append(b"".join(chunk for _, chunk in unpacked(reader.buffer, segment)), used)
     segment[k.S_POS], segment[k.S_END], segment[k.S_CRC] = used, end, 0
     return end
 
 
 def unpacked(buffer: npt.NDArray[np.uint8], segment: npt.NDArray[np.int64]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bytes) of the payloads in a branch; its other events (GTID, XA_PREPARE) carry no rows."""
+    """Yield (number, bytes) of the payloads in a branch. Its other events (GTID, XA_PREPARE) carry no rows."""
     at, end, crc = int(segment[k.S_POS]), int(segment[k.S_END]), int(segment[k.S_CRC])
     number = 0
     while at < end:

@@ -24,7 +24,7 @@ CTS_PLACES: dict[CtsPlace, int] = {"begin": k.CTS_BEGIN, "end": k.CTS_END, "both
 
 
 def heartbeat(key: OrderKey) -> LogicalDdl:
-    """Return the transaction that says how far the cluster is, as PolarDB-X's global binlog has it."""
+    """Return the transaction that shows how far the cluster is, as PolarDB-X's global binlog writes it."""
     return LogicalDdl(key, "", "", text="# TSO HEARTBEAT TXN", rows_query=True)
 
 
@@ -35,7 +35,7 @@ def _event(head: FileHead, kind: int, body: bytes, timestamp: int, flags: int, p
 
 
 def pack_head(head: FileHead, timestamp: int, rank: int) -> bytes:
-    """Return the beginning of a file: magic, FORMAT_DESCRIPTION, and PREVIOUS_GTIDS up to `rank`."""
+    """Return the beginning of a file: magic number, FORMAT_DESCRIPTION, and PREVIOUS_GTIDS up to `rank`."""
     version = announced_version(head.server_version).encode("latin-1", "replace").ljust(_VERSION_LENGTH, b"\0")
     description = struct.pack("<H50sIB", 4, version, 0, 19) + POST_HEADER_LENS + b"\x01"
     data = BINLOG_MAGIC + _event(head, EventType.FORMAT_DESCRIPTION_EVENT, description, timestamp, 0, 4)
@@ -56,9 +56,9 @@ def pack_rotate(head: FileHead, next_name: str, timestamp: int, position: int) -
 def pack_ddl(
     head: FileHead, ddl: LogicalDdl, *, rank: int, sequence: int, commit_us: int, position: int
 ) -> tuple[bytes, int]:
-    """Return the events of a DDL and how many they are: GTID and QUERY, and the CTS text if it stands at the end.
+    """Return the events of a DDL and their number: GTID and QUERY, and the CTS text if it comes last.
 
-    A statement without anything for MySQL stands between BEGIN and XID: a QUERY event with nothing but comments ends no
+    A statement that has nothing for MySQL is written between BEGIN and XID: a QUERY event with only comments ends no
     transaction, and a server would stop at the next GTID (seen with 9.7).
     """
     if ddl.server_id is not None:
@@ -68,25 +68,25 @@ def pack_ddl(
     events = _ddl_events(head, ddl, rank, seconds, position + size)
     width = size - (19 + 49 + 4 + 4)
     reg = np.zeros(k.REGISTERS, np.int64)
-    # A replica asks which version ran a statement: before 8.0.16 CHECK was read and forgotten.
+    # A replica checks which version ran a statement: before 8.0.16 CHECK was parsed and ignored.
     version = ddl.session.server_version or head.server_version_number
     reg[k.FILE_BASE], reg[k.SERVER_ID], reg[k.SERVER_VERSION] = position, head.server_id, version
     reg[k.ANONYMOUS], reg[k.RANK], reg[k.SEQUENCE] = head.anonymous, rank, sequence
     reg[k.TIMESTAMP] = seconds
     gtid = np.zeros(128, np.uint8)
     length = size + sum(map(len, events))
-    # Flag 1: there may be statements. A replica takes a transaction without it for one of rows alone, and stops.
+    # Flag 1: there may be statements. Without it a replica expects a transaction of rows only, and stops.
     write_gtid(gtid, 0, reg, np.frombuffer(head.sid, np.uint8).copy(), commit_us, length, width, 1)
     return gtid[:size].tobytes() + b"".join(events), 1 + len(events)
 
 
 def _gtid_size(rest: int) -> int:
-    """Return the length of the GTID event of a transaction that is `rest` bytes long without it."""
+    """Return the length of the GTID event of a transaction whose other events take `rest` bytes."""
     return 19 + 49 + int(length_width(19 + 49 + 4 + 4 + rest)) + 4 + 4
 
 
 def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, position: int) -> list[bytes]:
-    """Return the events behind a DDL's GTID, the first of them at `position`."""
+    """Return the events after a DDL's GTID event, the first of them at `position`."""
     text = ddl.sql if ddl.text is None else ddl.text
     begins, ends = head.cts != "end", head.cts != "begin"
     bodies: list[tuple[int, bytes, int]]
@@ -99,7 +99,7 @@ def _ddl_events(head: FileHead, ddl: LogicalDdl, rank: int, timestamp: int, posi
         bodies = [(EventType.QUERY_EVENT, begin.pack(), EventFlag.LOG_EVENT_SUPPRESS_USE_F)]
         cts = f"# CTS::{ddl.key.text()}"
         if ddl.rows_query:
-            # A server takes one such event in a statement.
+            # A server accepts only one such event per statement.
             bodies.append(_rows_query(f"{cts}\n{text}" if begins else text))
         else:
             bodies += [_rows_query(cts)] if begins else []

@@ -1,8 +1,8 @@
-"""The render kernel with what it works on: its registers, the plans of tables, the input, the file being written.
+"""The render kernel and its state: registers, the plans of tables, the input, and the file being written.
 
-The kernel stops where it needs Python: `serve` gives it the plan of a table it does not know, or a row event
-rewritten, and turns what it met into an error with its place. `pipeline.gather.task` drives it window by window,
-`pipeline.gather.giant` piece by piece.
+The kernel stops when it needs Python: `serve` gives it the plan of a table it does not know or a rewritten row event,
+or raises an error with its location. `pipeline.gather.task` drives it window by window, `pipeline.gather.giant` piece
+by piece.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass
 class RowsWritten:
-    """What has been written of a task's rows: the first and the last key, and how many branches and DDL."""
+    """Totals of a task's written rows: first and last key, branches and DDL."""
 
     last_timestamp: int
     first_key: OrderKey | None = None
@@ -38,7 +38,7 @@ class RowsWritten:
     ddl: int = 0
 
     def add(self, rows: Rows, start: int, stop: int) -> None:
-        """Note that the transactions of rows[start:stop] are written."""
+        """Add the transactions of rows[start:stop], which have been written."""
         if stop > start:
             self.first_key = self.first_key or rows.key(start)
             self.last_key = rows.key(stop - 1)
@@ -61,24 +61,24 @@ class Renderer:
         self.verdicts = NO_VERDICTS
 
     def begin(self, rank: int, sequence: int, check_rows: bool) -> None:
-        """Go on behind what is in the file; `rank` and `sequence` are those of the next transaction."""
+        """Start writing after the current end of the file; `rank` and `sequence` are those of the next transaction."""
         self.reg[k.FILE_BASE] = self.out.position
         self.reg[k.RANK], self.reg[k.SEQUENCE], self.reg[k.CHECK_ROWS] = rank, sequence, check_rows
 
     def flush(self) -> None:
-        """Write out the whole transactions that are in the buffer."""
+        """Write the whole transactions in the buffer to the file."""
         self.out.write(int(self.reg[k.OUT]))
         self.reg[k.OUT] = self.reg[k.TXN_OUT] = 0
         self.reg[k.FILE_BASE] = self.out.position
 
     def judged(self, verdicts: Verdicts) -> None:
-        """Take verdicts on the rows events of the buffer that is rendered next."""
+        """Set the verdicts on the rows events of the buffer that is rendered next."""
         if verdicts is not self.verdicts:
             self.verdicts = verdicts
             self.plans.take(verdicts.of)
 
     def serve(self, reason: int, crc: int, buffer: Bytes, rows: Rows, row: int) -> None:
-        """Give the kernel what it stopped for, or raise what it met, with its place."""
+        """Give the kernel what it stopped for, or raise the error it found, with its location."""
         at = int(self.reg[k.IN])
         try:
             if reason not in (k.NEW_PLAN, k.SLOW):
@@ -95,7 +95,7 @@ class Renderer:
             raise ChecksumMismatch(error.reason, **self.reader.place(rows, row)) from None
 
     def _rewrite(self, kind: int, body: bytes, commit_us: int, key: OrderKey) -> None:
-        """Rewrite a rows event in Python and hand it to the kernel."""
+        """Rewrite a rows event in Python and pass it to the kernel."""
         number, at = int(self.reg[k.PLAN]), int(self.reg[k.IN])
         plan = self.plans.reshape[number]
         assert plan is not None

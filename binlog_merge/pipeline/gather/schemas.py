@@ -1,4 +1,4 @@
-"""What a gather task knows of schemas, as the driver gives it."""
+"""The schemas that the driver gives to a gather task."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """What a gather task knows of schemas: both histories and the topology.
+    """The schemas of a gather task: both histories and the topology.
 
-    `opaque`: where a table map contradicts the history, the table map is believed. Where there are `places` they say
-    what tables belong to, not the topology. `polardbx`: tables without a primary key may have a column that nobody
-    declared (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` say what
-    routes write into columns that the physical tables lack. With `holds`, rows may come out at another place than their
-    own. `filter` says what of all that comes out.
+    `opaque`: if a table map contradicts the history, the table map is believed. `places` map physical tables to logical
+    ones; without them the topology does. `polardbx`: tables without a primary key may have a hidden column
+    (`polardbx.names.ROW_ID`), and the tables of the transaction machinery never come out. `modes` have the columns that
+    routes fill in for physical tables that lack them. With `holds`, rows may come out later than their own key.
+    `filter` decides which of all this comes out.
     """
 
     history: SchemaHistory
@@ -38,7 +38,7 @@ class Schemas:
     filter: "OutputFilter | None" = None
 
     def logical_name(self, node: str, schema: str, table: str, key: OrderKey) -> tuple[str, str] | None:
-        """Return the logical name of a physical table for a transaction, None if it does not come out."""
+        """Return the logical name of a physical table for a transaction, None if its rows do not come out."""
         if self.polardbx and is_system_table(table):
             return None
         if self.places is not None:
@@ -46,8 +46,8 @@ class Schemas:
         return self.topology.logical_name(node, schema, table)
 
     def boundaries(self) -> tuple[OrderKey, ...]:
-        """Return the keys behind which a table may have another shape, or belong elsewhere."""
+        """Return the keys after which a table may have another shape or belong to another logical table."""
         moved = () if self.places is None else self.places.boundaries()
         held = () if self.holds is None else self.holds.effects
-        behind = (e.place.key for e in held if e.place is not None)
-        return tuple(sorted({*self.history.boundaries(), *moved, *(effect.key for effect in held), *behind}))
+        released = (e.place.key for e in held if e.place is not None)
+        return tuple(sorted({*self.history.boundaries(), *moved, *(effect.key for effect in held), *released}))

@@ -1,9 +1,9 @@
-"""The gather stage: write one output file, from rows in global order and the bytes they point at.
+"""The gather stage: write one output file, from rows in global order and the bytes they refer to.
 
-Rows are taken in windows of a few thousand branches; their byte ranges are read, coalesced, into one buffer, and the
-render kernel writes whole transactions from it. A transaction too big for that is streamed piece by piece
-(`gather.giant`). What is not understood stops the file right before its transaction: the file is then a valid, shorter
-one, and the error comes back as a value with it.
+Rows are processed in windows of a few thousand branches: their byte ranges are read, coalesced, into one buffer, and
+the render kernel writes whole transactions from it. A transaction too big for a window is streamed piece by piece
+(`gather.giant`). An error stops the file right before its transaction: the file is then a valid, shorter one, and the
+error is returned with it.
 """
 
 import os
@@ -35,7 +35,7 @@ FLUSH = 4 << 20
 
 
 def gather(task: GatherTask) -> GatherResult:
-    """Write one output file; what stops it early is returned as `error` beside the valid prefix."""
+    """Write one output file. An error is returned as `error`, with the valid prefix written before it."""
     plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     out, reader = OutputFile(fd, task.path), InputReader(task.nodes, task.files)
@@ -85,7 +85,7 @@ def gather(task: GatherTask) -> GatherResult:
 
 
 def _key_at(runs: Sequence[tuple[str, int, int]], row: int) -> OrderKey | None:
-    """Return the key of the n-th row of the runs."""
+    """Return the key of the n-th row of the runs, None if there are fewer."""
     for path, start, stop in runs:
         if row < stop - start:
             return Rows.load(path, start, stop).key(row)
@@ -94,7 +94,7 @@ def _key_at(runs: Sequence[tuple[str, int, int]], row: int) -> OrderKey | None:
 
 
 def _begin(task: GatherTask, out: OutputFile) -> None:
-    """Write the head of a new file, or copy the published part of one that goes on."""
+    """Write the head of a new file, or copy the published part of one that is continued."""
     if task.prefix is None:
         first = Rows.load(*task.runs[0][:2], task.runs[0][1] + 1)
         out.append(pack_head(task.head, int(first.commit_us[0]) // 1_000_000, task.rank - 1))
@@ -110,18 +110,18 @@ def _begin(task: GatherTask, out: OutputFile) -> None:
 
 
 class _Gathering:
-    """A task's rows on their way into its file, and what has been written of them."""
+    """Writes a task's rows into its file, and counts what has been written."""
 
     def __init__(self, task: GatherTask, render: Renderer) -> None:
         self.task, self.render = task, render
         self.written = RowsWritten(task.last_timestamp)
 
     def write_run(self, rows: Rows) -> None:
-        """Write a run's rows, a new epoch of plans at every schema version among them."""
+        """Write a run's rows, with a new epoch of plans at every schema version among them."""
         if not len(rows):
             return
         edges = rows.edges(self.task.schemas.boundaries())
-        # The rows of a CREATE TABLE ... SELECT see the table it makes: an epoch of their own.
+        # The rows of a CREATE TABLE ... SELECT see the table it creates, so they need an epoch of their own.
         edges += [
             edge for row in np.flatnonzero(rows.flags & ks.FLAG_CREATE_SELECT).tolist() for edge in (row, row + 1)
         ]
@@ -138,7 +138,7 @@ class _Gathering:
             size = int(rows.end[start:end].sum() - rows.start[start:end].sum())
             # The bytes of a DDL's markers are not read, however many there are.
             if size > 2 * WINDOW_BYTES and not rows.flags[start] & ks.MARKER:
-                self._write_giant(rows, start, end)  # one transaction alone
+                self._write_giant(rows, start, end)  # a single transaction
             else:
                 self._write_window(rows, start, end)
             start = end
@@ -173,18 +173,18 @@ class _Gathering:
                         self._write_giant(rows, row, end)
                         render.judged(verdicts)
                         written = end
-                        reg[k.SEGMENT], reg[k.IN] = read.behind(end - start), -1
+                        reg[k.SEGMENT], reg[k.IN] = read.segment_of(end - start), -1
                     else:
                         render.flush()
                 elif reason == k.DDL_NEXT:
                     end = rows.transaction_end(row)
                     self._write_ddl(rows, row)
-                    reg[k.SEGMENT] = read.behind(end - start)
+                    reg[k.SEGMENT] = read.segment_of(end - start)
                 else:
                     row = start + int(read.row[reg[k.SEGMENT]])
                     render.serve(reason, int(segments[reg[k.SEGMENT], k.S_CRC]), reader.buffer, rows, row)
         except MergeError:
-            # Undo the transaction that is open, keep the whole ones before it.
+            # Drop the open transaction, keep the whole ones before it.
             open_segment = int(reg[k.TXN_SEGMENT] if reg[k.IN] >= 0 else reg[k.SEGMENT])
             open_row = start + int(read.begins[open_segment]) if open_segment < len(segments) else stop
             if reg[k.IN] >= 0:
@@ -193,7 +193,7 @@ class _Gathering:
             raise
 
     def _write_ddl(self, rows: Rows, row: int) -> None:
-        """Write the logical DDL that stands at a row's key."""
+        """Write the logical DDL at a row's key."""
         render, key = self.render, rows.key(row)
         beats = bool(rows.flags[row] & ks.HEARTBEAT)
         ddl = heartbeat(key) if beats else self.task.ddl.get(key) or self.task.ddl[key._replace(seq=0, node_seq=0)]

@@ -1,6 +1,6 @@
-"""The branches of a transaction put together statement by statement, by PolarDB-X's trace ids (`kernels.trace`).
+"""Interleaves the branches of a transaction statement by statement, by PolarDB-X's trace ids (`kernels.trace`).
 
-Statements with equal traces, and those without one, stay in the order of the branches: by node, then as they stand.
+Statements with equal traces, and those without one, keep the order of the branches: by node, then by offset.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from binlog_merge.pipeline.scan.block import Column, view
 
 @dataclass(frozen=True)
 class Window:
-    """What the render kernel is given of rows[start:stop]: segments in order, and a key for each.
+    """The input of the render kernel for rows[start:stop]: segments in order, and a key for each.
 
-    `row` is the row of each segment and `begins` the first row of its transaction, both counted from the window's
-    first. A branch may be cut into several segments.
+    `row` is the row of each segment and `begins` the first row of its transaction, both relative to the window's first
+    row. A branch may be split into several segments.
     """
 
     segments: npt.NDArray[np.int64]
@@ -31,15 +31,17 @@ class Window:
     row: Column
     begins: Column
 
-    def behind(self, row: int) -> int:
-        """Return the first segment of the transaction that begins at a row, or behind all segments."""
+    def segment_of(self, row: int) -> int:
+        """Return the first segment of the transaction that begins at a row, or the number of segments if there
+        is none.
+        """
         return int(np.searchsorted(self.begins, row))
 
 
 def traced(buffer: npt.NDArray[np.uint8], whole: Window) -> Window:
-    """Return the window with the branches of each transaction interleaved by trace, and its server ids told.
+    """Return the window with the branches of each transaction interleaved by trace, and with their server ids.
 
-    Raises UnsupportedInput where a branch's traces go back.
+    Raises UnsupportedInput if a branch's traces go back.
     """
     segments = whole.segments
     pieces = np.zeros((2 * len(segments) + 64, t.P_COLUMNS), np.int64)
@@ -81,11 +83,11 @@ def _less(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.
 
 
 def _servers(pieces: npt.NDArray[np.int64], first: Column) -> Column:
-    """Return, for each piece, the first server id that its transaction's hints tell, 0 if none."""
+    """Return for each piece the first server id in its transaction's hints, 0 if there is none."""
     transaction = np.cumsum(first) - 1
-    told = np.flatnonzero(pieces[:, t.P_SERVER])
+    hinted = np.flatnonzero(pieces[:, t.P_SERVER])
     servers = np.zeros(int(transaction[-1]) + 1, np.int64)
-    servers[transaction[told[::-1]]] = pieces[told[::-1], t.P_SERVER]
+    servers[transaction[hinted[::-1]]] = pieces[hinted[::-1], t.P_SERVER]
     return servers[transaction]
 
 
@@ -98,7 +100,7 @@ def _goes_back(piece: Sequence[int] | npt.NDArray[np.int64]) -> UnsupportedInput
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A statement of a branch too big for a window: its row, its bytes in the file, and its trace."""
+    """A statement in a branch too big for a window: its row, its byte range in the file, and its trace."""
 
     row: int
     start: int
@@ -112,7 +114,7 @@ _HEAD = 64
 def branch_parts(source: Source, row: int, start: int, stop: int, crc: int) -> tuple[list[Part], int, bool]:
     """Return a branch's parts as `kernels.trace.cut_pieces` cuts them, its server id, and whether it has a hint.
 
-    Only the beginnings of events are read. Raises UnsupportedInput where the traces go back.
+    Reads only the beginnings of events. Raises UnsupportedInput if the traces go back.
     """
     parts: list[Part] = []
     begun, ends, has_rows, trace, server, hinted = -1, True, False, (0, 0), 0, False
@@ -138,17 +140,17 @@ def branch_parts(source: Source, row: int, start: int, stop: int, crc: int) -> t
 
 
 def _events(source: Source, start: int, stop: int) -> Iterator[tuple[int, EventHeader, npt.NDArray[np.uint8]]]:
-    """Yield offset, header and the first bytes of every event; of a ROWS_QUERY event as many as a hint may take."""
+    """Yield offset, header and first bytes of every event; for a ROWS_QUERY event as many as a hint may take."""
     block, at, base, got = np.empty(1 << 20, np.uint8), start, start, 0
     while at < stop:
         if at + 4096 > base + got or at < base:
             base, got = at, source.read_into(view(block)[: min(len(block), stop - at)], at)
             if got < 19:
                 raise ChecksumMismatch("the file became shorter while it was read", position=at)
-        place = at - base
-        header = EventHeader.parse(block[place : place + 19].tobytes())
+        start_in_block = at - base
+        header = EventHeader.parse(block[start_in_block : start_in_block + 19].tobytes())
         if header.event_size < 19:
             raise ChecksumMismatch("an event's length is impossible; it was right when the file was scanned")
         size = 4096 if header.type_code == EventType.ROWS_QUERY_LOG_EVENT else _HEAD
-        yield at, header, block[place : min(place + size, got)].copy()
+        yield at, header, block[start_in_block : min(start_in_block + size, got)].copy()
         at += header.event_size

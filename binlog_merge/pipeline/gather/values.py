@@ -1,4 +1,4 @@
-"""What the gather stage is given and what it returns: frozen values, for the driver and the executors."""
+"""The input and result of a gather task: frozen values, shared by the driver and the executors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A node's file, as gather reads it."""
+    """A node's file that gather reads; `checksum`: its events have checksums."""
 
     known: KnownFile
     checksum: bool
 
     @property
     def path(self) -> str:
-        """Return where it is."""
+        """Return the file's path."""
         return self.known.path
 
 
@@ -27,9 +27,9 @@ class InputFile:
 class GatherTask:
     """One output file: its rows, and everything its bytes depend on.
 
-    `runs` are (order file, from row, to row). `prefix` is the published part of a file that goes on, (path, size); its
-    head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` closes the file with
-    a ROTATE. `ddl` are the logical DDL by the key of the rows they stand at.
+    `runs` are (order file, from row, to row). `prefix` is the published part, (path, size), of a file that is
+    continued; its head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` is
+    the following file, with which a ROTATE closes this one. `ddl` are the logical DDL by the key of their rows.
     """
 
     name: str
@@ -46,7 +46,7 @@ class GatherTask:
     schemas: Schemas
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
-    check_rows: bool = False  # rows of events that have a checksum are walked too
+    check_rows: bool = False  # also walk the rows of events that have a checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +70,5 @@ class GatherResult:
     ddl: int
     closed: bool
     error: dict[str, Any] | None = None
-    believed: tuple[str, ...] = ()  # what table maps said against the schema history
-    failed: OrderKey | None = None  # the key of the transaction at which it stopped
+    believed: tuple[str, ...] = ()  # warnings about table maps that contradict the schema history
+    failed: OrderKey | None = None  # the key of the transaction that failed

@@ -1,4 +1,4 @@
-"""What becomes of the rows events of a buffer that a filter has been asked about together."""
+"""The verdicts of a filter on the rows events of a buffer."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,16 +13,16 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What becomes of rows events, by where they begin in their buffer: see `render_layout`.
+    """The verdict on each rows event, by the offset at which it begins in its buffer: see `render_layout`.
 
-    `ready` are new bodies, in the logical shape, and how many rows were reshaped for them.
+    `ready` has new bodies, in the logical shape, with the number of rows reshaped for each.
     """
 
     of: Bytes = field(default_factory=lambda: np.zeros(1, np.uint8))
     ready: dict[int, tuple[bytes, int]] = field(default_factory=dict)
 
     def has(self, at: int) -> bool:
-        """Tell whether there is a verdict on the event that begins here."""
+        """Return whether there is a verdict on the event that begins at an offset."""
         return at < len(self.of) and int(self.of[at]) != k.NOT_JUDGED
 
 

@@ -163,7 +163,7 @@ def _filter(config: MergeConfig) -> "Filter | None":
     settings = filter_settings(config.filter)
     if settings is None:
         return None
-    from binlog_merge.filters.filter import Filter  # which brings DuckDB
+    from binlog_merge.filters.filter import Filter  # imports DuckDB
 
     return Filter(settings)
 
