@@ -1,1 +1,1 @@
-"""Coordinate: turns physical DDL and markers into both schema histories and the logical DDL with its order keys."""
+"""Coordinate: builds both schema histories and the logical DDL with its order keys from physical DDL and markers."""

@@ -1,6 +1,6 @@
-"""The coordinate stage: from the nodes' DDL and markers to both schema histories and the DDL that comes out.
+"""The coordinate stage: from the nodes' DDL and markers to both schema histories and the logical DDL of the output.
 
-What the driver must read is read by `Sources`; all else is of values.
+`Sources` does all reading; everything else computes on values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,10 +40,10 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 @dataclass(frozen=True)
 class Known:
-    """What is known before a run's DDL is coordinated, from `floor` on.
+    """The input of coordinating a run from `floor` on, as far as it is read in advance.
 
-    `nodes` are all, `joined` those new in this run. By node: `ddls` is what it ran, `done` up to where the run before
-    had its DDL in the history. `markers` are the nodes'.
+    `nodes` are all nodes, `joined` those new in this run. `ddls` is the DDL that each node ran; `done` is, by node, the
+    key up to which earlier runs had added its DDL to the history. `markers` are those of each node.
     """
 
     config: MergeConfig
@@ -61,13 +61,13 @@ class Known:
 
 @dataclass(frozen=True)
 class Sources:
-    """What is read while a run coordinates: the store, and the nodes' logs as far as they are scanned."""
+    """Reads the schema store and the nodes' scanned logs while a run is coordinated."""
 
     store: SchemaStore
     scanned: Sequence[ScannedNode]
 
     def part(self, known: Known, messages: Messages) -> Part:
-        """Return what the store knows of the tables that this run touches."""
+        """Return the part of the store's histories that concerns the tables this run touches."""
         topology = known.cluster.routes
         placed = messages.lines(self.scanned)
         return self.store.read(
@@ -83,11 +83,11 @@ class Sources:
         )
 
     def decisions(self) -> tuple[Decided, ...]:
-        """Return what operators decided about shards."""
+        """Return the decisions of operators about shards."""
         return read_decisions(self.store.directory)
 
     def unknown_rows(self, shards: KnownShards, versions: Iterable[TableVersion]) -> Bound:
-        """Return the bound at the first rows of a shard of which there is no version."""
+        """Return the bound at the first rows of a shard's table that has no version."""
         return unknown_rows(shards, self.scanned, {(v.node, v.schema, v.name) for v in versions})
 
     def stray_markers(self, known: Known, limit: OrderKey) -> Bound:
@@ -97,12 +97,12 @@ class Sources:
         return min(found, default=NO_BOUND)
 
     def physical_tables(self, floor: OrderKey, added: Sequence[TableVersion]) -> set[tuple[str, tuple[str, str]]]:
-        """Return the tables of nodes that there are, with what this run adds."""
+        """Return the nodes' tables that exist, including those that this run adds."""
         return physical_tables(self.store.physical_tables(floor), added)
 
 
 def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
-    """Turn the nodes' DDL and markers below `limit` into both histories and the DDL that comes out."""
+    """Build both histories and the logical DDL of the output from the nodes' DDL and markers below `limit`."""
     opaque = known.config.schemas.not_understood == "opaque"
     topology, floor = known.cluster.routes, known.floor
     found, unread = markers_below(known.markers, limit)
@@ -116,10 +116,10 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
     shards = take_shards(known.shards, part.history, part.given_tables, known.nodes, known.joined, ran)
     added = Added(shards.tables, shards.schemas, bound=min(messages.bound, unread)).plus(step for _, step in ran)
 
-    applied = [(node, one) for node, step in ran for one in step.applied] if known.announced.active else []
+    applied = [(node, ddl) for node, step in ran for ddl in step.applied] if known.announced.active else []
     seen = known.announced.seen or any(node.shows_any for node in known.markers)
     if not seen:
-        added = _unheard(known, sources, part, applied, added, limit)
+        added = _without_markers(known, sources, part, applied, added, limit)
 
     unknown = sources.unknown_rows(known.shards, (*part.history.versions, *part.given_tables, *added.tables))
     decisions = sources.decisions() if known.shards.active else ()
@@ -137,7 +137,7 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
     pending: Sequence[Change] = ()
     if applied or known.announced.kept:
         end = min(limit, added.bound.key)
-        warnings, pending = known.announced.untold(
+        warnings, pending = known.announced.unannounced(
             applied, history, end, lambda: sources.physical_tables(floor, added.tables)
         )
         added = added.plus(notes=warnings)
@@ -147,7 +147,7 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
     return Coordination(
         history=history,
         topology=messages.topology(),
-        # What a statement says is coordination's alone; it would travel to every executor.
+        # Only coordination needs the parsed statement; it would be sent to every executor.
         ddl=tuple(replace(d, parsed=None) for d in wanted if floor <= place_of(d.key).key < added.bound.key),
         ddl_done={**known.done, **done},
         swallowed=messages.logical.swallowed,
@@ -167,29 +167,31 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
     )
 
 
-def _unheard(known: Known, sources: Sources, part: Part, applied: Applications, added: Added, limit: OrderKey) -> Added:
-    """Stop before the first change of rows in a cluster that has never shown a marker."""
+def _without_markers(
+    known: Known, sources: Sources, part: Part, applied: Applications, added: Added, limit: OrderKey
+) -> Added:
+    """Stop before the first change that affects rows, in a cluster that has never shown a marker."""
     if not known.announced.active or not (applied or known.announced.kept):
         return added
-    unheard = known.announced.unheard(
+    found = known.announced.first_unannounced(
         applied,
         added.history(part),
         min(limit, added.bound.key),
         lambda: sources.physical_tables(known.floor, added.tables),
     )
-    if unheard is None:
+    if found is None:
         return added
-    first, held = unheard
+    first, held = found
     return added.plus(notes=[] if first.error is not None else [held], bound=first)
 
 
 def _of_dropped(names: Names, ddls: Mapping[str, Sequence[PhysicalDdl]], topology: Topology) -> set[Line]:
-    """Return the lines of the logical tables of databases that nodes drop."""
+    """Return the history keys of the logical tables in databases that nodes drop."""
     found: set[Line] = set()
     for node, statements in ddls.items():
         for ddl in statements:
             dropped = subject_of(ddl.parsed, ddl.schema).dropped
-            with suppress(AmbiguousRoute):  # whoever routes the tables says so
+            with suppress(AmbiguousRoute):  # routing the tables raises it
                 logical = None if dropped is None else topology.logical_schema(node, dropped)
                 found.update(names.names_in(None, logical) if logical is not None and is_text(logical) else ())
     return found

@@ -1,5 +1,5 @@
-"""Both schema histories of a run: what base schemas, the nodes' DDL and the logical DDL make of each table, version by
-version.
+"""Both schema histories of a run: the versions of each table that base schemas, the nodes' DDL and the logical DDL
+make.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ _AFTER_BASE = OrderKey(0, 0, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class PhysicalDdl:
-    """A DDL as a node ran it: where it stands, its default schema, what it says, and its session's variables."""
+    """A DDL that a node ran: its key and position, default schema, parsed statement, and session variables."""
 
     key: OrderKey
     file: str
@@ -45,22 +45,22 @@ class PhysicalDdl:
 
     @property
     def sql(self) -> str:
-        """Return its text."""
+        """Return the statement's text."""
         return self.parsed.sql
 
     @property
     def session(self) -> DdlSession:
-        """Return the session it is read in."""
+        """Return the session in which the statement is parsed."""
         return self.parsed.session
 
     def effects(self) -> Effects:
-        """Return what it does to tables. Raises DdlNotUnderstood."""
+        """Return the statement's effects on tables. Raises DdlNotUnderstood."""
         return effects_of(self.parsed.statement, self.schema or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A DDL and what it did: the node's tables before it, as far as it names them, and its effect."""
+    """A DDL that was applied: the node's catalog before it, as far as the statement needs it, and its effect."""
 
     ddl: PhysicalDdl
     before: Catalog
@@ -69,11 +69,12 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Extended:
-    """New versions, what was passed over, and, where it stopped, the key before which all is well and why.
+    """New versions, statements that were skipped, and, if a statement stopped it, the key below which all is
+    understood.
 
-    `notes` say what was done without being understood; `tables` are those that the statement names at which it stopped.
-    Of a node's DDL: those `applied`, those `passed` over for tables that are not known, and those after which only
-    table maps know the tables.
+    `notes` are warnings about statements handled without being understood. `tables` are those named by the statement
+    that stopped it. Of a node's DDL: `applied`, `passed` are skipped as their tables are unknown, and `opaque` are
+    those after which only table maps describe the tables.
     """
 
     versions: tuple[TableVersion, ...]
@@ -89,7 +90,7 @@ class Extended:
 
 
 def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[TableVersion], list[SchemaVersion]]:
-    """Return the versions that a base schema gives, at the origin."""
+    """Return the versions of a base schema, at the origin."""
     tables = [
         TableVersion(ORIGIN, 0, t.schema, t.name, t, node=node, file=file, origin="base")
         for t in catalog.tables.values()
@@ -99,7 +100,7 @@ def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[T
 
 
 def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
-    """Apply logical DDL in order to the logical line; stops at the first for which nothing helps."""
+    """Apply logical DDL in order to the logical line; stops at the first that is not understood and has no remedy."""
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
     notes: list[str] = []
@@ -120,8 +121,7 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
             effect = apply_parsed(line.catalog, parsed, ddl.schema or None)
         except SnapshotStoreError as error:
             subject = subject_of(parsed, ddl.schema or None)
-            helped = _helped(line, made, subject, versions, notes)
-            if not helped:
+            if not _remedied(line, made, subject, versions, notes):
                 unknown = DdlNotUnderstoodError(
                     f"logical DDL {ddl.sql[:300]!r}: {error}",
                     order_key=ddl.key,
@@ -138,8 +138,9 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
 
 
 def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) -> Iterator[str]:
-    """Yield what is to be said of new columns whose values in existing rows depend on when the statement runs, which no
-    marker tells.
+    """Yield warnings for new columns whose values in existing rows depend on the time at which the statement runs.
+
+    Markers do not record that time.
     """
     for name in sorted(effect.changed):
         was, now = before.get(*name), effect.catalog.get(*name)
@@ -154,13 +155,13 @@ def _of_their_own_moment(ddl: LogicalDdl, before: Catalog, effect: DdlEffect) ->
 
 
 def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
-    """Return the error of a statement by which rows go or come with a file, which no binlog has."""
+    """Return the error for a statement that removes or adds rows with a tablespace file, which is in no binlog."""
     if "TABLESPACE" not in ddl.sql.upper():
         return None
     try:
         found = effects_of(parsed.statement, ddl.schema or "").having(Verb.FILE)
     except SnapshotStoreError:
-        return None  # says so itself
+        return None  # applying the statement reports it
     if not found:
         return None
     return UnsupportedInput(
@@ -173,10 +174,10 @@ def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
 def extend_physical(
     history: SchemaHistory, line: Line, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
 ) -> Extended:
-    """Apply a node's DDL in order to its line; stops at the first on a table of ours for which nothing helps.
+    """Apply a node's DDL in order to its line; stops at the first on one of our tables that has no remedy.
 
-    A table that no base has takes the logical base's shape through the routes. DDL on a table of which nothing is known
-    is passed over and listed: its table maps must then speak for themselves.
+    A table that no base schema has takes the shape of the logical base through the routes. DDL on a table that is
+    unknown there too is skipped and listed: such a table is described by its table maps only.
     """
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
@@ -202,13 +203,13 @@ def extend_physical(
             subject = subject_of(ddl.parsed, ddl.schema)
             if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
-            elif _helped(line, made, subject, versions, notes):
-                said = line.applied(ddl.key, subject)
+            elif _remedied(line, made, subject, versions, notes):
+                given = line.applied(ddl.key, subject)
                 applied += [
                     Applied(replace(ddl, parsed=ParsedDdl.of(sql, ddl.session)), before, effect)
-                    for sql, before, effect in said
+                    for sql, before, effect in given
                 ]
-                opaque += [] if said else [ddl]
+                opaque += [] if given else [ddl]
             else:
                 problem = DdlNotUnderstoodError(
                     f"DDL {ddl.sql[:300]!r}: {_reason(error)}",
@@ -240,7 +241,7 @@ def _not_carried(node: str, ddl: PhysicalDdl, why: str) -> NotCarried:
 
 
 def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
-    """Return why a statement that was applied does not come out, whatever coordinates; None where it may."""
+    """Return why an applied statement is never part of the output, in any mode of coordination; None if it may be."""
     if any(name in before.views or name in effect.catalog.views for name in effect.effects.changed):
         return VIEW
     if effect.kind != "IGNORED":
@@ -248,8 +249,8 @@ def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
     return VIEW if effect.effects.all else NO_TABLE
 
 
-def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
-    """Do without understanding a statement, if people said what to do; tell whether they did."""
+def _remedied(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
+    """Apply the operator's remedy for a statement that is not understood. Returns False if there is none."""
     names = line.without_understanding(made.key, subject)
     if names is None:
         return False
@@ -263,14 +264,14 @@ def _helped(line: Line, made: TableVersion, subject: Subject, versions: list[Tab
 
 
 def remedy_of(key: OrderKey, node: str | None, subject: Subject) -> str:
-    """Return what to do about a statement that is not understood."""
+    """Return the remedy text for a statement that is not understood."""
     names = [".".join(name) for name in subject.tables] or ["TABLE"]
     where = f" --node {node}" if node else ""
-    said = f"--store OUT{where} --at-tso {key.text()}"
+    options = f"--store OUT{where} --at-tso {key.text()}"
     policy = "; or set `schemas.not-understood: opaque`, then table maps say the shape" if subject.tables else ""
     return (
-        f"say what it does, `binlog-merge schema set {names[0]} --sql FILE {said}` (FILE: the table's CREATE TABLE "
-        f"from then on); or take it from the server, `binlog-merge schema import --server URL {said}`{policy}; "
+        f"say what it does, `binlog-merge schema set {names[0]} --sql FILE {options}` (FILE: the table's CREATE TABLE "
+        f"from then on); or take it from the server, `binlog-merge schema import --server URL {options}`{policy}; "
         "then merge again"
     )
 
@@ -280,7 +281,7 @@ def _reason(error: SnapshotStoreError) -> str:
 
 
 def logical_base(history: SchemaHistory, name: tuple[str, str]) -> Table | None:
-    """Return what a logical table was at the beginning of the binlogs, or None if that is not known (any more)."""
+    """Return a logical table as it was at the beginning of the binlogs, None if that is unknown or no longer stored."""
     try:
         base = history.at(*name, _AFTER_BASE)
     except BeforeBase:
@@ -289,7 +290,9 @@ def logical_base(history: SchemaHistory, name: tuple[str, str]) -> Table | None:
 
 
 def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: PhysicalDdl, topology: Topology) -> Catalog:
-    """Return the catalog with the schemas and tables that a statement names, as far as the logical base knows them."""
+    """Return the catalog with the schemas and tables that a statement names, taken from the logical base if it has
+    them.
+    """
     effects = ddl.effects()
     copied = effects.others(Verb.COPY_SHAPE, Verb.COPY_ROWS)
     made = effects.having(Verb.MAKE)
@@ -298,7 +301,7 @@ def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: Phys
             continue
         if schema not in catalog.schemas:
             catalog = catalog.with_schema(Schema(schema, ddl.session.charset_server, ddl.session.collation_server))
-        # Those that a foreign key or a view names are not looked at.
+        # Tables that are only referenced by a foreign key or a view are not needed.
         asked = (schema, name) in copied or ((schema, name) in effects.changed and (schema, name) not in made)
         if not asked or catalog.get(schema, name) is not None:
             continue
@@ -310,14 +313,16 @@ def _known_tables(history: SchemaHistory, catalog: Catalog, node: str, ddl: Phys
 
 
 def _concerns_us(ddl: PhysicalDdl, topology: Topology) -> bool:
-    """Tell whether a statement may change a table that comes out: not if all it names are in ignored schemas."""
+    """Return whether a statement may change a table of the output: False if all tables it names are in ignored
+    schemas.
+    """
     effects = ddl.effects()
     names = [name for name in effects.tables if name[1]]
     return not names or any(not topology.is_ignored(schema) for schema, _ in names)
 
 
 def _of_strangers(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> DdlEffect | None:
-    """Return the effect of an EXCHANGE PARTITION of a table that never comes out, and so is not known: no shape."""
+    """Return the effect, which changes no shape, of an EXCHANGE PARTITION on an ignored and hence unknown table."""
     effects = ddl.effects()
     parted = effects.having(Verb.EXCHANGE)
     if not parted or not all(topology.is_ignored(schema) for schema, _ in parted):
@@ -326,7 +331,7 @@ def _of_strangers(ddl: PhysicalDdl, catalog: Catalog, topology: Topology) -> Ddl
 
 
 def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
-    """Return the table that gets a new table id although its shape may be what it was, as on a MySQL server."""
+    """Return the table that gets a new table id, as on a MySQL server, even if its shape does not change."""
     if effect.kind in ("ALTER TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX") and effect.tables:
         return tuple(t for t in effect.tables[:1] if effect.catalog.get(*t) is not None)
     return ()
@@ -335,7 +340,7 @@ def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
 def _versions(
     effect: DdlEffect, line: Line, made: TableVersion, touched: tuple[tuple[str, str], ...] = ()
 ) -> tuple[list[TableVersion], list[SchemaVersion]]:
-    """Return the versions that a statement makes, and take it into the line; `made` says by what and where."""
+    """Return the versions that a statement makes, and apply it to the line; `made` has its key, text and position."""
     given = line.given_at(made.key)
     opaque = line.take(effect)
     tables = [

@@ -1,4 +1,4 @@
-"""What holding means to the stages: where shards' DDL take effect, and where logical DDL stand that no marker gives."""
+"""What DDL of shards hold back: their effects on each shard, and the places of logical DDL that no marker announces."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from binlog_merge.places import Place
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """All shards' effects, those of earlier runs too, and the places of the logical DDL that come out there.
+    """The effects of all shards, also of earlier runs, and the places of the logical DDL that come out there.
 
-    A place has one logical DDL, the one with the key `place_keys.key_of(place)`, or none. Effects at or above the run's
-    limit count for nothing, as do DDL there.
+    A place has at most one logical DDL, the one with the key `places.key_of(place)`. Effects and DDL at or above the
+    run's limit are ignored.
     """
 
     effects: tuple[Effect, ...] = ()

@@ -1,4 +1,4 @@
-"""Statements of nodes that do not come out, by kind and reason: counted, and the first of each kind with its place."""
+"""Statements of nodes that are not part of the output: counted by kind and reason, the first of each listed in full."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ UNKNOWN_TABLE: Final = "of a table that is not known"
 ON_DISK: Final = "says where a server's files are"
 
 LISTED: Final = 20
-"""How many statements of a kind are listed with their places; all are counted."""
+"""How many statements of each kind and reason are listed with their positions; all are counted."""
 _LONGEST: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class NotCarried:
-    """One such statement, where it stands, what it is, and why it does not come out."""
+    """A statement that is not part of the output: its position, its kind, and the reason."""
 
     node: str
     file: str
@@ -33,34 +33,34 @@ class NotCarried:
 
 @dataclass
 class Listing:
-    """All of a run's, as much of each kind as is told: however many there are, memory holds a few."""
+    """All such statements of a run. However many there are, only the first of each kind and reason stay in memory."""
 
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
     listed: dict[tuple[str, str], list[NotCarried]] = field(default_factory=dict)
 
     def add(self, statements: Iterable[NotCarried]) -> None:
-        """Take in statements, in the order of each node."""
-        for one in statements:
-            of = (one.kind, one.why)
-            self.counts[of] = self.counts.get(of, 0) + 1
-            if len(found := self.listed.setdefault(of, [])) < LISTED:
-                found.append(one)
+        """Add statements, in the order of each node."""
+        for statement in statements:
+            group = (statement.kind, statement.why)
+            self.counts[group] = self.counts.get(group, 0) + 1
+            if len(listed := self.listed.setdefault(group, [])) < LISTED:
+                listed.append(statement)
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of statements."""
         return sum(self.counts.values())
 
     def to_list(self) -> list[dict[str, Any]]:
-        """Return plain values, one for each kind and reason."""
+        """Return plain values, one entry for each kind and reason."""
         return [
             {
                 "kind": kind,
                 "why": why,
                 "count": count,
                 "first": [
-                    {"node": one.node, "file": one.file, "position": one.position, "sql": one.sql[:_LONGEST]}
-                    for one in self.listed[kind, why]
+                    {"node": s.node, "file": s.file, "position": s.position, "sql": s.sql[:_LONGEST]}
+                    for s in self.listed[kind, why]
                 ],
             }
             for (kind, why), count in sorted(self.counts.items())
@@ -68,7 +68,7 @@ class Listing:
 
 
 def kind_of(ddl: ParsedDdl) -> str:
-    """Return the words that say what a statement is."""
+    """Return the words that name a statement's kind, such as CREATE TABLE."""
     match ddl.result:
         case SnapshotStoreError():
             return " ".join(ddl.sql.split()[:2]).upper()

@@ -1,4 +1,4 @@
-"""What the driver reads again of a node's log: groups by their place, its DDL, and the first rows of a table."""
+"""Reads parts of a node's log again on the driver: groups at known offsets, its DDL, and the first rows of a table."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -23,7 +23,7 @@ from snapshot_store.tso import OrderKey
 
 
 def keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, int, int]]:
-    """Return (key, start, end, flags) of a block's locals by index, less those that assembling dropped."""
+    """Return (key, start, end, flags) of a block's locals by index, without those that assemble dropped."""
     columns, keys = block.local()
     return [
         (
@@ -38,8 +38,8 @@ def keys_of(block: Block, wanted: Sequence[int]) -> list[tuple[OrderKey, int, in
 
 
 def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[PhysicalDdl]:
-    """Yield, in order, the node's DDL from `floor` on, and what stands behind `done`, up to where an earlier run knew
-    it.
+    """Yield the node's DDL in order: from `floor` on, and earlier DDL after `done`, up to which a run has
+    applied it.
     """
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         if not piece.ddl:
@@ -68,12 +68,12 @@ def physical_ddl(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator
 
 
 def ddl_of(node: ScannedNode, floor: OrderKey, done: OrderKey) -> list[PhysicalDdl]:
-    """Return the node's DDL that `physical_ddl` yields, but for what servers do for themselves."""
+    """Return the DDL that `physical_ddl` yields, without the servers' internal statements."""
     return [ddl for ddl in physical_ddl(node, floor, done) if not is_internal(ddl.sql)]
 
 
 def _ddl_query(data: bytes, file: NodeFile) -> tuple[Query | None, int]:
-    """Return the DDL of a group, and when it began."""
+    """Return the DDL of a group and its timestamp."""
     for event in transaction_events(data, file.checksum_alg == 1):
         if event.type_code == EventType.QUERY_EVENT:
             query = Query.parse(event.body)

@@ -1,11 +1,12 @@
-"""What helps where a DDL is not understood, or where a table's shape is wrong: what people say of it.
+"""Remedies for a DDL that is not understood or a table shape that is wrong: definitions given by an operator, or a
+policy.
 
-    operator   `schema set`: from a key on the table is this. At the key of a statement it stands for what that does
-    base       an introspected snapshot: at the statement's key as above; a later one says what the tables it has were
-               like from the statement on, as long as table maps agree
-    opaque     the policy: the shape is not known, table maps say what it is
+    operator   `schema set`: the table's definition from a key on. At the key of a statement it replaces the statement
+    base       an introspected snapshot: at the statement's key as above; a later one describes the tables it has from
+               the statement on, as long as table maps agree
+    opaque     the policy: the shape is unknown, table maps describe it
 
-What people say wins over a statement at the same key, and later statements go on from it.
+A given definition takes precedence over a statement at the same key; later statements are applied on top of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What people said of one line of history from where it goes on, and the policy; versions sorted by key."""
+    """The definitions given for one node's history or the logical one, sorted by key, and the policy (`opaque`)."""
 
     tables: tuple[TableVersion, ...] = ()
     schemas: tuple[SchemaVersion, ...] = ()
@@ -34,7 +35,7 @@ class Remedies:
     def of(
         cls, node: str | None, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion], opaque: bool
     ) -> "Remedies":
-        """Return those of one line."""
+        """Return the remedies of a node's history, or of the logical one if `node` is None."""
         return cls(
             tuple(sorted((v for v in tables if v.node == node), key=lambda v: v.key)),
             tuple(sorted((v for v in schemas if v.node == node), key=lambda v: v.key)),
@@ -43,7 +44,11 @@ class Remedies:
 
 
 class Line:
-    """One line of history on its way through the statements: what its tables are, and of which only table maps know."""
+    """The catalog of a node, or the logical one (a line of history), as statements are applied to it one after the
+    other.
+
+    It also knows which of its tables are opaque: described by table maps only.
+    """
 
     def __init__(self, catalog: Catalog, opaque: Iterable[Name], remedies: Remedies) -> None:
         self.catalog = catalog
@@ -52,7 +57,7 @@ class Line:
         self._tables = self._schemas = 0
 
     def reach(self, key: OrderKey) -> None:
-        """Take in what people said of moments before a key."""
+        """Apply the definitions given for keys below `key`."""
         given = self._remedies
         tables, schemas = self._tables, self._schemas
         while self._tables < len(given.tables) and given.tables[self._tables].key < key:
@@ -75,7 +80,7 @@ class Line:
         self.catalog = replace(self.catalog, schemas=databases, tables=shapes)
 
     def given_at(self, key: OrderKey) -> frozenset[Name]:
-        """Return the tables of which people said what they are from exactly this key on; call `reach` before."""
+        """Return the tables with a definition given at exactly this key. Call `reach` first."""
         here = []
         for version in self._remedies.tables[self._tables :]:
             if version.key != key:
@@ -84,9 +89,9 @@ class Line:
         return frozenset(here)
 
     def applied(self, key: OrderKey, subject: Subject) -> list[tuple[str, Catalog, DdlEffect]]:
-        """Return what people said that a statement did, as statements, each with the tables before it and its effect.
+        """Return the given definitions at a key as statements, each with the catalog before it and its effect.
 
-        Call `reach` before; what they say comes into force behind the key.
+        Call `reach` first; the definitions are applied later, when the key has been passed.
         """
         found: list[tuple[str, Catalog, DdlEffect]] = []
         catalog = self.catalog
@@ -101,7 +106,7 @@ class Line:
         return found
 
     def take(self, effect: DdlEffect) -> frozenset[Name]:
-        """Take in what a statement did; returns the tables, among those it made or changed, that are opaque now."""
+        """Apply a statement's effect. Returns those of the tables it made or changed that are opaque now."""
         made = {name for name in effect.tables if effect.kind == "CREATE TABLE" and name not in self.catalog.tables}
         unknown = any(name in self._opaque for name in effect.tables if name not in made)
         there = {name for name in effect.changed if effect.catalog.get(*name) is not None}
@@ -112,8 +117,9 @@ class Line:
         return opaque
 
     def without_understanding(self, key: OrderKey, subject: Subject) -> dict[Name, TableVersion | None] | None:
-        """Return the tables that a statement nobody understands makes opaque, each with the version that says what it
-        is likely to be; nothing if people said what the statement does; None if there is no remedy.
+        """Return the tables that become opaque by a statement that is not understood, each with its likely version.
+
+        An empty dict if a definition was given at the key, None if there is no remedy.
         """
         if self.given_at(key):
             return {}
@@ -128,7 +134,7 @@ class Line:
 
 
 def _statements(before: Table | None, after: Table | None) -> tuple[str, ...]:
-    """Return the statements between two definitions of a table."""
+    """Return the statements that turn one definition of a table into another."""
     if after is None:
         return () if before is None else (f"DROP TABLE {quote_name(before.schema)}.{quote_name(before.name)}",)
     return (create_sql(after, qualified=True),) if before is None else alter_sql(before, after)
@@ -137,7 +143,7 @@ def _statements(before: Table | None, after: Table | None) -> tuple[str, ...]:
 def opaque_versions(
     names: dict[Name, TableVersion | None], catalog: Catalog, like: TableVersion
 ) -> Sequence[TableVersion]:
-    """Return the versions that say of tables that only table maps know them; `like` says by which statement, where."""
+    """Return versions that mark tables as opaque. `like` has the key and position of the statement."""
     found = []
     for (schema, name), later in sorted(names.items()):
         table = catalog.get(schema, name) if later is None else later.table

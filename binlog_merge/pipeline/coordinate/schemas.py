@@ -1,4 +1,4 @@
-"""Schemas of a run: what its DDL and markers add to what earlier runs stored, line of history by line."""
+"""Builds the schema histories of a run: what its DDL and markers add to the versions stored by earlier runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True)
 class Added:
-    """What a run adds to the histories so far, up to where the first thing stops it: the bound."""
+    """What a run adds to the histories, up to the bound."""
 
     tables: tuple[TableVersion, ...] = ()
     schemas: tuple[SchemaVersion, ...] = ()
@@ -34,25 +34,27 @@ class Added:
         ignored: Iterable[NotCarried] = (),
         bound: Bound = NO_BOUND,
     ) -> "Added":
-        """Return this with what more there is; of bounds with one key, that of before, then those of the steps."""
+        """Return this with more added. Of bounds with equal keys this one's own wins, then those of the steps."""
         steps = tuple(steps)
         return Added(
             (*self.tables, *(version for step in steps for version in step.versions)),
             (*self.schemas, *(version for step in steps for version in step.schemas)),
             (*self.notes, *(note for step in steps for note in step.notes), *notes),
-            (*self.ignored, *(one for step in steps for one in step.ignored), *ignored),
+            (*self.ignored, *(statement for step in steps for statement in step.ignored), *ignored),
             min(self.bound, *(Bound.at(step.stopped, step.error, step.tables) for step in steps), bound),
         )
 
     def history(self, part: Part) -> SchemaHistory:
-        """Return what the store holds, and what is added so far."""
+        """Return the history in the store, extended by what has been added."""
         return part.history.continued(
             [*part.given_tables, *self.tables], [*part.given_schemas, *self.schemas], part.numbers
         )
 
 
 def line_of(part: Part, node: str | None, opaque: bool) -> Line:
-    """Return a line of history where the run goes on; `opaque` is the policy for what is not understood."""
+    """Return the line of a node, or the logical one, at the start of the run. `opaque` is the policy for unknown
+    shapes.
+    """
     catalog = part.history.catalog(GREATEST_KEY, node)
     unknown = [
         (schema, name)
@@ -65,13 +67,13 @@ def line_of(part: Part, node: str | None, opaque: bool) -> Line:
 def node_history(
     part: Part, node: str, ddls: Sequence[PhysicalDdl], shapes: Sequence[Shapes], topology: Topology, opaque: bool
 ) -> list[Extended]:
-    """Return what a node's DDL and the snapshots add to its line, in order."""
-    line, left = line_of(part, node, opaque), list(ddls)
+    """Return what a node's DDL and the snapshots add to its history, in order."""
+    line, remaining = line_of(part, node, opaque), list(ddls)
     steps: list[Extended] = []
     for shape in (*shapes, None):
-        here = [ddl for ddl in left if shape is None or ddl.key < shape.key]
-        left = left[len(here) :]
-        steps.append(extend_physical(part.history, line, node, here, topology))
+        before = [ddl for ddl in remaining if shape is None or ddl.key < shape.key]
+        remaining = remaining[len(before) :]
+        steps.append(extend_physical(part.history, line, node, before, topology))
         if steps[-1].stopped is not None:
             break
         versions = shape.physical_versions(node, line.catalog) if shape is not None else []
@@ -83,7 +85,7 @@ def node_history(
 
 
 def done_by(steps: Sequence[Extended], ddls: Sequence[PhysicalDdl], before: OrderKey) -> OrderKey:
-    """Return up to where a node's DDL is in its history; `before` is that of the run before."""
+    """Return the key up to which a node's DDL is in its history; `before` is that of the previous run."""
     stopped = next((step.stopped for step in steps if step.stopped is not None), None)
     return stopped.previous() if stopped is not None else max([before, *(ddl.key for ddl in ddls[-1:])])
 
@@ -96,9 +98,10 @@ def logical_history(
     server_version: int,
     opaque: bool,
 ) -> tuple[list[LogicalDdl], list[Extended]]:
-    """Return the logical DDL as they come out, up to what stops them, and what they and the snapshots add.
+    """Return the logical DDL of the output below the bound, and what these and the snapshots add to the logical
+    history.
 
-    `added` is what the nodes' own lines and the shards have added before.
+    `added` is what the nodes' own histories and the shards have added before.
     """
     line, bound = line_of(part, None, opaque), added.bound
     for database in added.schemas:
@@ -107,12 +110,12 @@ def logical_history(
     for version in added.tables:
         if version.node is None and version.table is not None:
             line.catalog = line.catalog.with_table(version.table)
-    left: Sequence[LogicalDdl | Shapes] = [*ddls, *messages.shapes]
-    left = sorted(left, key=lambda step: step.key)
+    remaining: Sequence[LogicalDdl | Shapes] = [*ddls, *messages.shapes]
+    remaining = sorted(remaining, key=lambda step: step.key)
     done, steps = list[LogicalDdl](), list[Extended]()
-    while left and left[0].key < bound.key:
-        together = _run_of(left, messages.asks)
-        left = left[len(together) :]
+    while remaining and remaining[0].key < bound.key:
+        together = _run_of(remaining, messages.asks)
+        remaining = remaining[len(together) :]
         if isinstance(together[0], Shapes):
             steps.append(_shape(line, together[0]))
             continue
@@ -127,7 +130,9 @@ def logical_history(
 
 
 def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], bool]) -> Sequence[LogicalDdl | Shapes]:
-    """Return the first steps that can be taken together: a snapshot is one alone, and so are some DDLs."""
+    """Return the first steps that can be applied together: a snapshot, and a DDL for which `alone` holds, come
+    alone.
+    """
     for count, step in enumerate(steps):
         if isinstance(step, Shapes) or alone(step):
             return steps[: max(1, count)]
@@ -135,7 +140,7 @@ def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], 
 
 
 def _shape(line: Line, shape: Shapes) -> Extended:
-    """Put what a snapshot alone knows into the logical line."""
+    """Add the tables and databases that only a snapshot has to the logical line."""
     tables, schemas = shape.logical_versions(line.catalog)
     for schema in schemas:
         line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)

@@ -1,4 +1,4 @@
-"""What a DDL statement is about, as far as the merge must know it before applying it."""
+"""The subject of a DDL statement, as far as the merge must know it before applying the statement."""
 
 import re
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from snapshot_store.errors import SnapshotStoreError
 
 
 def is_schema_ddl(ddl: ParsedDdl) -> bool:
-    """Tell whether a statement creates, alters or drops a database: it must not run with that database as default."""
+    """Return whether a statement creates, alters or drops a database: it must not run with that database as default."""
     return isinstance(ddl.result, CreateSchema | AlterSchema | DropSchema)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The tables and databases that a statement is about; `changed` are tables that are others afterwards.
+    """The tables and databases of a statement.
 
-    `dropped` is the database that goes with all its tables. `renamed` are tables that get another name, or a column of
-    which does: foreign keys of other tables follow. `parsed`: the whole statement could be read; else only its
-    beginning was.
+    `changed` are the tables that it changes. `dropped` is the database that it drops with all its tables. `renamed` are
+    tables that get another name, or whose columns do: foreign keys of other tables follow. `parsed`: the whole
+    statement was parsed; otherwise only its beginning.
     """
 
     tables: tuple[Name, ...] = ()
@@ -33,7 +33,7 @@ class Subject:
 
 
 def subject_of(ddl: ParsedDdl, schema: str | None) -> Subject:
-    """Return what a statement is about; `schema` is the database it runs in."""
+    """Return the subject of a statement; `schema` is the database it runs in."""
     statement = ddl.result
     if isinstance(statement, SnapshotStoreError):
         found = _beginning(ddl.sql, schema)
@@ -50,7 +50,7 @@ def subject_of(ddl: ParsedDdl, schema: str | None) -> Subject:
 
 
 def renamed_tables(ddl: ParsedDdl, schema: str | None) -> tuple[tuple[Name, Name], ...]:
-    """Return the (old, new) names of the tables that a statement renames; nothing for one that cannot be read."""
+    """Return the (old, new) names of the tables that a statement renames; empty if it cannot be parsed."""
     return () if isinstance(ddl.result, SnapshotStoreError) else effects_of(ddl.result, schema or "").moves
 
 
@@ -77,7 +77,9 @@ _ABOUT_A_TABLE = re.compile(
 
 
 def _beginning(sql: str, schema: str | None) -> tuple[Name, ...]:
-    """Return the table that a statement changes whose rest cannot be read, or nothing: those that name one table."""
+    """Return the table that an unparsable statement changes, from its first words; empty unless these name a single
+    table.
+    """
     match = _ABOUT_A_TABLE.match(sql)
     if match is None:
         return ()

@@ -1,4 +1,4 @@
-"""The schema store of an output directory: where bases go in, what a run reads of it, and what it leaves there."""
+"""The schema store of an output directory: takes in base schemas, and is read and written by each run."""
 
 import shutil
 import tempfile
@@ -32,8 +32,9 @@ STORE_NAME = "schema.duckdb"
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a run leaves in the store. `floor` is where it went on, `beginning` where its binlogs begin, if it is the
-    first.
+    """What a run writes to the store.
+
+    `floor` is the key it continued from. `beginning` is where its binlogs begin, None unless it is the first run.
     """
 
     floor: OrderKey
@@ -46,7 +47,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """The store of one output directory, opened for moments only."""
+    """The store of one output directory. It is opened only for single operations."""
 
     config: MergeConfig
     directory: Path
@@ -54,13 +55,14 @@ class SchemaStore:
 
     @property
     def path(self) -> Path:
-        """Return where it is."""
+        """Return the store's path."""
         return self.directory / STORE_NAME
 
     def read(self, lines: Callable[[Names], Iterable[Line]], floor: OrderKey, joined: Sequence[str]) -> Part:
-        """Return what a run that goes on at `floor` needs to know of some tables; `joined` are nodes new in this run.
+        """Return the part of the histories that a run from `floor` on needs; `joined` are nodes new in this run.
 
-        The bases go in before. Raises SchemaConflict where something was said of what is published already.
+        Adds base schemas to the store first. Raises SchemaConflict if a definition was given for a key that is
+        published already.
         """
         from snapshot_store.store.db import Store
 
@@ -86,16 +88,16 @@ class SchemaStore:
             return merging.part(lines(merging), floor)
 
     def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
-        """Return the tables of nodes that there are where everything below a key has happened."""
+        """Return the nodes' tables that exist after everything below a key."""
         from snapshot_store.store.db import Store
 
         with as_merge_errors(self.path), Store.open(self.path) as store:
             return store.merging().physical_tables(below)
 
     def save(self, made: Made, next_floor: OrderKey) -> int | None:
-        """Leave what a run made; returns how many logical versions there are below what the next may still change.
+        """Save what a run made. Returns the number of logical versions that the next run can no longer change.
 
-        None where the history is folded: there nothing can be put among them any more.
+        Returns None if the history is folded: then no version can be inserted among those.
         """
         from snapshot_store.store.db import Store
 
@@ -106,7 +108,9 @@ class SchemaStore:
             return merging.last_number(next_floor.previous())
 
     def _check(self, number: int | None) -> None:
-        """Raise SchemaConflict if versions were put among those by which tables were numbered in published files."""
+        """Raise SchemaConflict if versions were inserted among those by which tables were numbered in
+        published files.
+        """
         last = self.manifest.state.last
         known = None if last is None else last.state.get("logical_versions")
         if None not in (known, number) and known != number:
@@ -118,7 +122,7 @@ class SchemaStore:
             )
 
     def _take_given(self, path: Path, store: "Store", floor: OrderKey) -> None:
-        """Take in what people said in the store that bases come from, and have said there since the last run."""
+        """Copy definitions that operators have added, since the last run, to the store that base schemas come from."""
         from snapshot_store.store.db import Store as Opened
 
         with as_merge_errors(path), Opened.open(path, read_only=True) as other:
@@ -131,7 +135,7 @@ class SchemaStore:
 
 
 def below_published(key: OrderKey, floor: OrderKey, path: Path) -> SchemaConflict:
-    """Return the error for what is said of a moment whose rows are published already."""
+    """Return the error for a definition given for a key that is published already."""
     return SchemaConflict(
         f"what is said of order key {key.text()} comes too late: everything below {floor.text()} is published, and a "
         "published file cannot be changed any more",
@@ -143,23 +147,23 @@ def below_published(key: OrderKey, floor: OrderKey, path: Path) -> SchemaConflic
 
 
 def published_floor(directory: Path) -> OrderKey:
-    """Return the key below which the output in a directory is published; the origin if there is no output."""
+    """Return the key below which the output in a directory is published; ORIGIN if there is no output."""
     last = Manifest.load(directory).state.last
     return ORIGIN if last is None else OrderKey.parse(last.state["floor"])
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a store, whole or not at all."""
+    """Copy a store, completely or not at all."""
     from snapshot_store.store.db import Store
 
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        with Store.open(source, read_only=True):  # nobody writes meanwhile
+        with Store.open(source, read_only=True):  # keeps writers out
             for suffix in ("", ".wal"):
                 if Path(f"{source}{suffix}").exists():
                     shutil.copyfile(f"{source}{suffix}", f"{work / target.name}{suffix}")
         with Store.open(work / target.name):
-            pass  # what a writer that was killed has left in the log goes into the file
+            pass  # replays the WAL that a killed writer has left
         sync_file(work / target.name)
         (work / target.name).replace(target)
         sync_directory(target.parent)

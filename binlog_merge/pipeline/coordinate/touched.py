@@ -1,6 +1,6 @@
-"""Which tables a run touches: those of its rows, of its DDL, and of the logical tables that they make.
+"""Finds the tables that a run touches: those of its rows, of its DDL, and the logical tables of both.
 
-Nothing else is read from the schema store, so a small run on a cluster of a million tables is small.
+Nothing else is read from the schema store, so a small run on a cluster of a million tables stays small.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,16 +20,16 @@ Line = tuple[str | None, str, str]
 
 
 class Names(Protocol):
-    """What is asked of a schema store here."""
+    """The queries that this module makes to a schema store."""
 
     def names(self) -> list[Line]:
-        """Return the lines of all tables and databases that nodes ever had."""
+        """Return the history keys of all tables and databases that nodes ever had."""
 
     def names_in(self, node: str | None, schema: str) -> list[Line]:
-        """Return the lines of all tables that a database ever had."""
+        """Return the history keys of all tables that a database ever had."""
 
     def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
-        """Return the lines of tables whose foreign keys may name one of these."""
+        """Return the history keys of tables whose foreign keys may reference one of these."""
 
 
 def touched_lines(
@@ -39,7 +39,7 @@ def touched_lines(
     logical: Iterable[LogicalDdl],
     topology: Topology,
 ) -> set[Line]:
-    """Return the lines of history that a run needs; `logical` are the logical DDL that markers give."""
+    """Return the histories that a run needs; `logical` are the logical DDL from markers."""
     lines: set[Line] = set()
     for node in scanned:
         tables = {name for block in node.blocks for names in block.sets for name in names}
@@ -54,18 +54,18 @@ def touched_lines(
     parsed = [(ddl.parsed, ddl.schema) for ddl in logical if ddl.parsed is not None]
     lines |= {(None, database, "") for _, database in parsed}
     lines.update(_named(store, None, [subject_of(ddl, database) for ddl, database in parsed]))
-    # Names in damaged events may be no text; those stand in no store.
+    # Names in damaged events may not be valid text; no store has them.
     return {line for line in lines if is_text(*line[1:])}
 
 
 def referring(store: Names, renamed: Iterable[tuple[str, str]]) -> list[Line]:
-    """Return the lines of logical tables whose foreign keys follow where these get other names."""
+    """Return the history keys of logical tables whose foreign keys follow when these tables are renamed."""
     names = sorted({table for _, table in renamed if is_text(table)})
     return store.referencing(None, names) if names else []
 
 
 def _logical(topology: Topology, node: str | None, schema: str, name: str) -> Iterator[tuple[str, str]]:
-    with suppress(AmbiguousRoute):  # whoever routes the rows says so
+    with suppress(AmbiguousRoute):  # routing the rows raises it
         logical = None if node is None else topology.logical_name(node, schema, name)
         if logical is not None:
             yield logical
@@ -85,7 +85,7 @@ def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Itera
 
 
 def same_but_for_case(versions: Iterable[TableVersion]) -> Iterator[str]:
-    """Yield what is to be said of logical tables, as they are in the end, whose names differ in nothing but case."""
+    """Yield warnings for logical tables, at the end of the run, whose names differ only by case."""
     there = {(v.schema, v.name): v for v in sorted(versions, key=lambda v: v.key) if v.node is None}
     alike: dict[tuple[str, str], list[str]] = {}
     for (schema, table), version in sorted(there.items()):

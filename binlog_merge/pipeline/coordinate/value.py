@@ -1,4 +1,4 @@
-"""What coordinating a run's DDL and markers came to, and what the store keeps of it where it stopped."""
+"""The result of coordinating a run's DDL and markers, and the part of it that the schema store keeps."""
 
 from dataclasses import dataclass
 
@@ -23,10 +23,10 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True)
 class Coordination:
-    """The schemas that gather works with, the DDL that comes out, and where coordination stopped, if it did.
+    """The schemas for gather, the logical DDL of the output, and the bound at which coordination stopped.
 
-    `notes` say what was done without being understood. `messages`, `shards`, `seen` and `pending` are for the next run:
-    see `cluster.kept_after`, `shards.keep_shards` and `Announced.state`.
+    `notes` are warnings about statements handled without being understood. `messages`, `shards`, `seen` and `pending`
+    are for the next run: see `cluster.kept_after`, `shards.keep_shards` and `Announced.state`.
     """
 
     history: SchemaHistory
@@ -50,14 +50,15 @@ class Coordination:
 
 
 def made_of(coordination: Coordination, bound: Bound, floor: OrderKey, beginning: OrderKey | None) -> Made:
-    """Return what a run leaves in the store: all physical versions, the logical ones below the bound, and where it
-    stopped. `floor` is where it went on, `beginning` where its binlogs begin, if it is the first.
+    """Return what a run writes to the store: all physical versions, the logical ones below the bound, and the stop.
+
+    `floor` is the key it continued from. `beginning` is where its binlogs begin, None unless it is the first run.
     """
     return Made(
         floor,
         [v for v in coordination.new_tables if v.node is not None or place_of(v.key).key < bound.key],
         [v for v in coordination.new_schemas if v.node is not None or place_of(v.key).key < bound.key],
-        # For questions only; the merge itself takes both from its input.
+        # Only for queries; the merge itself takes both from its input.
         coordination.topology,
         stop_at(bound),
         beginning,
@@ -65,7 +66,7 @@ def made_of(coordination: Coordination, bound: Bound, floor: OrderKey, beginning
 
 
 def stop_at(bound: Bound) -> Stop | None:
-    """Return what the store keeps of an error that people can help with by saying what a table is."""
+    """Return the store's record of an error that an operator can remedy by defining a table, None for other errors."""
     error = bound.error
     if not isinstance(error, DdlNotUnderstoodError | SchemaMismatch | UnknownTableSchema) or error.order_key is None:
         return None

@@ -1,1 +1,1 @@
-"""Coordination by markers: a row or an event that the coordinator writes says where a logical DDL takes effect."""
+"""Coordination by markers: a row or an event that the coordinator writes gives the key of a logical DDL."""

@@ -1,9 +1,9 @@
-"""A run's DDL that no marker takes up: where it stops the merge, what is to be said of it, and what the next run must
-know.
+"""Compares the nodes' DDL with markers: stops or warns if no marker takes up a DDL that changes rows.
 
-A cluster that has never shown a marker may have none: then the first DDL that changes rows stops the merge, before it.
-In one that has, a coordinator may have forgotten one: then a warning says what becomes of the rows, as soon as the
-marker is overdue (`markers.overdue`) and where the input ends. PolarDB-X tells of each of its jobs by itself.
+A cluster that has never shown a marker may not write any: then the first DDL that changes rows stops the merge before
+it. In a cluster with markers the coordinator may have forgotten one: then a warning says what happens to the rows, as
+soon as the marker is overdue (`markers.overdue`) or the input ends. PolarDB-X announces each of its jobs, so it is not
+checked.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -18,7 +18,7 @@ from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import UnannouncedDdl
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.filter_settings import filter_settings
-from binlog_merge.pipeline.base.state import Inputs, Job
+from binlog_merge.pipeline.base.state import Inputs, Job, key_after
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change, Name, alike, changes_of, consequence, taken_up
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from binlog_merge.filters.filter import Filter
 
 Shards = Callable[[], Collection[tuple[str, Name]]]
-"""The physical tables that there are, of all nodes."""
+"""The nodes' physical tables that exist."""
 
 
 Applications = Sequence[tuple[str, Applied]]
-"""What nodes ran, each with the node's name."""
+"""The DDL that nodes ran, each with the node's name."""
 
 
 @dataclass(frozen=True)
 class Announced:
-    """What a run that compares nodes' DDL with markers begins with.
+    """The state with which a run compares the nodes' DDL with markers.
 
-    `kept` are changes of earlier runs that no marker has taken up, `seen` tells whether they saw any marker. `begins`
-    is the key from which on transactions come out: what rows went away before it is not this log's. `partial`: the run
-    is to stop somewhere, so that markers may well stand behind.
+    `kept` are changes of earlier runs that no marker has taken up; `seen`: earlier runs saw a marker. `begins` is the
+    lowest key of the output: rows that were removed before it do not concern this log. `partial`: the run stops early
+    on request, so markers may follow.
     """
 
     markers: Markers
@@ -58,13 +58,13 @@ class Announced:
     filter: "Filter | None" = None
 
     def lines(self) -> set[Line]:
-        """Return the lines of history that earlier runs' changes need."""
+        """Return the history keys that earlier runs' changes need."""
         lines: set[Line] = {(c.node, *c.table) for c in self.kept}
         return lines | {(None, *c.logical) for c in self.kept}
 
     def logical(self, node: str, schema: str, table: str) -> Name | None:
-        """Return the logical table of a physical one; None if it does not come out, or is not for markers to tell."""
-        with suppress(AmbiguousRoute):  # whoever routes the rows says so
+        """Return the logical table of a physical one; None if it does not come out or is not coordinated by markers."""
+        with suppress(AmbiguousRoute):  # routing the rows raises it
             name = self.modes.topology.logical_name(node, schema, table)
             if name is None or self.modes.of(node, schema, table) != "marker":
                 return None
@@ -74,19 +74,22 @@ class Announced:
         return None
 
     def _changes(self, applied: Applications, history: SchemaHistory) -> list[Change]:
-        """Return all changes that a marker must tell of, in order; what went away before the log begins is none."""
+        """Return all changes that a marker must announce, in order, without rows removed before the log begins."""
         found = list(self.kept)
-        for node, one in applied:
-            for change in changes_of(node, one, self.logical, history):
+        for node, ddl in applied:
+            for change in changes_of(node, ddl, self.logical, history):
                 if change.kind == "shape" or change.key >= self.begins:
                     found.append(change)
         return sorted(dict.fromkeys(found), key=lambda c: (c.key, c.node, c.table))
 
-    def unheard(
+    def first_unannounced(
         self, applied: Applications, history: SchemaHistory, limit: OrderKey, shards: Shards
     ) -> tuple[Bound, str] | None:
-        """Return the first change below the limit, where no marker has ever been seen, and what is held back for it.
-        There is no error yet where more may come and the marker is not overdue.
+        """Return the bound at the first change below the limit, in a cluster without any marker so far, and a message
+        about it.
+
+        The bound has no error yet if more input may come and the marker is not overdue. None if there is no such
+        change.
         """
         if self.markers.missing == "warn":
             return None
@@ -94,11 +97,12 @@ class Announced:
         change = next((c for c in changes if not taken_up(c, history, GREATEST_KEY)), None)
         if change is None:
             return None
-        there = history.at(*change.logical, change.key)
+        version = history.at(*change.logical, change.key)
         where = ".".join(change.logical)
         text = (
-            f"{change.sql[:200]!r} changes {'rows of ' if there is not None else ''}{where}, and no marker has ever "
-            f"been seen that would say when the logical table does: {_behind(change, history)}"
+            f"{change.sql[:200]!r} changes {'rows of ' if version is not None else ''}{where}, and no marker has ever "
+            "been seen that would say when the logical table does: without one, "
+            f"{consequence(change, history, key_after(change.key))}"
         )
         error = UnannouncedDdl(text, node=change.node, file=change.file, position=change.position, order_key=change.key)
         if limit == GREATEST_KEY or self._overdue(change, changes, limit, shards):
@@ -106,24 +110,24 @@ class Announced:
         held = f"{change.where}: {text}; what stands behind it is held back until a marker comes"
         return Bound(change.key), held
 
-    def untold(
+    def unannounced(
         self, applied: Applications, history: SchemaHistory, limit: OrderKey, shards: Shards
     ) -> tuple[list[str], list[Change]]:
-        """Return warnings of the changes that nothing takes up below the limit, and those that the next run looks at
-        again.
+        """Return warnings about changes that no marker takes up below the limit, and the changes to check again in the
+        next run.
         """
         changes = [c for c in self._changes(applied, history) if c.key < limit]
-        left = [c for c in changes if not taken_up(c, history, limit)]
-        told = [c for c in left if limit == GREATEST_KEY or self._overdue(c, left, limit, shards)]
-        # Rows are reshaped run by run; what is gone is gone once.
-        pending = [c for c in left if c.kind == "shape" or c not in told]
-        said = dict[tuple[Name, str, str], list[Change]]()
-        for change in told:
-            said.setdefault((change.logical, change.kind, change.like), []).append(change)
-        return [_warning(same, history, limit) for same in said.values()], pending
+        open_ = [c for c in changes if not taken_up(c, history, limit)]
+        overdue = [c for c in open_ if limit == GREATEST_KEY or self._overdue(c, open_, limit, shards)]
+        # Rows are reshaped in every run, but removed only once.
+        pending = [c for c in open_ if c.kind == "shape" or c not in overdue]
+        groups = dict[tuple[Name, str, str], list[Change]]()
+        for change in overdue:
+            groups.setdefault((change.logical, change.kind, change.like), []).append(change)
+        return [_warning(same, history, limit) for same in groups.values()], pending
 
     def _overdue(self, change: Change, changes: Sequence[Change], limit: OrderKey, shards: Shards) -> bool:
-        """Tell whether the marker of a change is overdue where everything below `limit` is known."""
+        """Return whether the marker of a change is overdue, given that everything below `limit` is known."""
         if self.partial:
             return False
         overdue = self.markers.overdue
@@ -133,7 +137,7 @@ class Announced:
         return distance * 1000 > overdue
 
     def state(self, seen: bool, pending: Sequence[Change], next_floor: OrderKey) -> dict[str, Any]:
-        """Return what the next run must know; nothing where all is as in every cluster with markers."""
+        """Return the state for the next run, for the manifest; empty if markers are not compared."""
         if not self.active:
             return {}
         kept = [c.to_json() for c in pending if c.key < next_floor]
@@ -141,7 +145,7 @@ class Announced:
 
 
 def announced_of(job: Job, inputs: Inputs, cluster: ClusterView, floor: OrderKey) -> Announced:
-    """Return what a run begins with."""
+    """Return the state with which a run begins."""
     last = inputs.manifest.state.last
     state = {} if last is None else last.state
     modes = modes_of(job.config, topology_of(job.config))
@@ -153,7 +157,7 @@ def announced_of(job: Job, inputs: Inputs, cluster: ClusterView, floor: OrderKey
         tuple(Change.from_json(values) for values in state.get("unannounced", ())),
         active=bool(by_marker) and not cluster.polardbx and not cluster.by_markers,
         partial=job.stop_tso is not None,
-        # Outputs begun before this was noted went on over everything.
+        # Outputs begun before this was recorded did not stop for missing markers.
         seen=bool(state.get("markers", last is not None)),
         filter=_filter(job.config),
     )
@@ -169,20 +173,15 @@ def _filter(config: MergeConfig) -> "Filter | None":
 
 
 def physical_tables(known: Iterable[tuple[str, Name]], coming: Iterable[TableVersion]) -> set[tuple[str, Name]]:
-    """Return the tables of nodes that there are, from those known before and what this run adds."""
+    """Return the nodes' tables that exist, from those known before and the versions that this run adds."""
     found = set(known)
     for version in sorted((v for v in coming if v.node is not None), key=lambda v: v.key):
-        one = (version.node or "", (version.schema, version.name))
+        table = (version.node or "", (version.schema, version.name))
         if version.table is None and not version.opaque:
-            found.discard(one)
+            found.discard(table)
         else:
-            found.add(one)
+            found.add(table)
     return found
-
-
-def _behind(change: Change, history: SchemaHistory) -> str:
-    behind = change.key._replace(node_seq=change.key.node_seq + 1)
-    return f"without one, {consequence(change, history, behind)}"
 
 
 def _warning(same: Sequence[Change], history: SchemaHistory, limit: OrderKey) -> str:

@@ -1,5 +1,5 @@
-"""What the messages of a PolarDB-X cluster do, in their order: where tables lie, which jobs are told, which snapshots
-there are.
+"""Applies the messages of a PolarDB-X cluster in order: the placement of tables, the jobs announced, and the
+snapshots.
 
     CREATE / RENAME / repartition / move    the table's record, or the database's groups
     DROP                                    the table or database is gone
@@ -30,14 +30,14 @@ JobKey = tuple[int, int, int]
 _COMMENTS = re.compile(r"\s*(/\*.*?\*/|/!.*?\*/|--[^\n]*(\n|$)|#[^\n]*(\n|$))", re.DOTALL)
 _CONDITIONAL = re.compile(r"(CREATE|DROP)\s[^(]*?\bIF\s+(NOT\s+)?EXISTS\b", re.IGNORECASE | re.DOTALL)
 
-KEPT_JOBS = 1000  # how many are remembered from run to run: a repetition follows soon
+KEPT_JOBS = 1000  # how many are kept from run to run: a job is only repeated soon after
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What a message comes to: a DDL `marker` that is to come out, with what its META_INFO and EXT hold, or nothing.
+class MessageOutcome:
+    """The outcome of a message: a DDL `marker` to write, with its parsed META_INFO and EXT, or nothing.
 
-    `applies` is False for a statement that found its work done.
+    `applies` is False for a statement that had nothing to do, such as CREATE IF NOT EXISTS of an existing table.
     """
 
     marker: Marker | None = None
@@ -49,26 +49,26 @@ class Said:
 
 @dataclass
 class Cluster:
-    """Follows the messages of one PolarDB-X cluster.
+    """The state of one PolarDB-X cluster while its messages are applied.
 
-    `jobs` are those told already, with the key at which; `places` is None where routes decide alone; `nodes` gives
-    storage instances their nodes.
+    `jobs` are those announced already, with the key of the announcement. `places` is None if only routes map tables.
+    `nodes` maps storage instances to nodes.
     """
 
     places: PlacesBuilder | None
     jobs: dict[JobKey, OrderKey] = field(default_factory=dict)
     nodes: Mapping[str, str] = field(default_factory=dict)
     snapshots: list[tuple[OrderKey, tuple[DatabaseMeta, ...]]] = field(default_factory=list)
-    said: dict[OrderKey, tuple[Said, MarkerCopy]] = field(default_factory=dict)
+    outcomes: dict[OrderKey, tuple[MessageOutcome, MarkerCopy]] = field(default_factory=dict)
 
-    def take(self, key: OrderKey, message: Message) -> Said:
-        """Take a message in, and return what comes of it. Raises ClusterTopology, with nothing taken in."""
+    def take(self, key: OrderKey, message: Message) -> MessageOutcome:
+        """Apply a message and return its outcome. Raises ClusterTopology, without applying anything."""
         try:
             if isinstance(message, SyncPoint):
-                return Said(sync_point=True)
+                return MessageOutcome(sync_point=True)
             if isinstance(message, Instruction):
                 self._instruction(key, message)
-                return Said()
+                return MessageOutcome()
             return self._ddl(key, message)
         except MetaError as error:
             raise ClusterTopology(f"the marker of {message.sql[:200]!r} cannot be read: {error}") from None
@@ -90,28 +90,28 @@ class Cluster:
         self.places.advance(key, self.places.state.with_snapshot(databases))
         self.snapshots.append((key, tuple(d for d in databases if not is_cdc_schema(d.name))))
 
-    def _ddl(self, key: OrderKey, marker: Marker) -> Said:
+    def _ddl(self, key: OrderKey, marker: Marker) -> MessageOutcome:
         try:
             ext = Extension.parse(marker.ext)
         except ValueError as error:
             raise MetaError(f"EXT: {error}") from None
         meta = parse_meta_info(marker.meta_info)
         if marker.job_id is None and is_conditional(marker.sql):
-            # The cluster ran no job: the table was there already, or was not.
-            return Said(marker if ext.task_id is not None else None, meta, ext, applies=False)
+            # The cluster ran no job, as the table existed already, or did not exist.
+            return MessageOutcome(marker if ext.task_id is not None else None, meta, ext, applies=False)
         job = None
         if marker.job_id is not None and ext.task_id is not None:
             job = (marker.job_id, ext.task_id, ext.task_sub_seq or 0)
             if job in self.jobs:
-                return Said()
+                return MessageOutcome()
         if self.places is not None and not is_cdc_schema(marker.schema):
             _follow(self.places, key, marker, meta)
         if job is not None:
             self.jobs[job] = key
-        return Said(marker, meta, ext)
+        return MessageOutcome(marker, meta, ext)
 
     def jobs_before(self, key: OrderKey) -> list[JobKey]:
-        """Return the jobs told below a key that are to be remembered, oldest first."""
+        """Return the jobs announced below a key that are to be kept, oldest first."""
         return [job for job, when in self.jobs.items() if when < key][-KEPT_JOBS:]
 
 
@@ -132,7 +132,7 @@ def _follow(places: PlacesBuilder, key: OrderKey, marker: Marker, meta: MetaInfo
 
 
 def is_conditional(sql: str) -> bool:
-    """Tell whether a statement is CREATE … IF NOT EXISTS or DROP … IF EXISTS."""
+    """Return whether a statement is CREATE … IF NOT EXISTS or DROP … IF EXISTS."""
     at = 0
     while (comment := _COMMENTS.match(sql, at)) is not None:
         at = comment.end()
@@ -140,12 +140,12 @@ def is_conditional(sql: str) -> bool:
 
 
 def collation_of(meta: MetaInfo) -> str | None:
-    """Return the table's collation, where META_INFO tells it."""
+    """Return the table's collation, None if META_INFO does not have it."""
     return None if meta.table is None else meta.table.collation
 
 
 def charset_of_database(meta: MetaInfo, databases: Mapping[str, DatabaseMeta], schema: str) -> str | None:
-    """Return the database's character set, from META_INFO or from what is known of it."""
+    """Return the database's character set, from META_INFO or else from the known databases."""
     if meta.database is not None and meta.database.charset:
         return meta.database.charset
     known = databases.get(schema.lower())

@@ -1,7 +1,7 @@
-"""A run's cluster: who is in it when, where tables lie, and what of that the next run must know.
+"""A run's view of its cluster: which nodes belong to it at which key, the placement of tables, and the note for the
+next run.
 
-For clusters of which no more is known than their configuration, every node is in them all the time, and routes alone
-say what belongs together.
+If only the configuration describes the cluster, every node belongs to it all the time, and only routes map tables.
 """
 
 import json
@@ -42,10 +42,10 @@ Line = tuple[str | None, str, str]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """What a run knows of its cluster before it coordinates: who is in it when, and what earlier runs left (`kept`).
+    """What a run knows about its cluster before it coordinates, and what earlier runs have noted (`kept`).
 
-    `inputs` are the nodes as (number, source-id), `nodes` gives storage instances theirs. `by_markers` tells whether
-    markers say where tables lie. `ended` are nodes that left, with the ends of their logs: see `_ended_early`.
+    `inputs` are the nodes as (number, source-id); `nodes` maps storage instances to nodes. `by_markers`: markers give
+    the placement of tables. `ended` are nodes that left, with the ends of their logs: see `_ended_early`.
     """
 
     polardbx: bool
@@ -58,7 +58,7 @@ class ClusterView:
     ended: Mapping[str, OrderKey] = field(default_factory=dict)
 
     def bound(self, node: str, watermark: OrderKey | None) -> OrderKey | None:
-        """Return the key below which nothing more comes from a node, None where it holds back nothing."""
+        """Return the key below which nothing more comes from a node, None if it holds nothing back."""
         if not self.polardbx:
             return watermark or ORIGIN
         return None if node in self.ended else bounds(self.members, node, watermark)
@@ -69,7 +69,7 @@ class ClusterView:
         return [(number, source_id) for number, source_id in self.inputs if source_id in here]
 
     def begin(self) -> Cluster:
-        """Return the cluster as it is when the run begins, to take in messages."""
+        """Return the cluster's state at the start of the run, to which messages are applied."""
         places = PlacesBuilder(self.nodes, self.routes) if self.by_markers else None
         if places is not None and self.kept.get("topology"):
             places.advance(ORIGIN, ClusterState.from_dict(self.kept["topology"]))
@@ -85,8 +85,9 @@ def cluster_view(
     markers: Sequence[NodeMarkers],
     ends: Mapping[str, OrderKey | None],
 ) -> ClusterView:
-    """Return what a run knows of its cluster. `ends` are the nodes' watermarks, `kept` is what an earlier run left: see
-    `kept_after`.
+    """Return what a run knows about its cluster.
+
+    `ends` are the nodes' watermarks; `kept` is the note of an earlier run: see `kept_after`.
     """
     nodes = {n.storage_inst_id or n.source_id: n.source_id for n in config.nodes}
     found = [s for node in markers for s in node.sightings] if polardbx else []
@@ -104,7 +105,7 @@ def _by_markers(config: MergeConfig, polardbx: bool, kept: Mapping[str, Any], fo
         return config.topology == "markers"
     if kept and (kept["by_markers"] or config.routes):
         return bool(kept["by_markers"])
-    # Without routes, what earlier runs did not see yet may be told now.
+    # Without routes, markers may appear that earlier runs have not seen yet.
     messages = (s.copy.marker for s in found)
     return any(m.type in ("CdcStart", "MetaSnapshot") if isinstance(m, Instruction) else _places(m) for m in messages)
 
@@ -120,7 +121,7 @@ def _members(
             try:
                 listed = parse_storage_list(message.content)
             except MetaError:
-                continue  # the coordination says so
+                continue  # coordination reports it
             changes[sighting.key] = frozenset(nodes.get(name, name) for name in listed)
     return members_of(names, sorted(changes.items()), known, shown)
 
@@ -128,22 +129,23 @@ def _members(
 def _ended_early(
     view: ClusterView, ends: Mapping[str, OrderKey | None], found: Sequence[Sighting]
 ) -> Iterator[tuple[str, OrderKey]]:
-    """Yield the nodes that leave the cluster behind the end of their logs and lost their tables before it, and where
-    that is: whatever they may still write, nothing of it can come out.
+    """Yield nodes that leave the cluster after the end of their logs but lost their tables before it, with that end.
 
-    An older cluster takes its own tables from a node before it tells that the node goes.
+    Whatever they may still write cannot come out. An older cluster moves its tables off a node before it announces that
+    the node leaves.
     """
     for node, end in ends.items():
-        left = view.members.left(node)
-        if left is not None and end is not None and end <= left:
+        left_at = view.members.left(node)
+        if left_at is not None and end is not None and end <= left_at:
             last = _placed_until(view, node, found)
             if last is not None and last < end:
                 yield node, end
 
 
 def _placed_until(view: ClusterView, node: str, found: Sequence[Sighting]) -> OrderKey | None:
-    """Return the key up to which tables of a node come out, as all messages tell it; None where that is for good, or
-    not known.
+    """Return the key up to which tables of a node come out, according to all messages.
+
+    None if some table of the node stays forever, or if it is unknown.
     """
     cluster = view.begin()
     messages = {sighting.key: sighting.copy.marker for sighting in found}
@@ -159,11 +161,10 @@ def _placed_until(view: ClusterView, node: str, found: Sequence[Sighting]) -> Or
 
 @dataclass(frozen=True)
 class Messages:
-    """What a cluster's messages below the limit come to: its logical DDL, the shapes in its snapshots, where tables
-    lie (`places`; None where routes decide), and the bound at which they cannot be understood.
+    """The outcome of a cluster's messages below the limit: logical DDL, shapes in snapshots, placement, and the bound.
 
-    `cluster` has taken in all of them; it is None where the nodes are not PolarDB-X's. `renames` are those of physical
-    tables that the nodes did themselves.
+    `places` is None if routes map tables. `cluster` is the state after all messages, None if the nodes are not
+    PolarDB-X's. `renames` are the renames of physical tables that the nodes ran themselves.
     """
 
     view: ClusterView
@@ -176,20 +177,22 @@ class Messages:
     convert: PolarDbXConvert | None = None
 
     def asks(self, ddl: LogicalDdl) -> bool:
-        """Tell whether a DDL's form depends on the indexes that its table has then: see `ddl_markers.convert_ddl`."""
+        """Return whether a DDL's form depends on the indexes of its table at that point: see
+        `ddl.markers.convert_ddl`.
+        """
         return self.cluster is not None and SHARD_KEY_PREFIX in ddl.sql.lower() and "drop" in ddl.sql.lower()
 
     def answer(self, ddl: LogicalDdl, catalog: Catalog) -> list[LogicalDdl]:
-        """Return such a DDL as it comes out, nothing if nothing of it does."""
+        """Return such a DDL as it comes out, given the catalog before it; empty if nothing of it does."""
         assert self.cluster is not None and self.convert is not None
-        said, copy = self.cluster.said[ddl.key]
-        table = catalog.get(ddl.schema, ((said.marker.table if said.marker is not None else None) or "").lower())
+        outcome, copy = self.cluster.outcomes[ddl.key]
+        table = catalog.get(ddl.schema, ((outcome.marker.table if outcome.marker is not None else None) or "").lower())
         indexes = frozenset(i.name.lower() for i in table.indexes) if table is not None else None
-        found = self.convert(ddl.key, said, copy, indexes)
+        found = self.convert(ddl.key, outcome, copy, indexes)
         return [] if found is None else [found]
 
     def topology(self) -> Topology:
-        """Return the routes that questions go by: at the end of the run every physical table has its own."""
+        """Return the routes for queries: one for each physical table that is placed at the end of the run."""
         routes = self.view.routes
         if self.places is None:
             return routes
@@ -201,7 +204,7 @@ class Messages:
         return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold)
 
     def lines(self, scanned: Sequence[ScannedNode]) -> set[Line]:
-        """Return the lines of history that placed tables and snapshots need, beside those that are named."""
+        """Return the history keys that placed tables and snapshots need."""
         lines: set[Line] = {(None, t.schema, t.name) for s in self.shapes for t in s.logical}
         lines |= {(node, t.schema, t.name) for s in self.shapes for node, t in s.physical}
         if self.places is None:
@@ -221,7 +224,7 @@ def take_messages(
     private: PrivateForm,
     server_version: int,
 ) -> Messages:
-    """Return what the markers found below the limit come to; `ddls` are what the nodes ran themselves."""
+    """Apply the markers found below the limit; `ddls` are the statements that the nodes ran themselves."""
     if not view.polardbx:
         logical = coordinate(found, view.inputs, convert=strange(private, server_version))
         return Messages(view, logical, bound=Bound.at(logical.stopped, logical.error))
@@ -236,7 +239,7 @@ def take_messages(
 
 
 def _shapes(cluster: Cluster, server_version: int) -> tuple[list[Shapes], Bound]:
-    """Return the shapes in the snapshots taken in, and the bound at which that ended."""
+    """Return the shapes in the cluster's snapshots, and the bound at the first snapshot that cannot be read."""
     found: list[Shapes] = []
     for key, databases in cluster.snapshots:
         try:
@@ -261,7 +264,7 @@ def _renames(ddls: Mapping[str, Sequence[PhysicalDdl]]) -> Iterator[Rename]:
 
 
 def kept_after(messages: Messages, next_floor: OrderKey) -> Mapping[str, Any]:
-    """Return what the next run must know of messages below its floor; nothing where no message tells anything."""
+    """Return what the next run must know about messages below its floor; empty if the nodes are not PolarDB-X's."""
     view, cluster = messages.view, messages.cluster
     if cluster is None:
         return {}
@@ -278,10 +281,10 @@ def kept_after(messages: Messages, next_floor: OrderKey) -> Mapping[str, Any]:
 
 
 def _still_followed(messages: Messages, state: ClusterState, next_floor: OrderKey) -> list[Any]:
-    """Return the renames below a key of which the markers below it, which make `state`, have not told yet."""
-    told = PlacesBuilder(messages.view.nodes, messages.view.routes)
-    told.advance(ORIGIN, state)
-    placed = {physical for physical, _ in told.places().spans}
+    """Return the renames below a key that the markers below it, which made `state`, have not recorded yet."""
+    recorded = PlacesBuilder(messages.view.nodes, messages.view.routes)
+    recorded.advance(ORIGIN, state)
+    placed = {physical for physical, _ in recorded.places().spans}
     kept = []
     for rename in messages.renames:
         if rename.key < next_floor and any((rename.node, *old) in placed for old, _ in rename.pairs):
@@ -299,9 +302,9 @@ def _places(message: Any) -> bool:
 
 
 def read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
-    """Return what was left for a run that goes on at `floor`.
+    """Return the note for a run that continues at `floor`.
 
-    A run that was killed between the store and the manifest has left a later one too.
+    A run that was killed between writing the store and the manifest has left a later note, which is ignored.
     """
     from snapshot_store.store.db import Store
 
@@ -315,7 +318,7 @@ def read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
 
 
 def keep_cluster(messages: Messages, directory: Path, floor: OrderKey, next_floor: OrderKey) -> None:
-    """Leave what the run that goes on at `next_floor` must know."""
+    """Save the note for the run that continues at `next_floor`."""
     from snapshot_store.store.db import Store
 
     value = kept_after(messages, next_floor)

@@ -1,10 +1,10 @@
-"""Markers: the transactions by which a cluster tells its binlog readers about DDL, and about itself.
+"""Markers: the transactions in which a cluster informs its binlog readers about DDL and about itself.
 
 After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on
-every node, by one distributed transaction. That transaction's place in the global order is the place of the logical DDL
-(PolarDB-X: 打标取标). PolarDB-X has more such tables: instructions, heartbeats, sync points; there each node has copies
-under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first one counts. Columns are told by
-position where the table map carries no names (PolarDB-X `CdcTableUtil`).
+every node, in one distributed transaction. The position of that transaction in the global order is that of the logical
+DDL (PolarDB-X: 打标取标). PolarDB-X has more such tables: instructions, heartbeats, sync points. There each node has
+copies under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first counts. Columns are identified
+by position if the table map has no names (PolarDB-X `CdcTableUtil`).
 """
 
 import json
@@ -34,7 +34,7 @@ INSTRUCTION_TYPES = frozenset({"CdcStart", "StorageInstChange", "MetaSnapshot", 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """One node's copy of a marker. `session` is not part of what the copies must agree on."""
+    """One node's copy of a marker. The session that wrote it is not included, as the copies need not agree on it."""
 
     job_id: int | None
     kind: str
@@ -47,7 +47,7 @@ class Marker:
 
     @property
     def extension(self) -> dict[str, Any]:
-        """Return EXT as a dict; what is no JSON object counts as empty."""
+        """Return EXT as a dict, empty if it is not a JSON object."""
         try:
             value = json.loads(self.ext) if self.ext else {}
         except ValueError:
@@ -57,14 +57,14 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One node's copy of an instruction: what the cluster tells about itself."""
+    """One node's copy of an instruction: a message of the cluster about itself."""
 
     type: str
     content: str
 
     @property
     def sql(self) -> str:
-        """Return what stands for the statement in messages."""
+        """Return the text that names the instruction in error messages."""
         return f"instruction {self.type}"
 
 
@@ -76,7 +76,7 @@ class SyncPoint:
 
     @property
     def sql(self) -> str:
-        """Return the statement that stands for it."""
+        """Return the statement that made it."""
         return "CALL trigger_sync_point_trx()"
 
 
@@ -85,16 +85,16 @@ Message = Marker | Instruction | SyncPoint
 
 @dataclass(frozen=True, slots=True)
 class MarkerCopy:
-    """What one node's marker branch holds, and the session that wrote it."""
+    """The content of one node's marker branch, and the session that wrote it."""
 
     marker: Message
     session: SessionVariables
 
 
 def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy | None:
-    """Return the message that a branch inserts, or None if it inserts none.
+    """Return the message that a branch inserts, None if it inserts none.
 
-    Several physical copies of a marker table on one node repeat one row; rows that differ are an error.
+    Several physical copies of a marker table on one node hold the same row; rows that differ raise MarkerDisagreement.
     """
     session, maps, found = SessionVariables(), dict[int, TableMap](), list[Message]()
     for event in events:
@@ -119,7 +119,7 @@ def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy 
 
 
 def _writer(query: Query) -> SessionVariables:
-    """Return the session that wrote a marker: what it does not share with the DDL's is when it ran, and its thread."""
+    """Return the session that wrote a marker, without what differs from the DDL's session: time, thread and invoker."""
     return replace(SessionVariables.of(query), microseconds=None, thread_id=0, exec_time=0, invoker_user=None)
 
 
@@ -145,7 +145,7 @@ def _instruction(table_map: TableMap, row: tuple[Any, ...]) -> Instruction:
     if names is not None and {"INSTRUCTION_TYPE", "INSTRUCTION_CONTENT"} <= set(names):
         found = dict(zip(names, values, strict=False))
         return Instruction(str(found["INSTRUCTION_TYPE"] or ""), str(found["INSTRUCTION_CONTENT"] or ""))
-    # Older clusters have a CLUSTER_ID too: the type is told by its value, the content stands behind it.
+    # Older clusters also have a CLUSTER_ID: the type is recognized by its value, and the content follows it.
     at = next((i for i, value in enumerate(values) if value in INSTRUCTION_TYPES), 1)
     kind, content = (*values, None, None)[at : at + 2] if at < len(values) else (None, None)
     return Instruction(str(kind or ""), str(content or ""))

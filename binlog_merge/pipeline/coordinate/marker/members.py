@@ -1,7 +1,7 @@
-"""Which nodes are in the cluster, moment by moment: scale-out and scale-in as the cluster's instructions tell them.
+"""The nodes that belong to the cluster at each key: scale-out and scale-in according to the cluster's instructions.
 
-A StorageInstChange names all nodes from its key on. Whoever is in the cluster must show every marker; whoever is not
-yet, or not any more, cannot hold anything back.
+A StorageInstChange lists all nodes from its key on. Nodes in the cluster must show every marker. Nodes that have not
+joined yet, or have left, cannot hold anything back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,9 +12,9 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """The nodes at the beginning, and every change: (key, all nodes from there on). Nodes are named by source-id.
+    """The nodes at the beginning, and every change: (key, all nodes from then on). Nodes are named by source-id.
 
-    `undecided` are nodes that a change names and whose own logs show nothing yet: they may join there, or may have been
+    `undecided` are nodes that a change names but whose own logs show nothing yet: they may join there, or may have been
     in the cluster from the beginning and be late.
     """
 
@@ -23,7 +23,7 @@ class Members:
     undecided: frozenset[str] = frozenset()
 
     def at(self, key: OrderKey) -> frozenset[str]:
-        """Return the nodes that must show a marker at `key`: at a change's own key those that stay."""
+        """Return the nodes that must show a marker at `key`. At a change's own key these are the nodes that stay."""
         here = self.first
         for when, nodes in self.changes:
             if when > key:
@@ -32,17 +32,17 @@ class Members:
         return here
 
     def before(self, key: OrderKey) -> frozenset[str]:
-        """Return the nodes in the cluster when everything below `key` has happened."""
+        """Return the nodes in the cluster after everything below `key`."""
         return next((nodes for when, nodes in reversed(self.changes) if when < key), self.first)
 
     def joined(self, node: str) -> OrderKey | None:
-        """Return from which key on a node is in the cluster: the origin if from the beginning, None if never."""
+        """Return the key from which a node is in the cluster: ORIGIN if from the beginning, None if it never is."""
         if node in self.first:
             return ORIGIN
         return next((when for when, nodes in self.changes if node in nodes), None)
 
     def left(self, node: str) -> OrderKey | None:
-        """Return the key behind which a node is in the cluster no more, None if it is to the end."""
+        """Return the key after which a node is no longer in the cluster, None if it stays or never joined."""
         if not self.changes or node in self.changes[-1][1] or self.joined(node) is None:
             return None
         out = [when for when, nodes in self.changes if node not in nodes and when > (self.joined(node) or ORIGIN)]
@@ -55,8 +55,10 @@ def members_of(
     known: frozenset[str] | None,
     shown: Mapping[str, OrderKey],
 ) -> Members:
-    """Return who was in the cluster when. `known` are the nodes at the beginning where that is told; else a node was in
-    it that shows a marker (`shown`: its first) before the first change, or that no change brings in.
+    """Return which nodes were in the cluster at which key.
+
+    `known` are the nodes at the beginning, if recorded. Otherwise a node was in the cluster if it shows a marker
+    (`shown`: its first one) before the first change, or if no change names it.
     """
     nodes, changes = tuple(nodes), tuple(sorted(changes))
     if known is not None or not changes:
@@ -67,9 +69,9 @@ def members_of(
 
 
 def bounds(members: Members, node: str, watermark: OrderKey | None) -> OrderKey | None:
-    """Return the key below which nothing more comes from a node; None where it holds back nothing at all.
+    """Return the key below which nothing more comes from a node; None if it holds nothing back.
 
-    `watermark` is the least key its log may still bring, None before its first commit TSO.
+    `watermark` is the least key that its log may still bring, None before its first commit TSO.
     """
     if watermark is None and node in members.undecided:
         return ORIGIN

@@ -1,4 +1,4 @@
-"""Coordination by markers: a logical DDL stands where its marker transaction stands, found alike on every node."""
+"""Coordination by markers: a logical DDL gets the order key of its marker, which every node must show alike."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerDisagreement, MarkerIncomplete, MergeError
 from binlog_merge.pipeline.base.render_values import LogicalDdl
-from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Said
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutcome
 from binlog_merge.pipeline.coordinate.marker.markers import PUBLIC, Marker, MarkerCopy
 from binlog_merge.pipeline.coordinate.statements import is_schema_ddl
 from snapshot_store.ddl import ParsedDdl
@@ -16,7 +16,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A marker branch on one node: where it stands, and what it holds."""
+    """A marker branch on one node: its order key, position and content."""
 
     key: OrderKey
     node: int
@@ -28,8 +28,9 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """The logical DDLs in order, how many messages none came of, and, where coordination stopped, the key before which
-    all is well and why.
+    """The logical DDLs in order, and the number of messages without one.
+
+    If coordination stopped, `stopped` is the key below which everything is understood, and `error` the reason.
     """
 
     ddl: tuple[LogicalDdl, ...]
@@ -41,8 +42,8 @@ class Coordinated:
 Required = Callable[[OrderKey], Sequence[tuple[int, str]]]
 """The nodes, as (number, source-id), that must show a marker at a key."""
 
-Convert = Callable[[OrderKey, Said, MarkerCopy], LogicalDdl | None]
-"""Makes a DDL marker the DDL that comes out, None for nothing. Raises DdlNotUnderstood."""
+Convert = Callable[[OrderKey, MessageOutcome, MarkerCopy], LogicalDdl | None]
+"""Converts a DDL marker to the DDL that comes out, None if none does. Raises DdlNotUnderstood."""
 
 
 def coordinate(
@@ -51,11 +52,11 @@ def coordinate(
     cluster: Cluster | None = None,
     convert: Convert | None = None,
 ) -> Coordinated:
-    """Return the logical DDLs of all markers, in order; stops at the first marker that is incomplete, disagrees or says
-    what cannot be.
+    """Return the logical DDLs of all markers, in order; stops at the first marker that is incomplete, differs or is
+    invalid.
 
-    Give only sightings below the watermark: there every node has shown everything it has. `cluster` and `convert` are
-    for PolarDB-X: the one takes every message in, the other makes MySQL's DDL of the cluster's.
+    Pass only sightings below the watermark, where every node has shown everything. `cluster` and `convert` are for
+    PolarDB-X: `cluster` applies every message, `convert` turns the cluster's DDL into MySQL's.
     """
     required: Required = nodes if callable(nodes) else lambda key: nodes
     convert = convert or plain
@@ -71,7 +72,7 @@ def coordinate(
         made = None
         if error is None:
             try:
-                made = convert(key, _said(key, first.copy, cluster), first.copy)
+                made = convert(key, _outcome(key, first.copy, cluster), first.copy)
             except MergeError as raised:
                 error = raised
             except DdlNotUnderstood as raised:
@@ -86,19 +87,19 @@ def coordinate(
     return Coordinated(tuple(ddl), swallowed=swallowed)
 
 
-def _said(key: OrderKey, copy: MarkerCopy, cluster: Cluster | None) -> Said:
+def _outcome(key: OrderKey, copy: MarkerCopy, cluster: Cluster | None) -> MessageOutcome:
     message = copy.marker
     if cluster is None:
-        return Said(message) if isinstance(message, Marker) else Said()
-    said = cluster.take(key, message)
-    cluster.said[key] = (said, copy)
-    return said
+        return MessageOutcome(message) if isinstance(message, Marker) else MessageOutcome()
+    outcome = cluster.take(key, message)
+    cluster.outcomes[key] = (outcome, copy)
+    return outcome
 
 
-def plain(key: OrderKey, said: Said, copy: MarkerCopy, server_version: int = 90700) -> LogicalDdl | None:
-    """Return a public DDL as it stands in its marker; nothing of any other message."""
-    marker = said.marker
-    if marker is None or marker.visibility != PUBLIC or not said.applies:
+def plain(key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy, server_version: int = 90700) -> LogicalDdl | None:
+    """Return a public DDL as its marker has it; None for any other message."""
+    marker = outcome.marker
+    if marker is None or marker.visibility != PUBLIC or not outcome.applies:
         return None
     variables = replace(copy.session, sql_mode=sql_mode_of(marker.extension.get("sqlMode"), copy))
     parsed = ParsedDdl.of(marker.sql, ddl_session(variables, server_version))
@@ -106,7 +107,7 @@ def plain(key: OrderKey, said: Said, copy: MarkerCopy, server_version: int = 907
 
 
 def sql_mode_of(mode: object, copy: MarkerCopy) -> int:
-    """Return a marker's sql_mode where it is a number, else that of the session that wrote it."""
+    """Return a marker's sql_mode if it is a number, else that of the session that wrote the marker."""
     if isinstance(mode, str) and mode.isdigit():
         mode = int(mode)
     return mode if isinstance(mode, int) and not isinstance(mode, bool) else copy.session.sql_mode
@@ -114,20 +115,20 @@ def sql_mode_of(mode: object, copy: MarkerCopy) -> int:
 
 def _fault(copies: Sequence[Sighting], nodes: Sequence[tuple[int, str]]) -> MergeError | None:
     first = copies[0]
-    place = {"node": first.source_id, "file": first.file, "position": first.position, "order_key": first.key}
+    location = {"node": first.source_id, "file": first.file, "position": first.position, "order_key": first.key}
     seen = {s.node for s in copies}
     missing = [source_id for number, source_id in nodes if number not in seen]
     statement = first.copy.marker.sql[:200]
     if missing:
         return MarkerIncomplete(
             f"the marker of {statement!r} is not on node {', '.join(missing)}",
-            **place,  # type: ignore[arg-type]
+            **location,  # type: ignore[arg-type]
         )
     for other in copies[1:]:
         if other.copy.marker != first.copy.marker:
             return MarkerDisagreement(
                 f"the marker is {first.copy.marker} on node {first.source_id}, "
                 f"but {other.copy.marker} on node {other.source_id}",
-                **place,  # type: ignore[arg-type]
+                **location,  # type: ignore[arg-type]
             )
     return None

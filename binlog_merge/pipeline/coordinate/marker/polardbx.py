@@ -1,4 +1,4 @@
-"""PolarDB-X's DDL as MySQL's, and its snapshots as schema versions."""
+"""Converts PolarDB-X's DDL markers to MySQL's DDL, and its snapshots to schema versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from binlog_merge.binlog.query_session import ddl_session
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.errors import DdlNotUnderstoodError
 from binlog_merge.pipeline.base.render_values import LogicalDdl
-from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, Said, charset_of_database, collation_of
+from binlog_merge.pipeline.coordinate.marker.cluster import Cluster, MessageOutcome, charset_of_database, collation_of
 from binlog_merge.pipeline.coordinate.marker.markers import PROTECTED, MarkerCopy, SyncPoint
 from binlog_merge.pipeline.coordinate.marker.place import Convert, plain
 from binlog_merge.pipeline.coordinate.statements import is_schema_ddl
@@ -24,11 +24,11 @@ from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.session import SQL_MODES
 from snapshot_store.tso import OrderKey
 
-_KEPT = "_drds_implicit_id_kept_"  # a name that the conversion to MySQL leaves in
+_KEPT = "_drds_implicit_id_kept_"  # a name that the conversion to MySQL does not remove
 
 
 def sql_mode_number(text: str | None) -> int | None:
-    """Return sql_mode from EXT, which has it as a number or as names; names that MySQL 8 dropped mean nothing."""
+    """Return sql_mode from EXT, which has it as a number or as names; names that MySQL 8 dropped are ignored."""
     if text is None:
         return None
     if text.strip().isdigit():
@@ -37,23 +37,23 @@ def sql_mode_number(text: str | None) -> int | None:
 
 
 class PolarDbXConvert(Protocol):
-    """`marker.Convert`, and more: see `converter`."""
+    """A `place.Convert` that also takes index names: see `converter`."""
 
     def __call__(
-        self, key: OrderKey, said: Said, copy: MarkerCopy, indexes: frozenset[str] | None = None
+        self, key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy, indexes: frozenset[str] | None = None
     ) -> LogicalDdl | None: ...
 
 
 def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> PolarDbXConvert:
-    """Return what makes a marker the DDL that comes out, in both its forms.
+    """Return the function that converts a marker to the DDL that comes out, in both its forms.
 
-    It takes the names of the table's indexes before the statement too, where they are known.
+    The function also takes the names of the table's indexes before the statement, if they are known.
     """
 
     def convert(
-        key: OrderKey, said: Said, copy: MarkerCopy, indexes: frozenset[str] | None = None
+        key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy, indexes: frozenset[str] | None = None
     ) -> LogicalDdl | None:
-        marker = _marker(key, said, cluster)
+        marker = _marker(key, outcome, cluster)
         if marker is None:
             return None
         given = sql_mode_number(marker.ext.sql_mode)
@@ -80,19 +80,19 @@ def converter(cluster: Cluster, private: PrivateForm, server_version: int) -> Po
 
 
 def strange(private: PrivateForm, server_version: int) -> Convert:
-    """Return what makes a marker the DDL that comes out of a cluster whose nodes are not PolarDB-X's.
+    """Return the function that converts a marker to the DDL that comes out, for nodes that are not PolarDB-X's.
 
-    A statement comes out as it stands, unless it has what only PolarDB-X knows.
+    A statement comes out as it is, unless it has syntax that only PolarDB-X knows.
     """
 
-    def convert(key: OrderKey, said: Said, copy: MarkerCopy) -> LogicalDdl | None:
-        ddl = plain(key, said, copy, server_version)
-        if ddl is None or said.marker is None:
+    def convert(key: OrderKey, outcome: MessageOutcome, copy: MarkerCopy) -> LogicalDdl | None:
+        ddl = plain(key, outcome, copy, server_version)
+        if ddl is None or outcome.marker is None:
             return None
         session = ddl_session(ddl.session, server_version)
         if not has_private_syntax(ddl.sql, session):
             return ddl
-        marker = said.marker
+        marker = outcome.marker
         written = DdlMarker(marker.kind, marker.schema, marker.table, marker.sql, marker.visibility, Extension(), key)
         event = convert_ddl(written, private, session=session, lower_names=False)
         if event.text is None:
@@ -106,13 +106,13 @@ def strange(private: PrivateForm, server_version: int) -> Convert:
     return convert
 
 
-def _marker(key: OrderKey, said: Said, cluster: Cluster) -> DdlMarker | None:
-    if said.sync_point:
-        # PolarDB-X's replicas know it by its schema and its words.
+def _marker(key: OrderKey, outcome: MessageOutcome, cluster: Cluster) -> DdlMarker | None:
+    if outcome.sync_point:
+        # PolarDB-X's replicas recognize it by its schema and its text.
         return DdlMarker("SYNC_POINT", "polardbx", None, SyncPoint("").sql, PROTECTED, Extension(), key)
-    if said.marker is None:
+    if outcome.marker is None:
         return None
-    marker = said.marker
+    marker = outcome.marker
     databases = {} if cluster.places is None else cluster.places.state.databases
     return DdlMarker(
         marker.kind,
@@ -120,16 +120,16 @@ def _marker(key: OrderKey, said: Said, cluster: Cluster) -> DdlMarker | None:
         marker.table,
         marker.sql,
         marker.visibility,
-        said.ext,
+        outcome.ext,
         key,
-        collation_of(said.meta),
-        charset_of_database(said.meta, databases, marker.schema),
+        collation_of(outcome.meta),
+        charset_of_database(outcome.meta, databases, marker.schema),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Shapes:
-    """What a snapshot says of shapes: of databases, of logical tables, and of physical ones as (node, table)."""
+    """The shapes in a snapshot: of databases, of logical tables, and of physical tables as (node, table)."""
 
     key: OrderKey
     schemas: tuple[Schema, ...]
@@ -137,7 +137,7 @@ class Shapes:
     physical: tuple[tuple[str, Table], ...]
 
     def logical_versions(self, known: Catalog) -> tuple[list[TableVersion], list[SchemaVersion]]:
-        """Return versions of what is not known yet."""
+        """Return versions of the logical tables and databases that are not in `known` yet."""
         tables = [t for t in self.logical if known.get(t.schema, t.name) is None]
         schemas = [s for s in self.schemas if s.name not in known.schemas]
         return (
@@ -146,7 +146,7 @@ class Shapes:
         )
 
     def physical_versions(self, node: str, known: Catalog) -> list[TableVersion]:
-        """Return versions of a node's tables that are not known yet."""
+        """Return versions of a node's tables that are not in `known` yet."""
         tables = [t for n, t in self.physical if n == node and known.get(t.schema, t.name) is None]
         return [TableVersion(self.key, 0, t.schema, t.name, t, node=node, origin="marker") for t in tables]
 
@@ -154,9 +154,9 @@ class Shapes:
 def shapes_of(
     key: OrderKey, databases: Sequence[DatabaseMeta], nodes: Mapping[str, str], server_version: int
 ) -> Shapes:
-    """Return the shapes in a snapshot; `nodes` gives storage instances their nodes.
+    """Return the shapes in a snapshot; `nodes` maps storage instances to nodes.
 
-    Raises DdlNotUnderstoodError for a table's SQL that cannot be read.
+    Raises DdlNotUnderstoodError for a table's SQL that cannot be parsed.
     """
     session = ddl_session(SessionVariables(), server_version)
     schemas, logical, physical = list[Schema](), list[Table](), list[tuple[str, Table]]()
@@ -195,8 +195,9 @@ def _table(schema: Schema, meta: TableMeta, sql: str, session: DdlSession) -> Ta
 
 
 def _stored(schema: Schema, meta: TableMeta, logical: Table, session: DdlSession) -> Table:
-    """Return the shape of the physical tables: they have the key that the cluster gives tables without one, and at
-    times their columns in another order.
+    """Return the shape of the physical tables.
+
+    They keep the key that the cluster adds to tables without one, and sometimes have their columns in another order.
     """
     sql = meta.create_sql_for_physical or meta.create_sql or ""
     if meta.create_sql_for_physical is None and IMPLICIT_KEY not in sql.lower():

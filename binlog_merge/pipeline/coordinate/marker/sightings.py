@@ -1,4 +1,4 @@
-"""The markers that nodes show, read from their logs."""
+"""Reads the markers that nodes show from their logs."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,20 +18,21 @@ from snapshot_store.tso import OrderKey
 
 
 def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iterator[Sighting]:
-    """Yield the markers that the node shows from `floor` on. Raises MergeError, with the key, at the first that cannot
-    be read.
+    """Yield the markers that the node shows from `floor` on, in order.
+
+    Raises MergeError, with the key, at the first marker that cannot be read.
     """
-    places = [
+    positions = [
         (OrderKey(tso, transaction, 0, 0), piece.file_index, start, end)
         for piece in node.pieces
         for tso, transaction, start, end in piece.markers
     ]
-    places += [
+    positions += [
         (OrderKey(e.tso, e.transaction, 0, 0), e.file_index, e.start, e.end)
         for e in node.edges
         if e.flags & scan_layout.MARKER
     ]
-    for key, file_index, start, end in sorted(places):
+    for key, file_index, start, end in sorted(positions):
         if key >= floor:
             try:
                 copy = _marker_copy(node, file_index, start, end, tables)
@@ -43,14 +44,14 @@ def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class NodeMarkers:
-    """The markers that a node shows, in order, before the first that cannot be read: that one is the bound."""
+    """The markers that a node shows, in order, up to the first that cannot be read, which sets the bound."""
 
     sightings: tuple[Sighting, ...] = ()
     bound: Bound = NO_BOUND
 
     @property
     def shows_any(self) -> bool:
-        """Tell whether the node shows a marker, even if it cannot be read."""
+        """Return whether the node shows a marker, even one that cannot be read."""
         return bool(self.sightings) or self.bound.error is not None
 
 
@@ -66,7 +67,7 @@ def read_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> No
 
 
 def markers_below(nodes: Iterable[NodeMarkers], limit: OrderKey) -> tuple[list[Sighting], Bound]:
-    """Return the markers of all nodes below `limit`, before the first that cannot be read: that one is the bound."""
+    """Return the markers of all nodes below `limit` and below the first that cannot be read, which sets the bound."""
     nodes = tuple(nodes)
     first = min((node.bound for node in nodes if node.bound.key < limit), default=NO_BOUND)
     end = min(limit, first.key)
@@ -74,7 +75,7 @@ def markers_below(nodes: Iterable[NodeMarkers], limit: OrderKey) -> tuple[list[S
 
 
 def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
-    """Return the error of the first marker that was not written by a distributed transaction, or None."""
+    """Return the error for the first marker that was not written by a distributed transaction, or None."""
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         for key, start, end, _ in keys_of(block, piece.local_markers) if piece.local_markers else ():
             if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, tables) is not None:

@@ -1,12 +1,12 @@
-"""Physical DDL that no marker takes up: without one the logical table stays as it is, whatever nodes run.
+"""Physical DDL that no marker takes up: without a marker the logical table does not change, whatever the nodes run.
 
-    shape   a table gets another shape: rows are cut, padded or converted until a marker says the same
-    make    a table comes into being that no logical table is there for
-    drop    a table goes, and the logical table keeps its rows
-    rows    rows go or change places without a row event: TRUNCATE, RENAME TABLE, EXCHANGE PARTITION
+    shape   a table gets another shape: rows are cut, padded or converted until a marker has the same change
+    make    a table is created for which there is no logical table
+    drop    a table is dropped, and the logical table keeps its rows
+    rows    rows are removed or moved without a row event: TRUNCATE, RENAME TABLE, EXCHANGE PARTITION
 
-A change is *taken up* by a logical version behind it, a marker's or one that people said. What changes neither rows nor
-their shape (indexes, defaults, comments) is none: schema questions show those.
+A change is *taken up* by a later logical version, from a marker or given by an operator. A statement that changes
+neither rows nor their shape (indexes, defaults, comments) is not a change: schema queries show those.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
+from binlog_merge.pipeline.base.state import key_after
 from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.shards.clauses import steps_of
 from binlog_merge.pipeline.coordinate.shards.net_change import net_change
@@ -29,7 +30,7 @@ from snapshot_store.tso import OrderKey
 Name = tuple[str, str]
 Kind = Literal["shape", "make", "drop", "rows"]
 Logical = Callable[[str, str, str], Name | None]
-"""The logical table, coordinated by markers, that a node's table is part of; None if it is of none that comes out."""
+"""Returns the logical table of a node's table, if it is coordinated by markers and comes out, else None."""
 
 _FALLEN_BEHIND = {
     "make": "the logical table is never made",
@@ -40,9 +41,9 @@ _FALLEN_BEHIND = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one statement of a node did to one of its tables, and the logical table that would have to follow.
+    """What a node's statement did to one of its tables, and the logical table that should follow.
 
-    `like` tells changes of several physical tables that are alike; `sql`, `file` and `position` say where it stands.
+    `like` is equal for equal changes of several physical tables; `sql`, `file` and `position` are the statement's.
     """
 
     key: OrderKey
@@ -57,7 +58,7 @@ class Change:
 
     @property
     def where(self) -> str:
-        """Return the place, in words."""
+        """Return text with the change's node, file and position."""
         return f"{self.node}, {self.file}:{self.position}"
 
     def to_json(self) -> list[Any]:
@@ -66,13 +67,16 @@ class Change:
 
     @staticmethod
     def from_json(values: Sequence[Any]) -> "Change":
-        """Return what `to_json` was made of."""
+        """Return the change that `to_json` has encoded."""
         key, node, table, logical, *others = values
         return Change(OrderKey.parse(key), node, (table[0], table[1]), (logical[0], logical[1]), *others)
 
 
 def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
-    """Yield what a statement does to tables whose logical table does not follow by itself; `history` has both lines."""
+    """Yield a statement's changes to tables whose logical table does not follow by itself.
+
+    `history` has the versions of the node and the logical ones.
+    """
     ddl = one.ddl
     effects = ddl.effects()
     moved = {new: old for new, old in effects.origins.items() if new in one.effect.catalog.tables}
@@ -81,7 +85,7 @@ def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory
     altered = one.effect.tables[:1] if one.effect.kind == "ALTER TABLE" else ()
     for name in dict.fromkeys((*one.effect.changed, *altered, *moved, *emptied)):
         target = logical(node, *name)
-        # A shard may get another name under its route.
+        # A shard may be renamed within its route.
         stays = [other for other in (moved.get(name), went.get(name)) if other is not None]
         if target is None or (stays and all(logical(node, *other) == target for other in stays)):
             continue
@@ -90,7 +94,7 @@ def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory
         if found is not None:
             yield Change(ddl.key, node, name, target, *found, ddl.sql, ddl.file, ddl.position)
     for database in one.effect.changed_schemas if one.effect.kind == "DROP DATABASE" else ():
-        # Tables of which only the logical base knows go with it too.
+        # Tables that only the logical base has are dropped with the database too.
         for schema, table in history.names():
             version = history.at(schema, table, ddl.key)
             there = version is not None and (version.table is not None or version.opaque)
@@ -100,9 +104,9 @@ def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory
 
 
 def _kind_of(one: Applied, name: Name, version: TableVersion | None, others: bool) -> tuple[Kind, str] | None:
-    """Return what is done to a table beside the logical one as it is there; None if the latter need not follow.
+    """Return the kind of change and its `like`, compared with the logical table; None if that need not follow.
 
-    `others`: it has other rows behind the statement, without a row event.
+    `others`: the table has other rows after the statement, without a row event.
     """
     was, now = one.before.get(*name), one.effect.catalog.get(*name)
     if version is None or (version.table is None and not version.opaque):
@@ -117,42 +121,42 @@ def _kind_of(one: Applied, name: Name, version: TableVersion | None, others: boo
 
 
 def _fits(physical: Table, logical: Table) -> bool:
-    """Tell whether rows of one table are rows of the other, but for the order of their columns."""
+    """Return whether rows of one table are rows of the other, except for the order of columns."""
     columns = column_map(physical, logical)
     return not columns.trimmed and all(e.same_type and e.physical_index is not None for e in columns.entries)
 
 
 def shape_of(table: Table) -> str:
-    """Return what tables with the same columns have in common, as a short text."""
+    """Return a short text that is equal for tables with the same columns."""
     columns = ", ".join(f"{column.name.lower()} {column.type}" for column in table.columns)
     return hashlib.sha256(columns.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _replaced(one: Applied, before: Table) -> bool:
-    """Tell whether a statement drops a column and makes one of its name: what it held is gone."""
+    """Return whether a statement drops a column and adds one with the same name, which loses the column's values."""
     with suppress(SnapshotStoreError):
         return bool(net_change(before, steps_of(one.ddl.sql, before, one.ddl.session)).replaced)
     return False
 
 
 def taken_up(change: Change, history: SchemaHistory, limit: OrderKey) -> bool:
-    """Tell whether the logical table has followed below `limit`, or need not any more."""
+    """Return whether the logical table has followed below `limit`, or no longer needs to."""
     now = _at(history, change.table, limit, change.node)
     target = _at(history, change.logical, limit, None)
     if target is not None and target.opaque:
         return True
-    behind = [v for v in history.versions_for(*change.logical) if change.key <= v.key < limit]
+    later = [v for v in history.versions_for(*change.logical) if change.key <= v.key < limit]
     if change.kind == "drop":
-        return bool(behind) or target is None or target.table is None
+        return bool(later) or target is None or target.table is None
     if change.kind == "rows":
-        return bool(behind)
+        return bool(later)
     if now is None or (now.table is None and not now.opaque):
         return True  # dropped again
     if change.kind == "make":
-        return bool(behind)
-    then = history.at(*change.table, _behind(change.key), change.node)
+        return bool(later)
+    then = history.at(*change.table, key_after(change.key), change.node)
     shapes = [v.table for v in (now, then) if v is not None and v.table is not None]
-    tables = [v.table for v in (*behind, target) if v is not None and v.table is not None]
+    tables = [v.table for v in (*later, target) if v is not None and v.table is not None]
     return any(_fits(shape, table) for shape in shapes for table in tables)
 
 
@@ -160,28 +164,24 @@ def _at(history: SchemaHistory, name: Name, limit: OrderKey, node: str | None) -
     return history.at(*name, limit, node)
 
 
-def _behind(key: OrderKey) -> OrderKey:
-    return key._replace(node_seq=key.node_seq + 1)
-
-
 def alike(change: Change, changes: Collection[Change], shards: Collection[tuple[str, Name]]) -> bool:
-    """Tell whether all physical tables of the logical one, `shards`, have changed alike."""
+    """Return whether all physical tables of the logical one, `shards`, have the same change."""
     about = (change.logical, change.kind, change.like)
     return set(shards) <= {(c.node, c.table) for c in changes if (c.logical, c.kind, c.like) == about}
 
 
 def consequence(change: Change, history: SchemaHistory, limit: OrderKey) -> str:
-    """Return what becomes of rows, column by column, while nothing takes a change up."""
+    """Return text on what happens to rows, column by column, until the change is taken up."""
     if change.kind != "shape":
         return _FALLEN_BEHIND[change.kind]
     physical = history.at(*change.table, limit, change.node)
     logical = history.at(*change.logical, limit)
     skew = None if physical is None else compare(physical, change.logical, logical)
-    return "rows come out in the old shape" if skew is None else told(skew)
+    return "rows come out in the old shape" if skew is None else describe_skew(skew)
 
 
-def told(skew: Skew) -> str:
-    """Return how rows are reshaped, in words that name the columns."""
+def describe_skew(skew: Skew) -> str:
+    """Return text on how rows are reshaped, naming the columns."""
     parts = []
     for words, columns in (
         ("is left out of every row", [c.name for c in skew.trimmed]),
