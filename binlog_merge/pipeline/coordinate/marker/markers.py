@@ -3,7 +3,7 @@
 After all nodes have changed their physical tables, the cluster inserts one row into `__cdc__.__cdc_ddl_record__` on
 every node, in one distributed transaction. The position of that transaction in the global order is that of the logical
 DDL (PolarDB-X: 打标取标). PolarDB-X has more such tables: instructions, heartbeats, sync points. There each node has
-copies under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first counts. Columns are identified
+copies under physical names (`__cdc___000000.__cdc_ddl_record___89vr`), of which the first counts. Columns are found
 by position if the table map has no names (PolarDB-X `CdcTableUtil`).
 """
 
