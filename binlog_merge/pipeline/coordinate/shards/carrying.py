@@ -27,9 +27,9 @@ from snapshot_store.tso import OrderKey
 
 
 class Run(ABC):
-    """A coordination of one logical table under way: its ledger, and a method for each kind of event.
+    """A running coordination of one logical table: its ledger, and a method for each kind of event.
 
-    `left`: rows of shards that are gone may still be in the logical table.
+    `left`: rows of shards that no longer exist may still be in the logical table.
     """
 
     ledger: Ledger
@@ -42,28 +42,28 @@ class Run(ABC):
 
     @abstractmethod
     def tables(self) -> dict[Shard, Table]:
-        """Return the shards' tables, as far as coordinated."""
+        """Return the shards' tables, as far as they are coordinated."""
 
     @property
     def alone(self) -> bool:
-        """Tell whether all rows of the logical table are one shard's."""
+        """Return whether all rows of the logical table belong to a single shard."""
         return len(self.shards) <= 1 and not self.left
 
     @property
     @abstractmethod
     def quiet(self) -> bool:
-        """Tell whether nothing is under way."""
+        """Return whether no DDL is waiting and nothing else is pending."""
 
     @abstractmethod
     def outcome(self) -> Outcome:
         """Return the result of the events so far."""
 
     def start(self) -> Start:
-        """Return where coordination can go on from here, if it is quiet."""
+        """Return the state from which coordination can continue later, if it is quiet now."""
         return self.ledger.start(self.tables(), self.left)
 
     def take(self, event: Event) -> None:
-        """Take an event. Raises Stopped."""
+        """Apply an event. Raises Stopped."""
         self.ledger.begin(event)
         if isinstance(event, Decided):
             self._decide(event)
@@ -113,7 +113,9 @@ class Run(ABC):
             self.ledger.findings.append(rows_stay(event, self._name()))
 
     def _note_rows_left(self, event: Leaves, name: str) -> None:
-        """Note that rows of a shard that is gone stay; not where it takes the logical table with it."""
+        """Record that rows of a shard that left stay in the logical table, unless the last shard drops that
+        table too.
+        """
         if self.shards:
             self.ledger.findings += [] if event.reported else [rows_stay(event, name)]
             return
@@ -139,10 +141,11 @@ def carry_out(
     session: DdlSession,
     start: Start | None = None,
 ) -> Outcome:
-    """Return the result of the events of one logical table's shards, up to the first at which coordination stops.
+    """Coordinate the events of one logical table's shards, up to the first at which coordination stops.
 
-    `members` and `logical` are the tables before the first event, all under the logical name; without `logical` it is
-    the members' join; what else a `Start` has counts too. Events come in the order of their keys.
+    `way` makes the run. `members` and `logical` are the tables before the first event, all under the logical name;
+    without `logical` it is the members' join. If `start` is given it replaces both. Events come in the order of their
+    keys.
     """
     run = way(start or Start(members, logical), session)
     quiet: tuple[OrderKey, Start] | None = None
@@ -157,7 +160,7 @@ def carry_out(
         except Stopped as stopped:
             return replace(run.outcome(), stop=stopped.stop, quiet=quiet)
         if alone and run.alone:
-            run.ledger.logical[written:] = [replace(one, alone=True) for one in run.ledger.logical[written:]]
+            run.ledger.logical[written:] = [replace(ddl, alone=True) for ddl in run.ledger.logical[written:]]
     if last is not None and run.quiet:
         quiet = (last, run.start())
     return replace(run.outcome(), quiet=quiet)

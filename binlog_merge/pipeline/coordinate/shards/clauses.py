@@ -1,11 +1,12 @@
-"""A shard's statement, cut into its clauses: the text of each as a statement of its own, and the table after it.
+"""Splits a shard's statement into its clauses: each as a statement of its own, with the table after it.
 
     ALTER TABLE t1 ADD COLUMN b INT, DROP COLUMN c     of a shard of shop.t is
     ALTER TABLE `shop`.`t` ADD COLUMN b INT            and
     ALTER TABLE `shop`.`t` DROP COLUMN c
 
-A statement whose clauses one after the other come to another table than all at once (RENAME COLUMN a TO b, RENAME
-COLUMN b TO a) stays whole. Names are replaced and clauses cut by their places in the text; what the user wrote stays.
+A statement stays whole if its clauses, run one after the other, yield another table than the statement does (RENAME
+COLUMN a TO b, RENAME COLUMN b TO a). Names are replaced and clauses cut out by offset; the rest of the user's text
+stays.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,8 +30,10 @@ _SKIPPED = frozenset({"IF", "NOT", "EXISTS"})
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """A physical table's name, and what becomes of the names of tables that its foreign keys point at, and of one
-    whose rows change places with a partition's; that is in the default `database` where it does not say.
+    """A physical table's name, and how to rename other tables that a statement names.
+
+    `aim` maps the name of a table that a foreign key references, or of one whose rows a partition is exchanged with.
+    The latter is in `database`, the default one, if it is not qualified.
     """
 
     schema: str
@@ -39,17 +42,19 @@ class Naming:
     database: str = ""
 
     def constraint(self, name: str, table: str) -> str:
-        """Return the name of a constraint where the table is called `table`: another only if the server made it."""
+        """Return the name of a constraint once its table is called `table`: it only changes if the server
+        generated it.
+        """
         for suffix in ("chk", "ibfk"):
             name = renamed_generated(name, self.table, table, suffix)
         return name
 
 
 def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Naming | None" = None) -> str:
-    """Return a statement on one table with the table's name replaced, schema included; the rest is the user's text.
+    """Return a statement on one table with the table's name replaced by `schema`.`table`; the rest is the user's text.
 
-    With `names` so are the names that a server makes of the table's (t1_chk_1), and those of tables that foreign keys
-    point at or a partition changes places with. Raises DdlNotUnderstood where the name is not found.
+    With `names`, names that a server derives from the table's (t1_chk_1) are replaced too, and those of tables that
+    foreign keys reference or a partition is exchanged with. Raises DdlNotUnderstood if the table's name is not found.
     """
     cursor = Cursor.of(sql, session)
     start, end = _name_place(cursor, sql)
@@ -66,7 +71,7 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
             aimed = names.aim((target[0] or names.database or names.schema, target[1]))
             pieces.append((token.start, cursor.peek(-1).end, ".".join(map(quote_name, aimed))))
             continue
-        if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _behind_foreign_key(cursor)):
+        if cursor.at_name() and (cursor.word(-1) in ("CHECK", "CONSTRAINT") or _after_foreign_key(cursor)):
             name = names.constraint(token.text, table)
             pieces += [(token.start, token.end, quote_name(name))] if name != token.text else []
         cursor.next()
@@ -75,12 +80,12 @@ def routed(sql: str, schema: str, table: str, session: DdlSession, names: "Namin
     return sql
 
 
-def _behind_foreign_key(cursor: Cursor) -> bool:
+def _after_foreign_key(cursor: Cursor) -> bool:
     return cursor.word(-2) == "FOREIGN" and cursor.word(-1) == "KEY"
 
 
 def without_rename(sql: str, session: DdlSession) -> str:
-    """Return an ALTER TABLE without its RENAME TO; "" where nothing else is in it."""
+    """Return an ALTER TABLE without its RENAME TO; "" if it has no other action."""
     cursor = Cursor.of(sql, session)
     _, head = _name_place(cursor, sql)
     pieces: list[tuple[int, int]] = []
@@ -100,12 +105,12 @@ def without_rename(sql: str, session: DdlSession) -> str:
         begins = token.end == head or (depth == 0 and token.text == "," and token.kind == "symbol")
     kept = cursor.text
     for start, end in reversed(pieces):
-        before, behind = kept[:start].rstrip(), kept[end:].lstrip()
-        if behind.startswith(","):
-            behind = behind[1:].lstrip()
+        before, after = kept[:start].rstrip(), kept[end:].lstrip()
+        if after.startswith(","):
+            after = after[1:].lstrip()
         elif before.endswith(","):
             before = before[:-1]
-        kept = f"{before} {behind}"
+        kept = f"{before} {after}"
     return kept.strip() if kept[head:].strip().strip(";") else ""
 
 
@@ -114,7 +119,7 @@ def _names_a_table(cursor: Cursor) -> bool:
 
 
 def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) -> str:
-    """Return a RENAME TABLE with its tables' names replaced, in the order they stand in."""
+    """Return a RENAME TABLE with its tables' names replaced, in the order in which they appear."""
     cursor = Cursor.of(sql, session)
     cursor.expect("RENAME")
     cursor.accept_one("TABLE", "TABLES")
@@ -131,21 +136,21 @@ def with_names(sql: str, session: DdlSession, names: Iterable[tuple[str, str]]) 
 
 
 def steps_of(sql: str, before: Table, session: DdlSession, database: Schema | None = None) -> tuple[Step, ...]:
-    """Return the clauses of a statement on `before`, which is named as the statement names it.
+    """Return the clauses of a statement on `before`, which has the name that the statement uses.
 
-    `database` is the session's default one: CHARACTER SET DEFAULT means its character set, whatever the table's
-    database is. Raises what `apply_ddl` raises for the whole.
+    `database` is the session's default database: CHARACTER SET DEFAULT is its character set, whichever database the
+    table is in. Raises what `apply_ddl` raises for the whole statement.
     """
     whole_ddl = ParsedDdl.of(sql, session)
     whole = applied_parsed(before, whole_ddl, database)
     clauses = list(_clauses(sql, session))
-    steps = _one_by_one(clauses, before, session, database) if len(clauses) > 1 else None
+    steps = _separate_steps(clauses, before, session, database) if len(clauses) > 1 else None
     if steps is None or steps[-1].after != whole:
         return (_step(whole_ddl, whole),)
     return steps
 
 
-def _one_by_one(
+def _separate_steps(
     clauses: list[str], before: Table, session: DdlSession, database: Schema | None
 ) -> tuple[Step, ...] | None:
     steps, table = [], before
@@ -155,7 +160,7 @@ def _one_by_one(
             table = applied_parsed(table, ddl, database)
         except SnapshotStoreError:
             return None
-        # ALGORITHM, LOCK and the like say how, not what.
+        # ALGORITHM, LOCK and the like change nothing by themselves.
         if not isinstance(ddl.statement, AlterTable) or ddl.statement.actions:
             steps.append(_step(ddl, table))
     return tuple(steps) or None
@@ -195,7 +200,7 @@ def applied_parsed(before: Table, ddl: ParsedDdl, database: Schema | None = None
 
 
 def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
-    """Yield the items of an ALTER TABLE, each as a statement; other statements as they are."""
+    """Yield the items of an ALTER TABLE, each as a statement; other statements unchanged."""
     cursor = Cursor.of(sql, session)
     _, end = _name_place(cursor, sql)
     cursor = Cursor.of(sql, session)
@@ -215,7 +220,7 @@ def _clauses(sql: str, session: DdlSession) -> Iterator[str]:
 
 
 def _name_place(cursor: Cursor, sql: str) -> tuple[int, int]:
-    """Return where the name of a statement's table begins and ends."""
+    """Return the offsets at which the name of a statement's table begins and ends."""
     while not cursor.done:
         if cursor.word() in _BEFORE_NAME:
             cursor.next()

@@ -1,4 +1,6 @@
-"""Databases of coordinated tables: made with the first of the nodes', or the first table; dropped with the last."""
+"""The logical databases of coordinated tables: created with the first node's or the first table, dropped with
+the last.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +14,7 @@ from snapshot_store.tso import OrderKey
 
 
 class First(NamedTuple):
-    """Where a logical database gets its first table, by which node's database, and which of its statements."""
+    """The place at which a logical database gets its first table, and the node, database and key that it comes from."""
 
     place: Place
     node: str
@@ -21,14 +23,15 @@ class First(NamedTuple):
 
 
 def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Placed]) -> Iterator[Placed]:
-    """Yield the making of logical databases that come with their first table: no database of a node goes there, as for
-    tables that keep their names beside others that are routed elsewhere.
+    """Yield CREATE DATABASE for logical databases that come with their first table.
+
+    No database of a node is routed to these, as when tables keep their names while others are routed elsewhere.
     """
     made = {d.schema: d.place for d in reversed(databases) if d.sql.startswith("CREATE ")}
     for database, first in sorted(firsts.items()):
-        there = database in log.schemas or bool(log.databases.get(database))
-        there = there or any(schema == database for schema, _ in log.starts)
-        if there or (database in made and made[database] <= first.place):
+        exists = database in log.schemas or bool(log.databases.get(database))
+        exists = exists or any(schema == database for schema, _ in log.starts)
+        if exists or (database in made and made[database] <= first.place):
             continue
         at = (first.node, first.schema)
         events = [e for e in log.database_events if (e.node, e.name) == at and e.key <= first.place.key]
@@ -40,8 +43,10 @@ def implied(log: ShardLog, firsts: Mapping[str, First], databases: Sequence[Plac
 
 
 def databases_of(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator[Placed]:
-    """Yield the DDL of logical databases: made with the first of the nodes', dropped with the last, altered whenever
-    one gets what the logical one has not.
+    """Yield the DDL of logical databases.
+
+    They are created with the first of the nodes' databases, dropped with the last, and altered when one of these gets
+    defaults that the logical database does not have.
     """
     live = {name: set(found) for name, found in log.databases.items()}
     defaults: dict[str, tuple[str, str]] = {}
@@ -49,17 +54,17 @@ def databases_of(log: ShardLog, topology: Topology, limit: OrderKey) -> Iterator
         name = topology.logical_schema(event.node, event.name)
         if name is None:
             continue
-        here, one = live.setdefault(name, set()), (event.node, event.name)
+        databases, database = live.setdefault(name, set()), (event.node, event.name)
         sql = None
         if event.value is None:
-            here.discard(one)
-            sql = None if here else f"DROP DATABASE {quote_name(name)}"
+            databases.discard(database)
+            sql = None if databases else f"DROP DATABASE {quote_name(name)}"
         else:
             value = (event.value.charset, event.value.collation)
-            if not here or (one in here and defaults.get(name) != value):
-                verb = "ALTER" if here else "CREATE"
+            if not databases or (database in databases and defaults.get(name) != value):
+                verb = "ALTER" if databases else "CREATE"
                 sql = f"{verb} DATABASE {quote_name(name)} CHARACTER SET {value[0]} COLLATE {value[1]}"
                 defaults[name] = value
-            here.add(one)
+            databases.add(database)
         if sql is not None:
             yield Placed(Place(event.key), name, None, sql, (event.node, event.key))

@@ -1,4 +1,4 @@
-"""Logical DDL of shards, each with a place of its own in the order."""
+"""The logical DDL of shards, each with a place of its own in the merged order."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A logical DDL: one statement at a place of its own. `table` is None where it is about a database.
+    """A logical DDL: a single statement at a place of its own. `table` is None for a statement on a database.
 
-    `cause` is (node, key) of the statement it is due to, None for a decision. `as_run`: the very statement, on the very
-    rows.
+    `cause` is (node, key) of the statement that caused it, None for an operator's decision. `as_run`: it is the node's
+    own statement, on the same rows.
     """
 
     place: Place
@@ -27,9 +27,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Statements of one logical table, or a rename of several, with a place among those that follow from one event.
+    """Statements of one logical table, or a rename of several tables, before they get their final places.
 
-    `place` is the table's own count of what follows there; `owner` tells the counts apart.
+    `place` has the table's own count as its rank; `owner` identifies that count.
     """
 
     place: Place
@@ -45,27 +45,28 @@ Moved = dict[tuple[int, Place], Place]
 
 
 def at_rank(ddl: Placed, ranks: Ranks) -> Placed:
-    """Give a statement the next place at its key."""
+    """Give a statement the next rank at its key."""
     rank = ranks.get(ddl.place.key, 0)
     ranks[ddl.place.key] = rank + 1
     return replace(ddl, place=Place(ddl.place.key, rank))
 
 
 def ranked(wanted: Iterable[Wanted], ranks: Ranks) -> tuple[list[Placed], Moved]:
-    """Give every statement a place of its own, behind those at its key so far (`ranks`).
+    """Give every statement a place of its own, after those already at its key (`ranks`).
 
-    At one key: tables by name, what follows for each in order; then tables that are renamed, together; then those that
-    come into being on names which that has made free. Also returns what has become of the tables' own places.
+    At one key the order is: tables by name, each with its statements in order; then tables that are renamed, together;
+    then tables that take over names freed by these renames. Also returns the final place of each table's own place.
     """
     ddl: list[Placed] = []
     moved: Moved = {}
-    for one in sorted(wanted, key=lambda w: (w.place.key, _phase(w.place), w.name, w.place.rank)):
-        key, here = one.place.key, ranks.get(one.place.key, 0)
+    for item in sorted(wanted, key=lambda w: (w.place.key, _phase(w.place), w.name, w.place.rank)):
+        key, rank = item.place.key, ranks.get(item.place.key, 0)
         ddl += [
-            Placed(Place(key, here + i), *one.name, sql, one.cause, one.as_run) for i, sql in enumerate(one.statements)
+            Placed(Place(key, rank + i), *item.name, sql, item.cause, item.as_run)
+            for i, sql in enumerate(item.statements)
         ]
-        moved[one.owner, one.place] = Place(key, here + max(len(one.statements) - 1, 0))
-        ranks[key] = here + max(len(one.statements), 1)
+        moved[item.owner, item.place] = Place(key, rank + max(len(item.statements) - 1, 0))
+        ranks[key] = rank + max(len(item.statements), 1)
     return ddl, moved
 
 
@@ -74,10 +75,10 @@ def _phase(place: Place) -> int:
 
 
 def in_order_of_keys(places: Iterable[Place], floor: OrderKey) -> dict[Place, Place]:
-    """Return the places from `floor` on that are to be others, so that order keys are in the order of places.
+    """Return new places for those from `floor` on whose order keys would not sort like the places.
 
-    Places of events whose keys differ in nothing but the node are put behind those of the first of them: a rank counts
-    more in a key than a node does (`places.key_of`).
+    Places of events whose keys differ only by node are put after those of the first of them, since in a key the rank
+    counts more than the node (`places.key_of`).
     """
     found: dict[Place, Place] = {}
     ordered = sorted({place for place in places if place.key >= floor})

@@ -1,4 +1,4 @@
-"""Checks an operator's decision about a DDL that waits, and gives it a place in the merged order."""
+"""Checks an operator's decision about a waiting DDL, and gives it a key in the merged order."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
 WAITING = ("waiting", "conflict")
-"""The stages in which something can be decided."""
+"""The stages in which a decision is possible."""
 
 ENDS = ("emit", "skip")
-"""The decisions after which no shard is awaited any more."""
+"""The actions after which no shard is awaited any more."""
 
 
 class Refused(Exception):  # noqa: N818 (it is what becomes of a question)
-    """Why nothing can be decided so; `remedy` says what can."""
+    """A decision that is not possible; `remedy` says which is."""
 
     def __init__(self, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Refused(Exception):  # noqa: N818 (it is what becomes of a question)
 
 
 def lock_named(locks: Locks, decisions: Sequence[Decided], name: str) -> Lock:
-    """Return the open coordination of an id, or of a table of which just one can be decided about. Raises Refused."""
+    """Return the open coordination with an id, or the only one of a table that can be decided. Raises Refused."""
     by_id = [lock for lock in locks.locks if lock.id == name]
     by_table = [lock for lock in locks.locks if table_of(lock.id) == name]
     found = [lock for lock in by_id or by_table if lock.stage in WAITING] or by_id or by_table
@@ -47,11 +47,11 @@ def lock_named(locks: Locks, decisions: Sequence[Decided], name: str) -> Lock:
 
 
 def checked(lock: Lock, locks: Locks, decisions: Sequence[Decided], action: str, shard: Shard | None) -> None:
-    """Raise Refused where it is too late for a decision, or too soon."""
+    """Raise Refused if it is too late or too early for a decision."""
     if lock.stage == "spreading":
         raise Refused(f"{lock.sql!r} has taken effect already: nothing is held for it", "there is nothing to resolve")
     if lock.stage == "queued":
-        before = next((one for one in locks.locks if one.stage in WAITING and _is_before(one, lock)), None)
+        before = next((other for other in locks.locks if other.stage in WAITING and _is_before(other, lock)), None)
         first = "what it waits for" if before is None else before.id
         raise Refused(f"{lock.id} waits behind another statement", f"resolve {first} first, and merge")
     mine = [decided for decided in decisions if decided.id == lock.id]
@@ -81,7 +81,7 @@ def _is_before(first: Lock, second: Lock) -> bool:
 
 
 def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
-    """Return a statement to write in the place of a lock's, with the logical table's full name. Raises Refused.
+    """Return a statement to write instead of a lock's, with the logical table's qualified name. Raises Refused.
 
     `table` is the logical table as it is now.
     """
@@ -102,15 +102,16 @@ def statement_for(lock: Lock, sql: str, table: Table | None) -> str:
 
 
 def place_for(lock: Lock, decisions: Sequence[Decided], least: OrderKey, stop: OrderKey | None) -> OrderKey:
-    """Return the key of a decision: at or above `least`, after what the shards have run, and never the key of a row.
+    """Return the key of a decision: at or above `least`, after all that the shards have run, and different from any
+    row's.
 
-    It is `least` itself if coordination stopped there: the statement at that key comes after the decision. Else no
-    decision has it either: transactions without a commit TSO of their own have a node's number in their keys, and all
-    others no `seq`.
+    It is `least` itself if coordination stopped there, so that the decision precedes the statement at that key.
+    Otherwise it also differs from other decisions' keys. No row has it: transactions without a commit TSO have a node
+    number in their keys, and all others have no `seq`.
     """
     if least == stop:
         return least
-    behind = max([least, *(ran.key for ran in lock.ran)])
-    key = OrderKey(behind.commit_tso, behind.transaction_id, behind.seq + 1, 0)
+    last = max([least, *(ran.key for ran in lock.ran)])
+    key = OrderKey(last.commit_tso, last.transaction_id, last.seq + 1, 0)
     taken = [d.key.seq for d in decisions if d.key[:2] == key[:2]]
     return key._replace(seq=max([key.seq, *(seq + 1 for seq in taken)]))

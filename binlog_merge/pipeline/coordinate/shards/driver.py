@@ -1,4 +1,4 @@
-"""A run's shards without markers: what is known of them, what this run adds, and what the next run must know."""
+"""Coordinates a run's shards without markers: earlier runs' log, what this run adds, and the notes for the next run."""
 
 import json
 from collections.abc import Container, Iterator, Sequence
@@ -51,14 +51,16 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 LOG = "shard-log"
 _UNKNOWN = SessionVariables(sql_mode=SESSION.sql_mode, utf8mb4_collation=255, explicit_defaults_for_timestamp=1)
-"""The session of what operators write, as servers since 8.0 have it: an event that is silent means 5.7's."""
+"""The session of statements that operators write, as servers since 8.0 have it: without these values an event means
+5.7's.
+"""
 _AFTER_BASE = OrderKey(0, 0, 1, 0)
 _AT_BASE = OrderKey(0, 0, 0, 1)
-"""Where the logical tables begin that no base has, and shards are there for."""
+"""The key of logical tables that no base schema has but whose shards exist from the beginning."""
 
 
 def modes_of(config: MergeConfig, topology: Topology) -> Modes:
-    """Return how the tables of a configuration are coordinated."""
+    """Return the mode of coordination of each route in a configuration."""
     routes, extracts = {}, {}
     for rule in config.routes:
         route = route_of(rule, config)
@@ -71,9 +73,10 @@ def modes_of(config: MergeConfig, topology: Topology) -> Modes:
 
 @dataclass(frozen=True)
 class KnownShards:
-    """What a run that goes on at `floor` knows of shards without markers. Not `active` where all tables are by marker.
+    """What a run from `floor` on knows about shards without markers.
 
-    `log` is what earlier runs left, never changed; `strict` tells that what is in doubt stops the merge.
+    `log` has what earlier runs left; it is never changed. Not `active` if markers coordinate all tables. `strict`: a
+    doubt about the shards' data stops the merge.
     """
 
     modes: Modes
@@ -83,7 +86,7 @@ class KnownShards:
     log: ShardLog = field(default_factory=ShardLog)
 
     def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
-        """Return the lines of history that coordination must see."""
+        """Return the history keys that coordination needs."""
         if not self.active:
             return set()
         lines: set[Line] = {(None, *name) for name in self.log.names()}
@@ -113,7 +116,7 @@ def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownS
     path = directory / STORE_NAME
     with as_merge_errors(path):
         texts = entries_of(_note(directory, LOG) or "[]")
-    # A run that was killed between the store and the manifest has left a later one too.
+    # A run that was killed between writing the store and the manifest has left a later entry too.
     text = next((text for since, text in reversed(texts) if since <= floor.text()), None)
     if text is None:
         raise StoreUnusable(
@@ -126,7 +129,7 @@ def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownS
 
 
 def read_decisions(directory: Path) -> tuple[Decided, ...]:
-    """Return what operators decided about shards."""
+    """Return the decisions of operators about shards."""
     with as_merge_errors(directory / STORE_NAME):
         return decisions_from_json(_note(directory, DECISIONS) or "[]")
 
@@ -143,8 +146,9 @@ def _note(directory: Path, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class TakenShards:
-    """What shards have been and have run to the end of the input, and the logical tables at the beginning that no base
-    has. `cut` are the clauses that do not come out; the bound is the first statement that cannot be coordinated.
+    """The log of shards up to the end of the input, and the first logical tables that no base schema has.
+
+    `cut` are clauses that are not part of the output. The bound is at the first statement that cannot be coordinated.
     """
 
     log: ShardLog = field(default_factory=ShardLog)
@@ -162,8 +166,9 @@ def take_shards(
     joined: Sequence[str],
     ran: Sequence[tuple[str, Extended]],
 ) -> TakenShards:
-    """Return what is known of shards with what nodes ran in this run. `given` are the tables that people say there are,
-    `joined` the nodes new in this run.
+    """Return the log of shards with the statements that nodes ran in this run.
+
+    `given` are versions given by operators, `joined` the nodes new in this run.
     """
     if not known.active:
         return TakenShards()
@@ -174,12 +179,12 @@ def take_shards(
     bounds, cut = [NO_BOUND], list[NotCarried]()
     for node, extended in ran:
         bounds += [Bound.of(error) for error in faults.not_taken(node, extended, known.modes)]
-        for one in extended.applied:
-            cut += _cut(node, one.ddl, one.effect, known.modes)
+        for applied in extended.applied:
+            cut += _cut(node, applied.ddl, applied.effect, known.modes)
             try:
-                log.take(node, [one], known.modes)
+                log.take(node, [applied], known.modes)
             except SnapshotStoreError as raised:
-                bounds.append(Bound.of(faults.not_understood(node, one.ddl, raised)))
+                bounds.append(Bound.of(faults.not_understood(node, applied.ddl, raised)))
                 break
     tables = tuple(TableVersion(_AT_BASE, 0, *name, table) for name, table in first.items())
     databases = {name[0]: Schema(name[0], table.charset, table.collation) for name, table in first.items()}
@@ -194,10 +199,10 @@ def _begun(
     nodes: Sequence[str],
     joined: Sequence[str],
 ) -> ShardLog:
-    """Return a log of its own, with what there is at the beginning and the shards that people say there are."""
+    """Return a copy of the log, with the tables at the beginning and the shards that operators have given."""
     modes, first = known.modes, known.floor == ORIGIN
     log = ShardLog() if first else known.log.before(known.floor)
-    # What is said of the moment before the floor counts from there on.
+    # A version given right before the floor applies from the floor on.
     latest = (v for v in history.versions if v.key == known.floor.previous() > ORIGIN and v.origin in GIVEN)
     for version in (*latest, *given):
         if version.node is None or version.table is None:
@@ -219,13 +224,13 @@ def _begun(
 
 
 def _first_tables(log: ShardLog) -> dict[Name, Table]:
-    """Return the logical tables at the beginning that no base has: what their shards come to."""
+    """Return the logical tables at the beginning that no base schema has: the joins of their shards."""
     found = {name: join_all(shards.values()) for name, shards in log.members.items() if name not in log.logical}
     return {name: table for name, table in found.items() if table is not None}
 
 
 def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterator[NotCarried]:
-    """Yield the clauses about files that are cut from a statement that comes out."""
+    """Yield the clauses about files that are cut from a statement of the output."""
     if not any(coordinated(modes, node, *name) for name in effect.effects.changed if name[1]):
         return
     for clause in without_files(ddl.sql, ddl.session)[1]:
@@ -234,7 +239,7 @@ def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterat
 
 
 def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Container[Line]) -> Bound:
-    """Return the bound at the first rows that are of a shard of which nothing is known; `lines` are those known."""
+    """Return the bound at the first rows of a shard that has no version; `lines` are the history keys that have one."""
     bound = NO_BOUND
     for node in scanned if known.active else ():
         strangers = {
@@ -252,7 +257,7 @@ def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Cont
 
 @dataclass(frozen=True)
 class CoordinatedShards:
-    """What shards have run below a limit, brought together: the DDL that come out, where that stopped, and warnings."""
+    """The result of coordinating shards below a limit: logical DDL, bound and warnings."""
 
     known: KnownShards
     log: ShardLog
@@ -263,25 +268,25 @@ class CoordinatedShards:
     warned: tuple[Warned, ...] = ()
 
     def holds(self) -> Holds | None:
-        """Return what the stages must know; None where no table is coordinated here."""
+        """Return what the later stages need about held rows; None if no table is coordinated here."""
         if not self.known.active:
             return None
         floor, together = self.known.floor, self.together
         return Holds(together.effects, tuple(d.place for d in together.ddl if d.place.key >= floor))
 
     def doubted(self, below: OrderKey) -> Doubted:
-        """Return the tables in doubt where everything below a key has been taken in."""
-        placed = [one for one in self.together.ddl if key_of(one.place) >= self.known.floor]
+        """Return the tables in doubt after everything below a key."""
+        placed = [ddl for ddl in self.together.ddl if key_of(ddl.place) >= self.known.floor]
         return passed_on(self.log.doubted, self.warned, placed, below)[0]
 
     def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
-        """Return what waits, where everything below a key has been taken in."""
+        """Return the open coordinations after everything below a key."""
 
         def source(node: str, key: OrderKey) -> Source:
-            ran = self.log.ran.get((node, key))  # none of tables that people say there are
+            ran = self.log.ran.get((node, key))  # tables given by operators have none
             return Source("", "", 0) if ran is None else Source(ran.sql, ran.file, ran.position)
 
-        open_ = tuple(lock_of(one, mode, source) for mode, one in self.together.open if mode != "marker")
+        open_ = tuple(lock_of(waiting, mode, source) for mode, waiting in self.together.open if mode != "marker")
         stop = None if self.together.stop is None else self.together.stop[1]
         at = None if stop is None or isinstance(stop.event, Decided) else stop.key
         return Locks(below, open_, tuple(held), at)
@@ -290,8 +295,8 @@ class CoordinatedShards:
 def coordinated_shards(
     known: KnownShards, log: ShardLog, decisions: Sequence[Decided], taken: Bound, limit: OrderKey
 ) -> CoordinatedShards:
-    """Bring together what shards have run below `limit`. `taken` is the first statement, or row, that cannot be taken
-    in.
+    """Coordinate the shards' statements below `limit`. `taken` is the bound at the first statement or row that is
+    unusable.
     """
     if not known.active:
         return CoordinatedShards(known, log)
@@ -322,15 +327,15 @@ def coordinated_shards(
         others = log.exchanged(known.modes, doubt.shard.node, doubt.key)
         tables = tuple(dict.fromkeys((*doubt.tables, *others)))
         warned.append(Warned(doubt.found, tables, f"{doubt.shard.node} {Path(found.file or '').name}:{found.position}"))
-    # Versions at or above the floor are made again by every run, also of DDL that are published.
-    placed = [one for one in together.ddl if key_of(one.place) >= known.floor]
-    ddl = tuple(_ddl(log, one) for one in placed)
+    # Every run makes the versions at or above the floor again, also those of published DDL.
+    placed = [ddl for ddl in together.ddl if key_of(ddl.place) >= known.floor]
+    ddl = tuple(_ddl(log, statement) for statement in placed)
     warnings += map(partial(_passed, log), passed_on(log.doubted, warned, placed, limit)[1])
     return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned))
 
 
 def _passed(log: ShardLog, passed: Passed) -> str:
-    """Return the warning of a table that gets the rows of one in doubt."""
+    """Return the warning about a table that gets rows of a table in doubt."""
     ran = None if passed.ddl.cause is None else log.ran.get(passed.ddl.cause)
     old, new = ".".join(passed.old), ".".join(passed.new)
     true = f"rows of {old} are in {new} from here on: what was said of {old} at {passed.where} is true of {new} too"
@@ -349,7 +354,7 @@ def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
 def keep_shards(
     shards: CoordinatedShards, directory: Path, next_floor: OrderKey, below: OrderKey, held: Sequence[HeldRows] = ()
 ) -> None:
-    """Leave what the next run must know, and what operators want to: what waits below a key."""
+    """Save the log for the next run, and for operators the coordinations that wait below a key."""
     from snapshot_store.store.db import Store
 
     floor = shards.known.floor

@@ -1,6 +1,6 @@
 """Columns that some shards have dropped and others still have (DM: `Lock.columns`).
 
-If a shard adds such a column again, it looks as if it had never dropped it: the target still holds the old values.
+If a shard adds such a column again, the target still holds the old values, as if the column had never been dropped.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,23 +20,23 @@ class Progress(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """Columns that some shards have dropped, by lower-case name, with how far each of those shards is."""
+    """Columns that some shards have dropped, by lower-case name, with the progress of each of those shards."""
 
     columns: Mapping[str, Mapping[Shard, Progress]] = field(default_factory=dict)
 
     def has(self, shard: Shard, column: str) -> bool:
-        """Tell whether a shard has dropped a column that is not gone everywhere."""
+        """Return whether a shard has dropped a column that not all shards have dropped."""
         return shard in self.columns.get(column.lower(), {})
 
     def begun(self, shard: Shard, column: str) -> "Dropping":
-        """Note that a shard has dropped a column."""
+        """Return this after a shard has dropped a column."""
         name = column.lower()
         return Dropping({**self.columns, name: {**self.columns.get(name, {}), shard: Progress.NOT_DONE}})
 
     def done(self, shard: Shard, columns: Sequence[str], written: bool) -> "Dropping":
-        """Note that a shard is through with dropping columns, and whether a DDL was written out for it.
+        """Return this after a shard has finished dropping columns; `written`: a DDL was written out for it.
 
-        A column is forgotten when all shards that dropped it are through and one of them has had it written out.
+        A column is forgotten once all shards that dropped it have finished and a DDL was written out for one of them.
         """
         known = dict(self.columns)
         for name in (column.lower() for column in columns):
@@ -48,18 +48,18 @@ class Dropping:
         return Dropping(known)
 
     def gone(self, columns: Sequence[str]) -> "Dropping":
-        """Forget columns that the target no longer has."""
+        """Return this without columns that the target no longer has."""
         names = {column.lower() for column in columns}
         return Dropping({n: s for n, s in self.columns.items() if n not in names})
 
     def moved(self, shard: Shard, to: Shard) -> "Dropping":
-        """Let a shard get another name."""
+        """Return this with a shard renamed."""
         return Dropping(
             {n: {to if s == shard else s: p for s, p in shards.items()} for n, shards in self.columns.items()}
         )
 
     def without(self, shard: Shard) -> tuple["Dropping", tuple[str, ...]]:
-        """Forget a shard; also return the columns that no shard is dropping any more."""
-        left = {n: {s: p for s, p in shards.items() if s != shard} for n, shards in self.columns.items()}
-        kept = {n: shards for n, shards in left.items() if shards or n not in self.columns}
-        return Dropping(kept), tuple(n for n in left if n not in kept)
+        """Return this without a shard, and the columns that no shard is dropping any more."""
+        remaining = {n: {s: p for s, p in shards.items() if s != shard} for n, shards in self.columns.items()}
+        kept = {n: shards for n, shards in remaining.items() if shards or n not in self.columns}
+        return Dropping(kept), tuple(n for n in remaining if n not in kept)

@@ -1,8 +1,8 @@
-"""What a node's DDL means to the logical tables: a change of a shard, a shard that joins, leaves, moves or is emptied.
+"""Turns a node's DDL into events of logical tables: a shard changes, joins, leaves, moves or is emptied.
 
-A RENAME TABLE that puts the table of a tool in a shard's place, as gh-ost and pt-online-schema-change do at the end, is
-a change of the shard: `changes` are what was run on the other table since it was made, if that is known, and say which
-columns were renamed. Any other table takes its rows with it; what that comes to depends on the other shards
+A RENAME TABLE that replaces a shard by the table of a tool, as gh-ost and pt-online-schema-change do at the end, is a
+change of the shard. `changes` are the statements run on the tool's table since it was created, if known; they show
+which columns were renamed. Any other table brings its own rows, and the outcome depends on the other shards
 (`following`).
 """
 
@@ -40,9 +40,9 @@ from snapshot_store.tso import OrderKey
 
 
 class NodeDdl:
-    """A statement that a node ran: where, in which session and default database, and both catalogs.
+    """A statement that a node ran: key, session, default database, and the catalogs before and after it.
 
-    `changes` are by the table they changed.
+    `changes` are earlier statements, by the table they changed.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NodeDdl:
 
 
 def shard_events(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield what a statement means, each with the logical table it concerns. Raises what `apply_ddl` raises."""
+    """Yield a statement's events, each with its logical table. Raises what `apply_ddl` raises."""
     statement = ddl.statement
     if isinstance(statement, RenameTables) or (
         isinstance(statement, AlterTable) and any(isinstance(a, RenameTo) for a in statement.actions)
@@ -92,7 +92,7 @@ def _altered(ddl: NodeDdl, topology: Topology, text: str) -> Iterator[tuple[Name
 
 
 def _can_run_there(ddl: NodeDdl, topology: Topology) -> bool:
-    """Tell whether the target has what an ALTER TABLE takes rows from: no file, and no table that does not come out."""
+    """Return whether the target has the rows that an ALTER TABLE takes: no file, and only tables that come out."""
     effects = _effects(ddl)
     if effects.having(Verb.FILE):
         return False
@@ -107,7 +107,7 @@ def _emptied(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
 
 
 def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield what CREATE TABLE, DROP TABLE and DROP DATABASE mean."""
+    """Yield the events of CREATE TABLE, DROP TABLE and DROP DATABASE."""
     for name in ddl.effect.changed:
         logical = _logical(ddl, topology, name)
         if logical is None:
@@ -121,9 +121,10 @@ def _come_and_gone(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
 
 
 def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> str:
-    """Return the CREATE TABLE: the user's, unless it takes its columns from a table of the node.
+    """Return the CREATE TABLE: the user's own, unless it takes its columns from a table of the node.
 
-    A CREATE TABLE … SELECT is logged with its columns and START TRANSACTION, as its rows follow in one transaction.
+    A CREATE TABLE … SELECT is logged with its columns and START TRANSACTION, as its rows follow in the same
+    transaction.
     """
     statement = ddl.statement
     selects = " ".join(ddl.sql.upper().split()).endswith("START TRANSACTION")
@@ -135,7 +136,7 @@ def _creation(ddl: NodeDdl, topology: Topology, logical: Name, table: Table) -> 
 
 
 def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield what a rename means: what else an ALTER does, then whose shard each table is from then on."""
+    """Yield the events of a rename: first the other actions of an ALTER TABLE, then each table's new shard."""
     before, after = ddl.before.tables, ddl.effect.catalog.tables
     if isinstance(ddl.statement, AlterTable):
         yield from _rest_of_alter(ddl, topology)
@@ -159,7 +160,7 @@ def _renamed(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEven
 
 
 def _rest_of_alter(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield what an ALTER TABLE does beside giving the table another name."""
+    """Yield the events of an ALTER TABLE apart from its rename."""
     sql = without_rename(ddl.sql, ddl.session)
     statement = parse_statement(sql, ddl.session) if sql else None
     if isinstance(statement, AlterTable) and statement.actions:
@@ -167,7 +168,7 @@ def _rest_of_alter(ddl: NodeDdl, topology: Topology) -> Iterator[tuple[Name, Sha
 
 
 def _in_a_ring(name: Name, moved: Mapping[Name, Name]) -> bool:
-    """Tell whether the tables of some names, this one among them, change places with each other alone."""
+    """Return whether this table is one of several that only swap their names."""
     seen, at = {name}, moved[name]
     while at in moved and at not in seen:
         seen.add(at)
@@ -176,15 +177,15 @@ def _in_a_ring(name: Name, moved: Mapping[Name, Name]) -> bool:
 
 
 def _ends_first(moved: Mapping[Name, Name]) -> Iterator[tuple[Name, Name]]:
-    """Yield (new, old) so that no table takes a name before the one that has it has left it."""
-    left = dict(moved)
-    while left:
-        new = next(name for name in sorted(left) if name not in left.values())
-        yield new, left.pop(new)
+    """Yield (new, old) in an order in which every new name has been given up before it is taken."""
+    remaining = dict(moved)
+    while remaining:
+        new = next(name for name in sorted(remaining) if name not in remaining.values())
+        yield new, remaining.pop(new)
 
 
 def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) -> Renamed:
-    """Return what it means that a table goes from one logical table to another, or comes to light, or disappears."""
+    """Return the event of a table that is renamed from one logical table to another, into one, or out of one."""
     was, now = _logical(ddl, topology, old), _logical(ddl, topology, new)
     shard, to, table = Shard(ddl.node, *old), Shard(ddl.node, *new), None
     instead: tuple[ShardDdl, ...] = ()
@@ -198,7 +199,9 @@ def _moved(ddl: NodeDdl, topology: Topology, old: Name, new: Name, text: str) ->
 
 
 def _with_logical_names(ddl: NodeDdl, topology: Topology) -> str:
-    """Return a RENAME TABLE with logical names; "" for another statement, and where one of the names has none."""
+    """Return a RENAME TABLE with logical names; "" for another statement, or if one of the tables has no
+    logical name.
+    """
     names = [_logical(ddl, topology, name) for name in ddl.effect.tables]
     known = [name for name in names if name is not None]
     if not isinstance(ddl.statement, RenameTables) or len(known) < len(names):
@@ -211,7 +214,7 @@ def _effects(ddl: NodeDdl) -> Effects:
 
 
 def _swapped(ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, origin: Name) -> Iterator[ShardDdl]:
-    """Yield what makes the table that had a shard's name the one that has it now."""
+    """Yield statements that turn the table that had a shard's name into the one that has it now."""
     before = _as_logical(ddl, topology, ddl.before.tables[(shard.schema, shard.table)], logical)
     after = _as_logical(ddl, topology, ddl.effect.catalog.tables[(shard.schema, shard.table)], logical)
     for sql in _statements(ddl, topology, logical, before, after, origin):
@@ -223,7 +226,7 @@ def _swapped(ddl: NodeDdl, topology: Topology, logical: Name, shard: Shard, orig
 def _statements(
     ddl: NodeDdl, topology: Topology, logical: Name, before: Table, after: Table, origin: Name
 ) -> tuple[str, ...]:
-    """Return what was run on the table that takes the place, or what comes to the same."""
+    """Return the statements run on the table that takes over the name, or else equivalent ones."""
     run, table = [], before
     try:
         for sql in ddl.changes.get(origin, ()):
@@ -237,7 +240,7 @@ def _statements(
 
 
 def as_logical(node: str, topology: Topology, table: Table, logical: Name) -> Table:
-    """Return a shard's table under the logical name, with all names that follow from it."""
+    """Return a shard's table under the logical name, with all derived names."""
     return under_name(table, logical, lambda name: topology.logical_name(node, *name) or name)
 
 

@@ -1,4 +1,4 @@
-"""What shards without markers may do that stops a merge: the errors, with their places and remedies."""
+"""The errors for shards without markers that stop a merge, with their locations and remedies."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ _AS_TOLD = "set `shard-doubts: warn` and merge again: the target will then hold 
 
 
 def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeError]:
-    """Yield the errors of a node's DDL on shards that are not known, or of which only table maps know what they did."""
+    """Yield the errors for a node's DDL on shards that are unknown or opaque."""
     for ddl in extended.passed:
         for name in _coordinated(node, ddl, modes)[:1]:
             error: MergeError = UnknownTableSchema(
@@ -51,19 +51,19 @@ def not_taken(node: str, extended: Extended, modes: Modes) -> Iterator[MergeErro
 
 
 def not_understood(node: str, ddl: PhysicalDdl, reason: Exception) -> MergeError:
-    """Return the error of a shard's DDL that cannot be written for the logical table."""
+    """Return the error for a shard's DDL that cannot be written for the logical table."""
     return _located(DdlNotUnderstoodError(f"DDL of a shard: {reason}"), node, ddl)
 
 
 def unknown_rows(node: str, key: OrderKey, file: str, position: int, name: Name) -> MergeError:
-    """Return the error of rows of a shard that is not known."""
+    """Return the error for rows of an unknown shard."""
     shard = Shard(node, *name)
     error = UnknownTableSchema(f"rows of {_unknown(shard)}", remedy=_know(shard, key.previous()))
     return error.located(node=node, file=file, position=position, order_key=key)
 
 
 def stopped(log: ShardLog, name: Name, stop: Stop) -> MergeError:
-    """Return the error of shards, or decisions, that cannot be brought together."""
+    """Return the error for shards or decisions that cannot be coordinated."""
     event, table = stop.event, ".".join(name)
     if isinstance(event, Decided):
         return ShardDdlStopped(
@@ -71,7 +71,7 @@ def stopped(log: ShardLog, name: Name, stop: Stop) -> MergeError:
             order_key=stop.key,
             remedy=f"take it back, `binlog-merge ddl resolve {event.id} --withdraw`, and merge again",
         )
-    ran = log.ran.get((event.shard.node, event.key))  # none of what people said
+    ran = log.ran.get((event.shard.node, event.key))  # definitions given by operators have none
     return ShardDdlStopped(
         f"{table}: {stop.detail}",
         node=event.shard.node,
@@ -83,7 +83,7 @@ def stopped(log: ShardLog, name: Name, stop: Stop) -> MergeError:
 
 
 def _remedy(stop: Stop) -> str | None:
-    """Return what to do where deciding about DDL does not help."""
+    """Return the remedy if a decision about DDL does not help, else None."""
     if stop.fault is Fault.UNKNOWN_SHARD:
         return _KNOW_ALL
     if stop.fault is Fault.STRANGE_TABLE and isinstance(stop.event, Joins):
@@ -92,25 +92,27 @@ def _remedy(stop: Stop) -> str | None:
 
 
 def in_doubt(log: ShardLog, doubt: Finding, *others: Finding) -> MergeError | None:
-    """Return the error of a statement that makes data differ; None of a shard that only counts as having run it.
+    """Return the error for a statement that makes data differ; None if the shard only counts as having run it.
 
-    `others` are further doubts of the kind about it.
+    `others` are further doubts of the same kind at the same key.
     """
     ran = log.ran.get((doubt.shard.node, doubt.key))
     if ran is None:
         return None
     if doubt.doubt is Doubt.ROWS:
         about = list(dict.fromkeys([doubt, *(d for d in others if (d.shard.node, d.key) == (ran.node, ran.key))]))
-        told = [f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail}", *(f"{d.shard}: {d.detail}" for d in about[1:])]
+        texts = [f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail}", *(f"{d.shard}: {d.detail}" for d in about[1:])]
         remedies = [*dict.fromkeys(d.remedy for d in about if d.remedy), _AS_TOLD]
-        error: MergeError = ShardDdlStopped("; ".join(told), remedy="; or ".join(remedies))
+        error: MergeError = ShardDdlStopped("; ".join(texts), remedy="; or ".join(remedies))
         return error.located(node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)
     text = f"{doubt.shard}: {ran.sql[:200]!r}: {doubt.detail} ({doubt.doubt.value}, column {doubt.column})"
     return ShardsInDoubt(text, node=ran.node, file=ran.file, position=ran.position, order_key=doubt.found)
 
 
 def too_many(log: ShardLog, together: Together, limit: OrderKey) -> MergeError | None:
-    """Return the error of the first event below a limit from which more follows than order keys can tell apart."""
+    """Return the error for the first event below a limit that causes more statements than order keys can
+    distinguish.
+    """
     for placed in together.ddl:
         if placed.place.rank >= NODES - 1 and placed.place.key < limit:
             ran = None if placed.cause is None else log.ran.get(placed.cause)

@@ -1,4 +1,4 @@
-"""Cuts clauses about tablespaces and directories out of statements: another server has others.
+"""Cuts clauses about tablespaces and directories out of statements, since they differ between servers.
 
 CREATE TABLE t (a INT) TABLESPACE ts1 COMMENT 'x'     CREATE TABLE t (a INT) COMMENT 'x'
 ALTER TABLE t TABLESPACE ts1, ADD b INT               ALTER TABLE t ADD b INT
@@ -23,10 +23,10 @@ def without_files(sql: str, session: DdlSession) -> tuple[str, tuple[str, ...]]:
 
 
 def _with_comma(sql: str, session: DdlSession, start: int, end: int) -> tuple[int, int]:
-    """Return what to cut with an option, so that no comma is left over.
+    """Return the range to cut for an option, so that no superfluous comma remains.
 
-    In a list of options the comma belongs to it unless another option stands before it without one; partitions are told
-    apart by commas that stay.
+    In a list of options its comma is cut too, unless another option precedes it without a comma. Commas between
+    partitions stay.
     """
     cursor, depth = Cursor.of(sql, session), 0
     before: Token | None = None
@@ -45,7 +45,7 @@ def _with_comma(sql: str, session: DdlSession, start: int, end: int) -> tuple[in
 
 
 def _begins_list(sql: str, session: DdlSession, before: Token) -> bool:
-    """Tell whether options begin behind a token: behind the columns, or behind the table's name."""
+    """Return whether table options begin after a token: after the columns, or after the table's name."""
     if before.kind == "symbol":
         return before.text == ")"
     cursor = Cursor.of(sql, session)

@@ -1,9 +1,9 @@
-"""Assigns events of shards to logical tables while tables are renamed, and decides when the target renames its table.
+"""Assigns events of shards to logical tables across renames, and decides when the target renames its table.
 
-A logical table is renamed when the last of its shards has the new name, if no other table has it by then. Tables of a
-single shard are therefore renamed at once, in chains and in rings too. Rows that enter or leave a table of several
-shards have no RENAME TABLE on the target: a `Finding` reports it, and the shard is treated as dropped in one table and
-made in the other.
+A logical table is renamed when the last of its shards has the new name, if no other table has it by then. So tables
+with a single shard are renamed at once, also in chains and rings. For rows that enter or leave a table of several
+shards there is no RENAME TABLE on the target: a `Finding` reports it, and the shard is treated as dropped in one table
+and created in the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,14 +30,17 @@ from snapshot_store.render_sql import create_sql
 from snapshot_store.tso import ORIGIN, OrderKey
 
 Follows = Callable[[Shard, Shard, Shard, Name], bool]
-"""Whether a shard may yet be renamed as another one was (from, to), and be of the logical table of that name then."""
+"""Whether a shard may still be renamed like another one (from, to), and belong to the logical table of that
+name then.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """Logical tables that get other names at once; `sql` is the statement of the node that was the last, if it may do.
+    """Logical tables that are renamed at once. `sql` is the statement of the node that came last, if it can be used.
 
-    `cause` is that node and the key of its statement, None for a decision. `taken` are all names that tables have then.
+    `cause` is that node and the key of its statement, None for a decision. `taken` are all names that tables have
+    before it.
     """
 
     key: OrderKey
@@ -49,7 +52,7 @@ class Renaming:
 
 @dataclass(eq=False)
 class Following:
-    """The logical tables as events go on. `ahead` are those that wait for shards to follow, or for a name."""
+    """The logical tables while events are applied. `ahead` are those that wait for shards to follow, or for a name."""
 
     follows: Follows
     tables: list[LogicalTable] = field(default_factory=list)
@@ -60,7 +63,7 @@ class Following:
     ahead: dict[LogicalTable, None] = field(default_factory=dict)
 
     def begin(self, name: Name, since: OrderKey, start: Start) -> None:
-        """Take in a table as it is at the beginning."""
+        """Add a table that exists at the beginning."""
         table = self._new(name, name, since)
         table.start = start
         for shard in start.members:
@@ -75,7 +78,7 @@ class Following:
         return table
 
     def take(self, key: OrderKey, events: Sequence[tuple[Name, Event]]) -> None:
-        """Take in what happens at a key, decisions first."""
+        """Apply the events at a key, decisions first."""
         renames = [event for _, event in events if isinstance(event, Renamed | Moves)]
         for name, event in events:
             match event:
@@ -97,13 +100,13 @@ class Following:
             self._carry_out(key, (sources[0], key) if sources else None, text)
 
     def _of(self, name: Name, shard: Shard) -> LogicalTable:
-        """Return the table that a shard belongs to, or else the one of that name."""
+        """Return the table that a shard belongs to, or else the one with that name."""
         return self.by_shard.get(shard) or self._called(name)
 
     def _called(self, name: Name) -> LogicalTable:
         return self.by_name.get(name) or self._new(name, name)
 
-    # Shards that come and go.
+    # Shards that join and leave.
 
     def _join(self, name: Name, event: Joins, source: Event) -> None:
         table = self.by_shard.get(event.shard)
@@ -115,15 +118,16 @@ class Following:
         table.take(event, name, source)
 
     def _joined(self, name: Name, shard: Shard) -> LogicalTable:
-        """Return the table that a new shard is of.
+        """Return the table that a new shard belongs to.
 
-        Where the shard that had its name is ahead of the others, it is of a table that is still to come.
+        If the shard that had its name is ahead of the others, the new one belongs to a table that is still to be
+        created.
         """
-        there = self.by_name.get(name)
-        if there is not None and any(hop.shard == shard and hop.place is None for hop in there.hops):
+        current = self.by_name.get(name)
+        if current is not None and any(hop.shard == shard and hop.place is None for hop in current.hops):
             coming = next((table for table in self.ahead if table.name is None and table.first == name), None)
             return coming or self._new(name, None)
-        if there is None or not there.members:
+        if current is None or not current.members:
             likely = [t for t in self.ahead if any(member.name == name for member in t.members.values())]
             if len(likely) == 1 and all(other.node != shard.node for other in likely[0].members):
                 return likely[0]
@@ -146,7 +150,7 @@ class Following:
     # Renames.
 
     def _rename(self, renames: Sequence[Renamed | Moves]) -> None:
-        """Take in all tables that one statement renames."""
+        """Apply the renames of one statement."""
         for event in renames:
             if isinstance(event, Renamed):
                 for table in filter(None, (self.by_shard.get(event.shard), self.by_shard.get(event.to))):
@@ -181,7 +185,7 @@ class Following:
             carried = kept
 
     def _may_be(self, event: Renamed, carried: Sequence[Renamed | Moves]) -> bool:
-        """Tell whether the shard's table may come to the new name, beside other renames of the same statement."""
+        """Return whether the shard's table may get the new name, given the other renames of the same statement."""
         table = self.by_shard[event.shard]
         assert event.new is not None
         name = table.alias.get(event.new, event.new)
@@ -191,13 +195,13 @@ class Following:
         if holder is not None and holder is not table and holder.members and not _goes(holder, carried):
             return False
         now = {e.shard for e in carried}
-        behind = (s for s, member in table.members.items() if member.name == table.name and s not in now)
+        rest = (s for s, member in table.members.items() if member.name == table.name and s not in now)
         mine = table.members[event.shard].hops
-        was = mine[0].shard if mine else event.shard  # when it was called as the others are
-        return all(self.follows(shard, was, event.to, event.new) for shard in behind)
+        was = mine[0].shard if mine else event.shard  # when its name was like the others'
+        return all(self.follows(shard, was, event.to, event.new) for shard in rest)
 
     def _otherwise(self, others: Sequence[Renamed]) -> None:
-        """Take what renames no logical table: a change of a shard, or shards that go."""
+        """Apply renames that rename no logical table: they change a shard, or a shard leaves."""
         by_target = {event.to: event for event in others}
         refilled = set()
         for event in others:
@@ -223,7 +227,9 @@ class Following:
                 self.findings.append(renamed_into(event))
 
     def _carry_out(self, key: OrderKey, cause: tuple[str, OrderKey] | None, sql: str) -> None:
-        """Rename the logical tables whose shards all have one new name, as far as these names are or become free."""
+        """Rename the logical tables whose shards all have one new name, as far as these names are free or
+        become free.
+        """
         wanted = {table: name for table in self.ahead if (name := table.wanted) is not None}
         while True:
             free: dict[Name, LogicalTable] = {}
@@ -247,7 +253,7 @@ class Following:
             self.by_name[name] = table
             del self.ahead[table]
 
-    # What an operator decides.
+    # Decisions of operators.
 
     def _decide(self, event: Decided) -> None:
         name = next((name for name in self.by_name if ".".join(name) == table_of(event.id)), None)
@@ -264,5 +270,5 @@ class Following:
 
 
 def _goes(holder: LogicalTable, carried: Sequence[Renamed | Moves]) -> bool:
-    """Tell whether a table's shards have begun to give up its name."""
+    """Return whether a table's shards have begun to give up its name."""
     return bool(holder.ahead) or any(isinstance(e, Renamed) and e.shard in holder.members for e in carried)

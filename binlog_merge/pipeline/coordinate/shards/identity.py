@@ -1,8 +1,8 @@
-"""A logical table through all the names it has: its shards under the names they have, and where each was carried out.
+"""A logical table across renames: its shards with their current names, and the name on the target at each place.
 
 n1  RENAME TABLE a TO b     the shard is ahead: its rows wait, as on the target the table is still called a
-n2  ADD COLUMN x            does not care what the table is called
-n2  RENAME TABLE a TO b     now all shards are at b, and so the table is
+n2  ADD COLUMN x            does not depend on the table's name
+n2  RENAME TABLE a TO b     now all shards are called b, so the table is renamed
 """
 
 from collections.abc import Iterator
@@ -24,17 +24,17 @@ from binlog_merge.places import Place
 from snapshot_store.tso import OrderKey
 
 RENAMED = 1 << 40
-"""The rank of rows released by the RENAME TABLE at a key: after all else there but `BEGINS`."""
+"""The rank of rows released by the RENAME TABLE at a key: after everything else there except `BEGINS`."""
 
 BEGINS = 1 << 41
-"""The least rank of what can only come when others have given up their names."""
+"""The least rank of tables that can only be created once others have given up their names."""
 
 
 @dataclass(eq=False, slots=True)
 class Hop:
-    """A shard gets another name (`to`), or a table that only then has its place on the target.
+    """A shard gets another name (`to`), or a shard whose table is not on the target yet.
 
-    From `place` on, once it is known, its rows are of the table `name`.
+    From `place` on, once it is known, its rows belong to the table `name`.
     """
 
     key: OrderKey
@@ -54,10 +54,10 @@ class Member:
 
 @dataclass(eq=False)
 class LogicalTable:
-    """A logical table. `name` is what the target calls it, None where it is not there yet and waits for its name.
+    """A logical table. `name` is its name on the target, None if it is not there yet and waits for its name.
 
-    `events` are those of its shards, under the name it had at `since` (`first`); `taken` are key and shard of nodes'
-    events that they were made of. `others` are names that it shares with other tables, or nearly did.
+    `events` are those of its shards, under the name it had at `since` (`first`); `taken` are the (key, shard) of the
+    nodes' events they were made from. `others` are names that it shares, or nearly shared, with other tables.
     """
 
     first: Name
@@ -85,15 +85,15 @@ class LogicalTable:
 
     @property
     def wanted(self) -> Name | None:
-        """Return the name that all shards have, if the target has another."""
+        """Return the name that all shards have, None if it is the target's name or they differ."""
         if not self.members:
-            return self.first if self.name is None else None  # gone before it was ever there
+            return self.first if self.name is None else None  # dropped before it was created
         names = {member.name for member in self.members.values()}
         return names.pop() if len(names) == 1 and self.name not in names else None
 
     @property
     def settled(self) -> bool:
-        """Tell whether the target has the table, under the name that all shards have."""
+        """Return whether the target has the table, under the name that all shards have."""
         return self.name is not None and not self.ahead
 
     def at(self, place: Place) -> Name:
@@ -105,19 +105,19 @@ class LogicalTable:
         return found
 
     def take(self, event: Event, known_as: Name, source: Event) -> None:
-        """Note an event of a shard, or about the table, which calls it `known_as`; it is made of `source`."""
+        """Add an event that refers to the table as `known_as`, and record the event `source` that it was made from."""
         self.events.append(event_under(event, known_as, self.first))
         if not isinstance(source, Decided):
             self.taken.add((source.key, source.shard))
 
     def admit(self, shard: Shard, name: Name, key: OrderKey) -> None:
-        """Take in a new shard, which calls the table `name`."""
+        """Add a new shard, which refers to the table as `name`."""
         member = self.members[shard] = Member(name)
         if name != self.name:
             self._ahead(member, Hop(key, shard, None))
 
     def leave(self, shard: Shard, key: OrderKey) -> None:
-        """Let a shard go; rows of one that is ahead find the table under the name that it has."""
+        """Remove a shard. If it is ahead, its rows go to the table's name on the target."""
         member = self.members.pop(shard)
         self._end_of_decision(shard, key)
         if member.hops and self.name is not None:
@@ -125,7 +125,7 @@ class LogicalTable:
             self.arrive(member, Place(key))
 
     def move(self, member: Member, event: Moves | Renamed) -> None:
-        """Take a shard, which is no member at the moment, in again under its new name."""
+        """Add a shard, which was removed for this, under its new name."""
         self.members[event.to] = member
         self._end_of_decision(event.shard, event.key)
         self._ahead(member, Hop(event.key, event.shard, event.to))
@@ -144,19 +144,19 @@ class LogicalTable:
         member.hops.append(hop)
 
     def _end_of_decision(self, shard: Shard, key: OrderKey) -> None:
-        """What a shard only counted as has an end where it gets another name."""
+        """End, at a key, the name that a shard only counts as having, because it is renamed there."""
         for hop in self.hops:
             if hop.shard == shard and hop.key == LAST:
                 hop.key = key
 
     def count_as(self, shard: Shard, name: Name) -> None:
-        """Let a shard count as having a name."""
+        """Count a shard as having a name."""
         member = self.members[shard]
         member.name = name
         self._ahead(member, Hop(LAST, shard, None))
 
     def skip(self, key: OrderKey) -> None:
-        """Leave the table its name: those that shards have given it mean this one."""
+        """Keep the table's name: names that shards have got instead are aliases of it."""
         assert self.name is not None
         for shard in self.ahead:
             member = self.members[shard]
@@ -167,17 +167,17 @@ class LogicalTable:
 
     @property
     def begun(self) -> OrderKey | None:
-        """Return the key of the first rename that shards are awaited for."""
+        """Return the key of the first rename for which shards are awaited, None if there is none."""
         found = (hop.key for member in self.members.values() for hop in member.hops if hop.to is not None)
         return min(found, default=None)
 
     @property
     def decided(self) -> bool:
-        """Tell whether shards count as having a name that they do not have."""
+        """Return whether shards count as having a name that they do not have."""
         return any(hop.key == LAST for hop in self.hops)
 
     def arrive(self, member: Member, place: Place) -> None:
-        """Note that a shard's name and the target's are the same from a place on."""
+        """Record that a shard's name and the target's are the same from a place on."""
         for hop in member.hops:
             hop.place, hop.name = place, self.name
         member.hops = []
@@ -192,17 +192,17 @@ class LogicalTable:
         for member in self.members.values():
             self.arrive(member, place)
 
-    # What the renames mean to rows.
+    # The effects of renames on rows.
 
     def hop_effects(self) -> Iterator[Effect]:
-        """Yield under which names rows are found, and that those of shards that are ahead wait."""
+        """Yield the effects of renames: the name of each shard's rows, and that rows of shards that are ahead wait."""
         for hop in self.hops:
             yield Effect(hop.shard, hop.key, hop.place, (), hop.to, hop.name)
             if hop.to is not None:
                 yield Effect(hop.to, hop.key, hop.place)
 
     def followed(self, effect: Effect) -> Iterator[Effect]:
-        """Yield an effect for each of the names that its shard has had until it takes effect."""
+        """Yield an effect for each of the names that its shard has until it takes effect."""
         if effect.key == LAST or not self.hops:
             yield effect
             return

@@ -1,4 +1,4 @@
-"""The logical table under coordination, and the record of logical DDL, effects and findings."""
+"""The logical table under coordination, and the record of its logical DDL, effects and findings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ from snapshot_store.tso import OrderKey
 
 
 class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and nothing else)
-    """Coordination cannot go on after an event."""
+    """Coordination cannot continue after an event."""
 
     def __init__(self, fault: Fault, event: Event, detail: str) -> None:
         super().__init__(detail)
@@ -37,7 +37,7 @@ class Stopped(Exception):  # noqa: N818 (carries a result out of the run, and no
 
 
 class Ledger:
-    """Records logical DDL, each at the next place after the current event."""
+    """Records logical DDL, each at the next rank after the current event."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Ledger:
         return None if self.shape is None else self.shapes[self.shape]
 
     def begin(self, event: Event) -> None:
-        """Go on to another event, which may be of the same statement as the last; its session is used from here on."""
+        """Start another event, which may come from the same statement as the last; its session is used from here on."""
         if event.key != self._key:
             self._key, self._rank = event.key, 0
         if isinstance(event, ShardDdl) and event.session is not None:
             self.session = event.session
 
     def start(self, members: Mapping[Shard, Table], left: bool) -> Start:
-        """Return where coordination can go on from here."""
+        """Return the state from which coordination can continue later."""
         return Start(members, self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
@@ -78,7 +78,7 @@ class Ledger:
         return Place(event.key, self._rank)
 
     def append(self, event: Event, statements: tuple[str, ...], table: Table | None, own: bool = True) -> Place:
-        """Write statements that make the logical table what it is now; return their place."""
+        """Write the statements that turn the logical table into `table`; return their place."""
         place = self.here(event)
         self._rank += 1
         self.shape = None if table is None else self.shapes.of(table)
@@ -88,9 +88,10 @@ class Ledger:
     def become(
         self, event: Event, joined: Shape, own: Sequence[tuple[str, ...]], renames: Renames, origin: Table, alone: bool
     ) -> tuple[Place, tuple[str, ...]]:
-        """Write DDL that makes the logical table accept what `joined` does; return its place and the columns dropped.
+        """Write DDL that makes the logical table accept all rows that `joined` accepts.
 
-        `alone`: all rows of the logical table are one shard's. Raises Stopped where no statement does.
+        Returns its place and the columns dropped. `alone`: all rows of the logical table belong to one shard. Raises
+        Stopped if no statement does it.
         """
         table = self.table
         if table is None or self.shape is None or self.shapes.alike(self.shape, joined):
@@ -121,10 +122,10 @@ class Ledger:
         self.effects += [Effect(ddl.shard, ddl.key, place, ddl.renames) for ddl in ddls]
 
     def _inert_place(self, event: Event, alone: bool) -> Place:
-        """Write a DDL that changes nothing the order of tables knows of (a comment, an engine): once, not per shard.
+        """Write a DDL that does not change how tables compare (a comment, an engine), once and not once per shard.
 
-        One that the logical table does not take (its partitions are its own) is swallowed, and so is one that would
-        empty a column, or a partition, of other shards' rows too.
+        It is swallowed if the logical table does not accept it (it has its own partitions), or if it would empty a
+        column or a partition for other shards' rows too.
         """
         here = self.here(event)
         logical = self.table

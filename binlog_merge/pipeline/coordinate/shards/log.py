@@ -1,7 +1,8 @@
-"""What shards without markers have been and have run since the beginning: the whole input of their coordination.
+"""The log of shards without markers: their tables at the beginning and all events since, the whole input of
+coordination.
 
-It grows with the nodes' DDL and is kept from run to run, so every run comes to the decisions that the runs before it
-came to, and goes on from there.
+It grows with the nodes' DDL and is kept from run to run, so every run repeats the decisions of earlier runs and
+continues from there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ _ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A statement as a node ran it: where it stands, and the session's variables."""
+    """A statement that a node ran, with its file, position and session variables."""
 
     node: str
     key: OrderKey
@@ -53,7 +54,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseEvent:
-    """A node's database is made, altered, or dropped (`value` None)."""
+    """A node's database is created, altered, or dropped (`value` None)."""
 
     key: OrderKey
     node: str
@@ -63,7 +64,7 @@ class DatabaseEvent:
 
 @dataclass(frozen=True, slots=True)
 class GhostEvent:
-    """A table that is no shard is made or gone (`sql` ""), or altered: it may take a shard's place later."""
+    """A table that is no shard is created or dropped (`sql` ""), or altered: it may replace a shard later."""
 
     key: OrderKey
     node: str
@@ -73,9 +74,9 @@ class GhostEvent:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Logical tables that can go on from a key, as they were there; `events` are the key and shard of those in that.
+    """The state of logical tables at a key from which they can continue; `events` are the (key, shard) it includes.
 
-    `effects` are all that came of them.
+    `effects` are all effects of these events.
     """
 
     key: OrderKey
@@ -86,12 +87,12 @@ class Settled:
 
 @dataclass
 class ShardLog:
-    """Shards, logical tables and logical databases at the beginning, under their logical names, and what happened then.
+    """Shards, logical tables and logical databases at the beginning, under their logical names, and all events since.
 
-    `databases` are the nodes' that go into a logical one, as (node, name). `taken` is what statements of this run do
-    with rows other than by RENAME: node, key, effects. `starts` are where tables go on, with the key up to which all
-    that happened is in that; `effects` are those of it that still count. `doubted` are the tables of which runs before
-    have warned.
+    `databases` are the nodes' databases, as (node, name), of each logical one. `taken` has (node, key, effects) of this
+    run's statements that move rows other than by RENAME. `starts` are the states from which tables continue, with the
+    key up to which events are included; `effects` are effects of those events that still matter. `doubted` are the
+    tables that earlier runs have warned about.
     """
 
     members: dict[Name, dict[Shard, Table]] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class ShardLog:
     doubted: Doubted = field(default_factory=dict)
 
     def before(self, key: OrderKey) -> "ShardLog":
-        """Return what stands below a key, where the beginning is below it."""
+        """Return the log with only the events below a key."""
         return ShardLog(
             self.members,
             self.logical,
@@ -124,20 +125,20 @@ class ShardLog:
         )
 
     def settled(self, settled: Iterable[Settled], floor: OrderKey) -> "ShardLog":
-        """Return the log with tables that go on where they were quiet, if nothing at that key is above `floor`.
+        """Return the log with tables that continue from a quiet state, if nothing else at its key is above `floor`.
 
-        Of the effects that lie behind, the renames count for rows that still wait.
+        Of the effects before it, only those that rename or remove something are kept, for rows that still wait.
         """
-        quiet = [one for one in settled if one.key._replace(node_seq=_LAST_NODE) < floor]
-        starts = {name: (one.key, start) for one in quiet for name, start in one.starts.items()}
-        gone = {source for one in quiet for source in one.events if source[0] <= one.key}
+        quiet = [state for state in settled if state.key._replace(node_seq=_LAST_NODE) < floor]
+        starts = {name: (state.key, start) for state in quiet for name, start in state.starts.items()}
+        gone = {source for state in quiet for source in state.events if source[0] <= state.key}
         events = [(name, e) for name, e in self.events if (e.key, e.shard) not in gone]
-        behind = [
+        earlier = [
             effect
-            for one in quiet
-            for effect in one.effects
+            for state in quiet
+            for effect in state.effects
             if (effect.renames or effect.to or effect.name or effect.gone)
-            and (effect.key <= one.key or effect.key == LAST)
+            and (effect.key <= state.key or effect.key == LAST)
         ]
         needed = {(event.shard.node, event.key) for _, event in events}
         return replace(
@@ -146,12 +147,12 @@ class ShardLog:
             events=events,
             ghosts=[ghost for ghosts in self._ghosts().values() for ghost in ghosts],
             starts={**self.starts, **starts},
-            effects=[*self.effects, *behind],
+            effects=[*self.effects, *earlier],
             ran={place: ran for place, ran in self.ran.items() if place in needed or ran.key >= floor},
         )
 
     def start(self, name: Name) -> tuple[OrderKey, Start]:
-        """Return where coordination of a table begins, and the key up to which all is in that."""
+        """Return the state from which a table continues, and the key up to which it includes events."""
         return self.starts.get(name) or (ORIGIN, Start(self.members.get(name, {}), self.logical.get(name)))
 
     def names(self) -> set[Name]:
@@ -160,11 +161,11 @@ class ShardLog:
         return found | {e.new for _, e in self.events if isinstance(e, Renamed) and e.new is not None}
 
     def renamed(self) -> set[Name]:
-        """Return the logical tables whose shards have begun to get other names."""
+        """Return the logical tables whose shards have begun to be renamed."""
         return {e.old for _, e in self.events if isinstance(e, Renamed) and e.old is not None}
 
     def begin(self, node: str, tables: Iterable[Table], databases: Iterable[str], modes: Modes) -> None:
-        """Take in what a node has at the beginning."""
+        """Add a node's tables and databases at the beginning."""
         for name in databases:
             self._database(node, name, modes)
         for table in tables:
@@ -177,7 +178,7 @@ class ShardLog:
                 self._database(node, table.schema, modes)
 
     def join(self, node: str, tables: Iterable[Table], key: OrderKey, modes: Modes) -> None:
-        """Take in what a node has that comes later than the beginning."""
+        """Add a node's tables that exist at a later key than the beginning."""
         for table in tables:
             logical = coordinated(modes, node, table.schema, table.name)
             if logical is not None:
@@ -193,14 +194,16 @@ class ShardLog:
                 self.databases.setdefault(logical, set()).add((node, name))
 
     def take(self, node: str, applied: Sequence[Applied], modes: Modes) -> None:
-        """Take in what a node ran, in its order. Raises what `apply_ddl` raises, before it takes in that statement."""
+        """Add the statements that a node ran, in order. Raises what `apply_ddl` raises, before adding that
+        statement.
+        """
         known = set(self.ran)
-        for one in applied:
-            ddl, effect = one.ddl, one.effect
+        for statement in applied:
+            ddl, effect = statement.ddl, statement.effect
             if (node, ddl.key) in known:
                 continue
             changes = {name: [g.sql for g in found[1:]] for (of, name), found in self._ghosts().items() if of == node}
-            node_ddl = NodeDdl(node, ddl.key, ddl.parsed, one.before, effect, changes, ddl.schema)
+            node_ddl = NodeDdl(node, ddl.key, ddl.parsed, statement.before, effect, changes, ddl.schema)
             events = [
                 (logical, self._with_columns(event, modes))
                 for logical, event in _coordinated(shard_events(node_ddl, modes.topology), modes)
@@ -214,10 +217,10 @@ class ShardLog:
             self.taken += [(node, ddl.key, effect.effects)] if moves else []
             if events or databases or moves:
                 self.ran[node, ddl.key] = Ran(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
-            self._note_ghost(node, one, modes)
+            self._note_ghost(node, statement, modes)
 
     def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:
-        """Yield what is to be said of rows that statements below `limit` take from tables or files."""
+        """Yield findings about rows that statements below `limit` move between tables or files."""
         for node, key, effects in self.taken:
             if key < limit:
                 logical = partial(coordinated, modes, node)
@@ -245,27 +248,30 @@ class ShardLog:
                 found |= {event.to} if isinstance(event, Moves) else set()
         return len(found)
 
-    def _note_ghost(self, node: str, one: Applied, modes: Modes) -> None:
-        """Remember what is done to tables that are no shards."""
-        key, effect = one.ddl.key, one.effect
+    def _note_ghost(self, node: str, applied: Applied, modes: Modes) -> None:
+        """Record changes of tables that are no shards."""
+        key, effect = applied.ddl.key, applied.effect
         for name in effect.changed:
             if name not in effect.catalog.tables or effect.kind == "CREATE TABLE":
                 self.ghosts.append(GhostEvent(key, node, name, ""))
             elif coordinated(modes, node, *name) is None and effect.kind in _ALTERS:
-                self.ghosts.append(GhostEvent(key, node, name, one.ddl.sql))
+                self.ghosts.append(GhostEvent(key, node, name, applied.ddl.sql))
 
     def _ghosts(self) -> dict[tuple[str, Name], list[GhostEvent]]:
-        """Return what was done to each table that is no shard since it was made last."""
+        """Return the statements on each table that is no shard since it was last created."""
         found: dict[tuple[str, Name], list[GhostEvent]] = {}
         for ghost in self.ghosts:
             if not ghost.sql:
                 found[ghost.node, ghost.name] = [ghost]
-            elif (ghost.node, ghost.name) in found:  # else it was there at the beginning: not all is known
+            elif (
+                ghost.node,
+                ghost.name,
+            ) in found:  # else it existed at the beginning, and earlier statements are unknown
                 found[ghost.node, ghost.name].append(ghost)
         return found
 
     def _with_columns(self, event: ShardEvent, modes: Modes) -> ShardEvent:
-        """Return an event with the columns that the shard's route writes."""
+        """Return an event with the columns that the shard's route fills in."""
         if isinstance(event, Renamed):
             return self._renamed_with_columns(event, modes)
         extract = modes.extract(*event.shard)
@@ -294,7 +300,7 @@ class ShardLog:
 
 
 def _coordinated(events: Iterable[tuple[Name, ShardEvent]], modes: Modes) -> Iterator[tuple[Name, ShardEvent]]:
-    """Yield the events of tables that no marker coordinates; one that markers do is not seen in a rename."""
+    """Yield the events of tables that markers do not coordinate; a rename omits the side that markers coordinate."""
     for name, event in events:
         if not isinstance(event, Renamed):
             if modes.of(*event.shard) != "marker":
@@ -308,6 +314,6 @@ def _coordinated(events: Iterable[tuple[Name, ShardEvent]], modes: Modes) -> Ite
 
 
 def coordinated(modes: Modes, node: str, schema: str, table: str) -> Name | None:
-    """Return the logical table that a physical one is a shard of; None if markers coordinate it, or nothing does."""
+    """Return the logical table of a shard; None if markers coordinate the table, or it has no logical table."""
     logical = modes.topology.logical_name(node, schema, table)
     return logical if logical is not None and modes.of(node, schema, table) != "marker" else None

@@ -1,4 +1,6 @@
-"""The log of shards as text, for the schema store: tables and sessions once each, however many events have them."""
+"""The log of shards as JSON text for the schema store. Tables and sessions are stored once, however many events use
+them.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,12 +32,12 @@ from snapshot_store.tso import OrderKey
 
 
 class _Numbered:
-    """Texts that stand once in the output, and are called by number."""
+    """Texts that are stored once and referred to by number."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._tables: dict[int, tuple[Table, int]] = {}  # the table too, so that its id stays its own
+        self._tables: dict[int, tuple[Table, int]] = {}  # keeps the table alive, so that its id is not reused
 
     def text(self, text: str) -> int:
         number = self._numbers.setdefault(text, len(self.texts))
@@ -205,7 +207,7 @@ def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], Ran]:
 
 
 def entries_of(text: str) -> list[tuple[str, str]]:
-    """Return logs of shards with the keys (text) below which each has everything. Raises StoreError."""
+    """Return logs of shards, each with the key (as text) below which it is complete. Raises StoreError."""
     try:
         return [(since, log) for since, log in json.loads(text)]
     except (ValueError, TypeError) as error:

@@ -1,8 +1,8 @@
-"""The net schema change of several statements of one shard, and when two shards' statements are one DDL.
+"""The net schema change of several statements of one shard, and when two shards' statements are the same DDL.
 
-RENAME COLUMN a TO b; RENAME COLUMN b TO a      no change
-RENAME COLUMN a TO b; RENAME COLUMN b TO c      RENAME COLUMN a TO c
-DROP COLUMN a; ADD COLUMN a INT                 a column a as before, but with other values
+RENAME COLUMN a TO b; RENAME COLUMN b TO a    no change
+RENAME COLUMN a TO b; RENAME COLUMN b TO c    RENAME COLUMN a TO c
+DROP COLUMN a; ADD COLUMN a INT               a column a as before, but with other values
 """
 
 import re
@@ -16,7 +16,9 @@ from snapshot_store.model import Table
 
 @dataclass(frozen=True, slots=True)
 class NetChange:
-    """A change from `before` to `after`: the columns renamed on the whole, and those replaced by a namesake."""
+    """A change from `before` to `after`: the net column renames, and the columns replaced by a new one of the same
+    name.
+    """
 
     before: Table
     after: Table
@@ -65,7 +67,7 @@ def inverse(renames: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
 
 
 def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
-    """Tell whether two statements are one DDL: the same text, the same clauses, or the same change of the schema."""
+    """Return whether two statements are the same DDL: the same text, the same clauses, or the same schema change."""
     if plain(a.sql) == plain(b.sql):
         return True
     clauses = [frozenset(plain(step.sql) for step in ddl.steps) for ddl in (a, b)]
@@ -76,7 +78,7 @@ def same_ddl(a: ShardDdl, b: ShardDdl) -> bool:
         return False
     if changes[0] == changes[1]:
         return True
-    # Comments may differ, where more than the comments changes.
+    # Comments may differ if the statements change more than comments.
     return equivalent(a.before, b.before) and equivalent(a.after, b.after) and not equivalent(a.before, a.after)
 
 
@@ -88,7 +90,7 @@ _QUOTED = re.compile(r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")""", re.DOTA
 
 
 def plain(sql: str) -> str:
-    """Return a statement's text without what blanks, backticks and letter case make outside of strings."""
+    """Return a statement's text normalized outside of strings: blanks, backticks and letter case."""
     pieces = _QUOTED.split(sql.strip().rstrip(";"))
     pieces[::2] = [" ".join(piece.replace("`", "").split()).casefold() for piece in pieces[::2]]
     return " ".join(pieces)

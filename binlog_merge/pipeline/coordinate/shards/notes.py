@@ -1,8 +1,8 @@
-"""Notes that a merge and its operators exchange through the schema store: DDL that waits, and decisions about it.
+"""The notes that merges and operators exchange through the schema store: waiting DDL, and decisions about it.
 
-Both are texts under a name (`Store.note`). LOCKS is written by every merge that coordinates shards, and says how things
-stood where it ended; DECISIONS is written by `ddl resolve`, and every merge from then on takes its decisions in as
-events. So what comes out still follows from the logs and these two alone.
+Both are named texts (`Store.note`). LOCKS is written by every merge that coordinates shards, with the state at its end.
+DECISIONS is written by `ddl resolve`, and every later merge applies its decisions as events. So the output still
+depends only on the logs and these two.
 """
 
 import json
@@ -21,7 +21,7 @@ Mode = Literal["pessimistic", "optimistic"]
 
 
 class Source(NamedTuple):
-    """A statement as a node wrote it, and its file and position."""
+    """A statement as a node wrote it, with its file and position."""
 
     sql: str
     file: str
@@ -30,7 +30,7 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A statement that a shard ran, and its file and position in the node's binlog."""
+    """A statement that a shard ran, with its file and position in the node's binlog."""
 
     shard: Shard
     key: OrderKey
@@ -41,10 +41,10 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A coordination under way. `sql` is the statement for the logical table; `done` are the shards that have it.
+    """An open coordination. `sql` is the statement for the logical table; `done` are the shards that have it.
 
-    `ran` has what they ran; a shard of `done` without an entry counts as having run it, or was made with it. `stage` is
-    that of `values.Open`.
+    `ran` are the statements they ran; a shard of `done` without an entry counts as having run it, or was created with
+    it. `stage` is that of `values.Open`.
     """
 
     id: str
@@ -71,9 +71,9 @@ class HeldRows:
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """How things stood where a merge ended: everything below `known` was taken in.
+    """The open coordinations at the end of a merge that knew everything below `known`.
 
-    `stop` is the key of the shard's statement at which coordination stopped, if it did.
+    `stop` is the key of the shard's statement at which coordination stopped, None if it did not.
     """
 
     known: OrderKey
@@ -83,7 +83,7 @@ class Locks:
 
 
 def lock_of(waiting: Open, mode: Mode, source: Callable[[str, OrderKey], Source]) -> Lock:
-    """Return a coordination as operators see it; `source` finds the statement of a node at a key."""
+    """Return an open coordination in the form that operators see; `source` finds the statement of a node at a key."""
     ran = tuple(Ran(ddl.shard, ddl.key, *source(ddl.shard.node, ddl.key)) for ddl in waiting.ran)
     return Lock(waiting.id, mode, waiting.stage, waiting.ddl.sql, waiting.done, waiting.awaited, ran)
 
@@ -94,7 +94,7 @@ def table_of(id: str) -> str:
 
 
 def decisions_about(table: tuple[str, str], decisions: Iterable[Decided]) -> tuple[Decided, ...]:
-    """Return what was decided about one logical table, in the order of the events that it makes."""
+    """Return the decisions about one logical table, in the order of their keys."""
     found = [decided for decided in decisions if table_of(decided.id) == ".".join(table)]
     return tuple(sorted(found, key=lambda decided: decided.key))
 

@@ -1,10 +1,11 @@
-"""Pessimistic coordination: all shards run the same DDL in the same order; each is written where the last one runs it.
+"""Pessimistic coordination: all shards run the same DDL in the same order; each is written when the last shard runs it.
 
     t1:  a  DDL  b  c                     the merged order, if events are numbered as they come:
     t2:        d      e  DDL  f           a  d  e  DDL  b  c  f
 
-Rows of a shard that has run it wait for the others. Two statements are one DDL if they change the schema in the same
-way, or are the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`, `dm/syncer/sharding_group.go`.
+Rows of a shard that has run the DDL wait for the other shards. Two statements are the same DDL if they change the
+schema in the same way or have the same text. Source: pingcap/tiflow `dm/pkg/shardddl/pessimism`,
+`dm/syncer/sharding_group.go`.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -60,7 +61,7 @@ class PessimisticRun(Run):
         together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
         table = logical if logical is not None else together
         self.ledger = Ledger(Shapes(), table, start.session or session, start.inert)
-        self.gone: list[Ran] = []  # what shards that are gone have run, and others have yet to run
+        self.gone: list[Ran] = []  # DDL of shards that left, which others have yet to run
         self.left = start.left
         self.debts = Debts()
         self.decision: Decided | None = None
@@ -77,7 +78,7 @@ class PessimisticRun(Run):
         return not (self.sequence.under_way or self.gone or self.debts or self.decision)
 
     def _take_ddl(self, ddl: ShardDdl) -> None:
-        # Partitions that all shards empty are emptied at once, as rows behind that wait; other tables' rows do not.
+        # Partitions that all shards empty are emptied at once, as later rows wait; rows of other tables do not wait.
         if not self.alone and moves_rows(ddl, Verb.EXCHANGE, Verb.FILE):
             self.ledger.findings.append(rows_stay(ddl, self._name()))
         self._members[ddl.shard] = ddl.after
@@ -97,7 +98,9 @@ class PessimisticRun(Run):
         self._resolve(ddl)
 
     def _decide(self, event: Decided) -> None:
-        """Do what was decided about the DDL that shards are awaited for; about another it is too late, or too soon."""
+        """Apply a decision about the DDL for which shards are awaited; for any other DDL it is too late or too
+        early.
+        """
         under_way = self.sequence.order[self.sequence.active :]
         if not under_way or open_id(under_way[0].ddl) != event.id:
             self.ledger.swallowed.append(event)
@@ -117,16 +120,16 @@ class PessimisticRun(Run):
             self._begin_table(event)
             self.sequence = Sequence({event.shard: ()})
         else:
-            self.sequence = self.sequence.joined(event.shard, self._places_behind(event), event.key)
+            self.sequence = self.sequence.joined(event.shard, self._ddl_included(event), event.key)
             self.ledger.swallowed.append(event)
         self._members[event.shard] = event.table
 
-    def _places_behind(self, event: Joins) -> int:
-        """Return how many DDL under way a new shard's table has; the most, where several fit."""
+    def _ddl_included(self, event: Joins) -> int:
+        """Return how many DDL of the sequence a new shard's table already includes; the most if several numbers fit."""
         states = [(len(self.sequence.order[: i + 1]), item.ddl.after) for i, item in enumerate(self.sequence.order)]
-        for places, table in reversed(states[self.sequence.active :]):
+        for count, table in reversed(states[self.sequence.active :]):
             if equivalent(event.table, table):
-                return places
+                return count
         assert self.ledger.table is not None
         if not equivalent(event.table, self.ledger.table):
             detail = f"{event.shard} is made with a schema that the logical table neither has nor is about to have"
@@ -149,7 +152,7 @@ class PessimisticRun(Run):
         else:
             self._resolve(event)
         if alone:
-            # What it alone has run never happened: its rows go where columns still have their old names.
+            # Statements that only it has run never take effect: its rows go where columns still have their old names.
             place = self.ledger.here(event)
             self.ledger.took_effect(alone, place)
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(alone).renames)))
@@ -225,17 +228,17 @@ class PessimisticRun(Run):
         )
 
     def _open(self) -> Iterator[Open]:
-        for place in range(self.sequence.active, len(self.sequence.order)):
-            ddl = self.sequence.order[place].ddl
-            items = {shard: found[place] for shard, found in self.sequence.shards.items() if len(found) > place}
+        for i in range(self.sequence.active, len(self.sequence.order)):
+            ddl = self.sequence.order[i].ddl
+            items = {shard: found[i] for shard, found in self.sequence.shards.items() if len(found) > i}
             awaited = tuple(sorted(set(self.sequence.shards) - set(items)))
             ran = sorted((item.ddl for item in items.values() if _ran(item)), key=lambda d: (d.key, d.shard))
-            stage: Literal["waiting", "queued"] = "waiting" if place == self.sequence.active else "queued"
+            stage: Literal["waiting", "queued"] = "waiting" if i == self.sequence.active else "queued"
             yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))
 
 
 def _ran(item: Ran) -> bool:
-    """Tell whether the shard has run it itself, rather than been made with its effect."""
+    """Return whether the shard has run the DDL itself, rather than been created with its effect."""
     return item.ddl.shard == item.shard
 
 

@@ -1,4 +1,6 @@
-"""The text of a RENAME TABLE of logical tables: the user's own, where it does just that, else one that is made."""
+"""The text of a RENAME TABLE of logical tables: the user's own if it renames exactly these, otherwise a
+generated one.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +17,7 @@ Pairs = Sequence[tuple[Name, Name]]
 
 
 def rename_sql(renaming: Renaming, session: DdlSession) -> str:
-    """Return the statement; `session` is that of the user's own."""
+    """Return the statement; `session` is that of the user's own statement."""
     if renaming.sql and _does(renaming, session):
         return renaming.sql
     steps = ", ".join(f"{_quoted(old)} TO {_quoted(new)}" for old, new in _in_turn(renaming))
@@ -23,7 +25,7 @@ def rename_sql(renaming: Renaming, session: DdlSession) -> str:
 
 
 def _does(renaming: Renaming, session: DdlSession) -> bool:
-    """Tell whether the user's statement renames just these, each name free in its turn, within their databases."""
+    """Return whether the user's statement renames exactly these tables, each to a free name, within their databases."""
     effects = effects_of(parse_statement(renaming.sql, session))
     if {(old, new) for new, old in effects.origins.items()} != set(renaming.pairs):
         return False
@@ -36,21 +38,21 @@ def _does(renaming: Renaming, session: DdlSession) -> bool:
 
 
 def _in_turn(renaming: Renaming) -> Iterator[tuple[Name, Name]]:
-    """Yield the renames so that every name is free in its turn; a ring goes by way of a name that no table has."""
-    left = dict(renaming.pairs)
-    while left:
-        old = next((old for old, new in sorted(left.items()) if new not in left), None)
+    """Yield the renames in an order in which every new name is free; a ring goes by way of an unused name."""
+    remaining = dict(renaming.pairs)
+    while remaining:
+        old = next((old for old, new in sorted(remaining.items()) if new not in remaining), None)
         if old is None:
-            old = min(left)
-            aside = _free(old, renaming.taken | set(left))
+            old = min(remaining)
+            aside = _free(old, renaming.taken | set(remaining))
             yield old, aside
-            left[aside] = left.pop(old)
+            remaining[aside] = remaining.pop(old)
         else:
-            yield old, left.pop(old)
+            yield old, remaining.pop(old)
 
 
 def _free(name: Name, taken: set[Name] | frozenset[Name]) -> Name:
-    """Return a name for a table that is put aside."""
+    """Return an unused name for a table that is temporarily renamed."""
     number = 0
     while True:
         suffix = f"_aside{number or ''}"

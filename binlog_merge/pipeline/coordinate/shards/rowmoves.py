@@ -1,4 +1,4 @@
-"""Findings about rows that enter or leave a logical table where no statement on the target does the same."""
+"""Findings about rows that enter or leave a logical table when no statement on the target does the same."""
 
 from collections.abc import Callable, Iterator
 
@@ -18,7 +18,7 @@ from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
 MOVING = (Verb.EMPTY, Verb.FILE, Verb.EXCHANGE)
-"""What a statement may do to rows without a row event, other than a RENAME."""
+"""The ways, other than RENAME, in which a statement may change rows without a row event."""
 
 
 def rows_stay(event: Empties | Leaves | ShardDdl, name: str) -> Finding:
@@ -32,16 +32,16 @@ def rows_stay(event: Empties | Leaves | ShardDdl, name: str) -> Finding:
 
 
 def moves_rows(ddl: ShardDdl, *verbs: Verb) -> bool:
-    """Return whether a statement does one of these to rows of its table, without a row event."""
+    """Return whether a statement does one of `verbs` to rows of its table, without a row event."""
     if not any(word in ddl.sql.upper() for word in ("PARTITION", "TABLESPACE")):
         return False
     return bool(effects_of(parse_statement(ddl.sql, ddl.session or DdlSession())).having(*verbs))
 
 
 def renamed_away(event: Renamed, instead: Renamed | None, alone: bool) -> Finding | None:
-    """Return the finding for a shard that is renamed out of its logical table, None where the target is right.
+    """Return the finding for a shard that is renamed out of its logical table, None if the target is right.
 
-    `instead` is the table that takes its place, `alone`: it was the only shard.
+    `instead` is the rename of the table that takes over its name, if any. `alone`: it was the only shard.
     """
     old, new, goes = _text(event.old), _text(event.new), f"it is {_physical(event)} from here on"
     if instead is not None and instead.tool:
@@ -52,7 +52,7 @@ def renamed_away(event: Renamed, instead: Renamed | None, alone: bool) -> Findin
     into = "" if event.new is None else f", of {new}, which gets none of them"
     if alone:
         if event.new is None:
-            return None  # a table that does not come out any more is dropped
+            return None  # a table that no longer comes out is dropped
         detail = f"{goes}{into}: rows that are in {old} so far go with it, as it is dropped"
         return _finding(event, detail, f"copy the rows of {_physical(event)} into {new} by hand")
     detail = f"{goes}{into}: the rows it has written so far stay in {old}, among those of the other shards"
@@ -83,8 +83,8 @@ def taken_elsewhere(
 ) -> Iterator[Finding]:
     """Yield a finding for rows that move between tables, or to and from files, other than by RENAME.
 
-    `logical` names the logical table of one of the node's, None where it does not come out; `shards` says how many such
-    a table has.
+    `logical` returns the logical table of a node's table, None if it does not come out; `shards` returns how many
+    shards a logical table has.
     """
     for effect in effects.all:
         if effect.verb is Verb.FILE and (name := logical(*effect.table)) is not None:
@@ -105,7 +105,9 @@ def taken_elsewhere(
             yield _rows(
                 key, Shard(node, *here[0]), detail, f"bring the rows of {'.'.join(here[0])} there by hand", *names
             )
-        elif own and theirs and shards(own) == 1 and shards(theirs) > 1:  # `rows_stay` is about several
+        elif (
+            own and theirs and shards(own) == 1 and shards(theirs) > 1
+        ):  # `rows_stay` reports tables with several shards
             detail = (
                 f"rows of a partition change places with those of {'.'.join(effect.other)} here, but {_text(theirs)} "
                 "has those of other shards too"

@@ -1,4 +1,4 @@
-"""The one sequence of DDL that all shards of a table run, and how far each of them is (pessimistic coordination).
+"""The single sequence of DDL that all shards of a table run, and how far each shard is (pessimistic coordination).
 
     order    DDL1   DDL2   DDL3
     t1        x      x
@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 
 class OutOfSequence(Exception):  # noqa: N818 (the name says what happened)
-    """A shard runs another DDL than the others at the same place in the sequence; `expected` is theirs."""
+    """A shard runs another DDL than the others at the same position in the sequence; `expected` is theirs."""
 
     def __init__(self, expected: object) -> None:
         super().__init__("detect inconsistent DDL sequence")
@@ -29,8 +29,10 @@ class OutOfSequence(Exception):  # noqa: N818 (the name says what happened)
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[Key, Ddl]):
-    """A DDL where a shard ran it; `key` None where it only counts as having run it, and for a shard that was made with
-    its effect, where it was made.
+    """A DDL that a shard ran at `key`.
+
+    `key` is None if the shard only counts as having run it. For a shard that was created with its effect it is the key
+    at which the shard was created.
     """
 
     shard: Shard
@@ -40,8 +42,9 @@ class Item(Generic[Key, Ddl]):
 
 @dataclass(frozen=True, slots=True)
 class Sequence(Generic[Key, Ddl]):
-    """What the shards have run: `order` has for each place the first that ran it, `active` is the first place where
-    some shard is awaited.
+    """The DDL that the shards have run.
+
+    `order` has for each position the first that ran it; `active` is the first position at which some shard is awaited.
     """
 
     shards: Mapping[Shard, tuple[Item[Key, Ddl], ...]] = field(default_factory=dict)
@@ -50,7 +53,7 @@ class Sequence(Generic[Key, Ddl]):
 
     @property
     def under_way(self) -> bool:
-        """Tell whether some shards have run what others have not."""
+        """Return whether some shards have run DDL that others have not."""
         return self.active < len(self.order)
 
     @property
@@ -65,13 +68,13 @@ class Sequence(Generic[Key, Ddl]):
 
     @property
     def complete(self) -> bool:
-        """Tell whether all shards have run the active DDL."""
+        """Return whether all shards have run the active DDL."""
         return self.under_way and not self.awaited
 
     def add(self, item: Item[Key, Ddl], same: Callable[[Ddl, Ddl], bool] = operator.eq) -> "Sequence[Key, Ddl]":
         """Return the sequence after a shard has run one more DDL. Raises OutOfSequence.
 
-        One that the shard has run already, at the same key, changes nothing.
+        A DDL that the shard has run already, at the same key, changes nothing.
         """
         items = self.shards.get(item.shard, ())
         if any(i.key == item.key for i in items):
@@ -84,20 +87,20 @@ class Sequence(Generic[Key, Ddl]):
         return replace(self._with(item.shard, (*items, item)), order=(*self.order, item))
 
     def run_after_all(self, item: Item[Key, Ddl]) -> "Sequence[Key, Ddl]":
-        """Return the sequence after a shard has run what it counted as having run."""
+        """Return the sequence after a shard has really run a DDL that it counted as having run."""
         items = self.shards[item.shard]
-        place = next(i for i, known in enumerate(items) if known.key is None)
-        return self._with(item.shard, (*items[:place], item, *items[place + 1 :]))
+        i = next(i for i, known in enumerate(items) if known.key is None)
+        return self._with(item.shard, (*items[:i], item, *items[i + 1 :]))
 
     def resolve(self) -> "Sequence[Key, Ddl]":
-        """Return the sequence after the active DDL is resolved; an empty one when all are."""
+        """Return the sequence after the active DDL is resolved; an empty one once all are."""
         if self.active + 1 < len(self.order):
             return replace(self, active=self.active + 1)
         return Sequence(dict.fromkeys(self.shards, ()))
 
-    def joined(self, shard: Shard, places: int, key: Key | None = None) -> "Sequence[Key, Ddl]":
-        """Return the sequence with a shard that begins as if it had run the first `places` DDL."""
-        return self._with(shard, tuple(Item(shard, key, i.ddl) for i in self.order[:places]))
+    def joined(self, shard: Shard, count: int, key: Key | None = None) -> "Sequence[Key, Ddl]":
+        """Return the sequence with a new shard that counts as having run the first `count` DDL."""
+        return self._with(shard, tuple(Item(shard, key, i.ddl) for i in self.order[:count]))
 
     def as_if_done(self, shards: Iterable[Shard]) -> "Sequence[Key, Ddl]":
         """Return the sequence in which these shards count as having run the active DDL."""
@@ -107,11 +110,11 @@ class Sequence(Generic[Key, Ddl]):
         return found
 
     def without(self, shard: Shard) -> "Sequence[Key, Ddl]":
-        """Return the sequence without a shard; what only that one has run is no longer expected of the others."""
+        """Return the sequence without a shard; DDL that only this shard has run is no longer expected of the others."""
         shards = {s: items for s, items in self.shards.items() if s != shard}
         longest = max([self.active, *(len(items) for items in shards.values())])
-        left = replace(self, shards=shards, order=self.order[:longest])
-        return left if left.under_way else Sequence(dict.fromkeys(shards, ()))
+        remaining = replace(self, shards=shards, order=self.order[:longest])
+        return remaining if remaining.under_way else Sequence(dict.fromkeys(shards, ()))
 
     def _with(self, shard: Shard, items: tuple[Item[Key, Ddl], ...]) -> "Sequence[Key, Ddl]":
         return replace(self, shards={**self.shards, shard: items})

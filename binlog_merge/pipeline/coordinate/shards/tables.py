@@ -1,4 +1,4 @@
-"""One logical table's answer, told with the names that it has, and its shards, where things stand."""
+"""The outcome of one logical table under the names that it and its shards have, and the states it can continue from."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ from snapshot_store.mysql.sql.names import quote_name
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """A logical table and what its events come to: DDL with the name that the table has there, and effects."""
+    """A logical table and the outcome of its events: logical DDL with the table's name at each place, and effects."""
 
     number: int
     table: LogicalTable
@@ -39,49 +39,49 @@ class Coordinated:
 
 
 def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outcome) -> Coordinated:
-    """Return what a table's events come to, told by the names that it and its shards have."""
+    """Return a table's outcome, under the names that it and its shards have."""
     later = _Later(table, outcome)
     logical = []
-    for one in outcome.logical:
-        place = later.at(one.place)
+    for ddl in outcome.logical:
+        place = later.at(ddl.place)
         if place is not None:
             name = table.at(place)
-            logical.append((name, replace(logical_under(one, table.first, name), place=place)))
+            logical.append((name, replace(logical_under(ddl, table.first, name), place=place)))
     effects = [
         replace(moved, place=None if moved.place is None else later.at(moved.place))
         for effect in outcome.effects
         for moved in table.followed(effect)
     ]
     effects += _gone(table, outcome, later)
-    told = replace(
+    renamed = replace(
         outcome,
-        open=tuple(open_under(one, table.called) for one in outcome.open),
-        findings=tuple(_finding_under(one, table) for one in outcome.findings),
+        open=tuple(open_under(waiting, table.called) for waiting in outcome.open),
+        findings=tuple(_finding_under(finding, table) for finding in outcome.findings),
     )
-    return Coordinated(number, table, mode, told, tuple(logical), (*effects, *table.hop_effects()))
+    return Coordinated(number, table, mode, renamed, tuple(logical), (*effects, *table.hop_effects()))
 
 
 def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Effect]:
-    """Yield where rows vanish that wait and whose table is dropped or emptied meanwhile."""
-    for one in outcome.logical:
-        place = later.at(one.place)
-        if isinstance(one.cause, Empties):
-            yield Effect(one.cause.shard, one.cause.key, place, gone=True)
-        elif one.table is None:
-            left = (e for e in table.events if isinstance(e, Leaves) and e.key <= one.place.key)
-            yield from (Effect(event.shard, event.key, place, gone=True) for event in left)
+    """Yield the effects that remove waiting rows whose table is dropped or truncated meanwhile."""
+    for ddl in outcome.logical:
+        place = later.at(ddl.place)
+        if isinstance(ddl.cause, Empties):
+            yield Effect(ddl.cause.shard, ddl.cause.key, place, gone=True)
+        elif ddl.table is None:
+            leaving = (e for e in table.events if isinstance(e, Leaves) and e.key <= ddl.place.key)
+            yield from (Effect(event.shard, event.key, place, gone=True) for event in leaving)
 
 
 def _finding_under(finding: Finding, table: LogicalTable) -> Finding:
-    """Return what is to be said with the name that the table has there."""
-    behind = table.at(Place(finding.found, sys.maxsize))
+    """Return a finding with the table's name at its key."""
+    name_after = table.at(Place(finding.found, sys.maxsize))
     first, name = ".".join(table.first), ".".join(table.at(Place(finding.found)))
     detail, remedy = (text.replace(first, name) for text in (finding.detail, finding.remedy))
-    return replace(finding, detail=detail, remedy=remedy, tables=(behind,))
+    return replace(finding, detail=detail, remedy=remedy, tables=(name_after,))
 
 
 class _Later:
-    """Where what a table comes to stands, if it has its place on the target only later than its shards begin."""
+    """The places of a table's DDL and effects, if the table is created on the target only after its shards' events."""
 
     def __init__(self, table: LogicalTable, outcome: Outcome) -> None:
         self._table = table
@@ -89,18 +89,18 @@ class _Later:
         begins = table.begins
         if table.name is not None and begins is None:
             return
-        places = {one.place for one in outcome.logical} | {e.place for e in outcome.effects if e.place is not None}
+        places = {ddl.place for ddl in outcome.logical} | {e.place for e in outcome.effects if e.place is not None}
         early = sorted(place for place in places if begins is None or place.key <= begins.key)
         for number, place in enumerate(early):
             self._at[place] = None if begins is None else Place(begins.key, BEGINS + number)
 
     def at(self, place: Place) -> Place | None:
-        """Return where it stands, None if that is not known yet."""
+        """Return the final place, None if it is not known yet."""
         return self._at.get(place, place)
 
 
 def open_rename(table: LogicalTable) -> Open | None:
-    """Return the rename that shards are awaited for."""
+    """Return the rename for which shards are awaited, None if there is none."""
     key = table.begun
     if key is None or table.name is None:
         return None
@@ -118,7 +118,7 @@ def _quoted(name: Name) -> str:
 
 
 def components(tables: Sequence[Coordinated], effects: Sequence[Sequence[Effect]]) -> Iterator[Settled]:
-    """Yield what can go on from where nothing was under way: tables that share names all together, others alone."""
+    """Yield the states from which tables can continue since nothing is pending: tables that share names together."""
     for numbers in _sharing([{t.table.first, *(n for _, n in t.table.names), *t.table.others} for t in tables]):
         found = [tables[i] for i in numbers]
         if len(found) == 1 and not found[0].table.hops:
@@ -132,33 +132,33 @@ def components(tables: Sequence[Coordinated], effects: Sequence[Sequence[Effect]
                 continue
             key = max(t.table.events[-1].key for t in found if t.table.events)
             starts = {name: Start() for t in found for name in (t.table.first, *(n for _, n in t.table.names))}
-            for one in found:
-                if one.outcome.members or one.table.called not in _held(found):
-                    starts[one.table.called] = _start(one)
+            for table in found:
+                if table.outcome.members or table.table.called not in _held(found):
+                    starts[table.table.called] = _start(table)
         taken = frozenset(source for t in found for source in t.table.taken)
         yield Settled(key, starts, taken, tuple(e for i in numbers for e in effects[i]))
 
 
 def _held(found: Iterable[Coordinated]) -> set[Name]:
-    """Return the names of tables that there are."""
+    """Return the names of the tables that exist."""
     return {t.table.called for t in found if t.outcome.members}
 
 
-def _start(one: Coordinated) -> Start:
-    quiet = one.outcome.quiet
-    return start_under(one.table.start if quiet is None else quiet[1], one.table.called)
+def _start(coordinated: Coordinated) -> Start:
+    quiet = coordinated.outcome.quiet
+    return start_under(coordinated.table.start if quiet is None else quiet[1], coordinated.table.called)
 
 
-def _is_quiet(one: Coordinated) -> bool:
-    """Tell whether nothing of a table is under way behind all its events."""
-    table, quiet = one.table, one.outcome.quiet
+def _is_quiet(coordinated: Coordinated) -> bool:
+    """Return whether nothing of a table is pending after all its events."""
+    table, quiet = coordinated.table, coordinated.outcome.quiet
     if table.decided or (table.members and not table.settled) or table.name is None:
         return False
     return not table.events or (quiet is not None and quiet[0] == table.events[-1].key)
 
 
 def _sharing(names: Sequence[set[Name]]) -> list[list[int]]:
-    """Return the numbers of sets that share a name with each other, directly or by others."""
+    """Return the numbers of sets that share a name with each other, directly or through other sets."""
     group: dict[Name, int] = {}
     members: dict[int, list[int]] = {}
     for number, found in enumerate(names):

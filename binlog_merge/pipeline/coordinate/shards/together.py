@@ -1,8 +1,8 @@
-"""Coordination without markers: from what shards ran (`shard_log`) to the logical DDL, each at its place, and effects.
+"""Coordination without markers: from the log of shards (`shards.log`) to logical DDL, each at its place, and effects.
 
-Which events are of which logical table is found first (`shards.following`); then every one is coordinated by itself
-(`shards.pessimistic`, `optimistic.run`), and here their answers are put together. Where several statements follow from
-one event each gets a rank of its own (`shard_ddl`).
+First events are assigned to logical tables (`shards.following`). Then each table is coordinated by itself
+(`shards.pessimistic`, `optimistic.run`), and here the outcomes are combined. If several statements follow from one
+event each gets a rank of its own (`shards.ddl`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,17 +41,17 @@ _WAYS: Mapping[ShardMode, Callable[..., Outcome]] = {
     "optimistic": optimistic.coordinate,
 }
 SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
-"""Of statements whose own session is not known: those that operators write."""
+"""The session of statements whose own session is unknown: those that operators write."""
 
 _TOGETHER = -1
-"""Owns the places of renames: those of one key are one statement."""
+"""The owner of the places of renames: the renames at one key are a single statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What all coordinated tables come to: DDL in order of their places, effects, what is to be told, what waits.
+    """The outcome of all coordinated tables: logical DDL in order of their places, effects, findings, and what waits.
 
-    `settled` is what tables can go on from.
+    `settled` are the states from which tables can continue.
     """
 
     ddl: tuple[Placed, ...] = ()
@@ -65,15 +65,16 @@ class Together:
 def coordinate_shards(
     log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey, floor: OrderKey = ORIGIN
 ) -> Together:
-    """Return what the events below `limit` come to; what stops one table stops all there. What comes out below `floor`
-    has done so.
+    """Coordinate the events below `limit`; a table that stops makes all tables stop there.
+
+    Output below `floor` is published already and keeps its places.
     """
     following, tables = _coordinated(log, modes, decisions, limit)
     stops = [(t.outcome.stop.key, t.table.called, t.outcome.stop) for t in tables if t.outcome.stop is not None]
     stop = None
     if stops:
-        limit, name, found = min(stops, key=lambda one: one[:2])
-        stop = (name, found)
+        limit, name, first = min(stops, key=lambda entry: entry[:2])
+        stop = (name, first)
         following, tables = _coordinated(log, modes, decisions, limit)
     databases = list(databases_of(log, modes.topology, limit))
     databases = [*implied(log, _firsts(following, tables), databases), *databases]
@@ -92,12 +93,12 @@ def coordinate_shards(
         [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found] for found in effects
     ]
     findings = [*following.findings, *(f for t in tables for f in t.outcome.findings)]
-    renames = ((t.mode, one) for t in tables if (one := open_rename(t.table)) is not None)
+    renames = ((t.mode, rename) for t in tables if (rename := open_rename(t.table)) is not None)
     return Together(
         tuple(sorted(ddl, key=lambda d: d.place)),
         tuple(sorted((*log.effects, *(e for found in effects for e in found)), key=lambda e: (e.key, e.shard))),
         tuple(sorted(findings, key=lambda f: (f.key, f.shard))),
-        (*renames, *((t.mode, one) for t in tables for one in t.outcome.open)),
+        (*renames, *((t.mode, waiting) for t in tables for waiting in t.outcome.open)),
         stop,
         tuple(components(tables, effects)),
     )
@@ -106,13 +107,13 @@ def coordinate_shards(
 def _coordinated(
     log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey
 ) -> tuple[Following, list[Coordinated]]:
-    """Coordinate each logical table with its events below `limit`; tables by name."""
+    """Coordinate each logical table with its events below `limit`; returns tables by name."""
     following = Following(partial(_may_follow, modes.topology))
     for name in sorted({*log.members, *log.starts}):
         following.begin(name, *log.start(name))
     events: list[tuple[Name, Event]] = [(("", ""), d) for d in decisions if d.key < limit]
     events += [(name, event) for name, event in log.events if event.key < limit]
-    # What is decided at a key is decided before what shards do there.
+    # A decision at a key precedes the shards' events there.
     events.sort(key=lambda pair: (pair[1].key, not isinstance(pair[1], Decided)))
     for key, found in groupby(events, key=lambda pair: pair[1].key):
         following.take(key, list(found))
@@ -128,9 +129,9 @@ def _coordinated(
 
 
 def _may_follow(topology: Topology, shard: Shard, old: Shard, new: Shard, name: Name) -> bool:
-    """Tell whether a shard may be renamed as another one was, and be of the logical table `name` then too.
+    """Return whether a shard may be renamed like another one, and then belong to the logical table `name` too.
 
-    Shards of other names are not expected to get one and the same name, unless a route brings many names together.
+    Shards with different names are not expected to get the same name, unless a route maps many names to one.
     """
     if shard.table != old.table and name[1] == new.table:
         return False
@@ -148,25 +149,25 @@ def _may_follow(topology: Topology, shard: Shard, old: Shard, new: Shard, name: 
 def _wanted(
     log: ShardLog, following: Following, tables: Sequence[Coordinated], dropped: set[tuple[OrderKey, str]]
 ) -> Iterator[Wanted]:
-    """Yield every statement, and every place that rows wait for, at the place of its own table's count."""
+    """Yield every statement, and every place that rows wait for, with ranks counted per table."""
     for table in tables:
-        logical = {one.place: (name, one) for name, one in table.logical}
+        logical = {ddl.place: (name, ddl) for name, ddl in table.logical}
         waited = {e.place for e in table.effects if e.place is not None and e.place.rank != RENAMED}
         for place in {*logical, *waited}:
             if place not in logical:
                 yield Wanted(place, table.table.at(place), table.number)
                 continue
-            name, one = logical[place]
-            # A table that goes with its database is not dropped by itself.
-            gone = one.table is None and (place.key, name[0]) in dropped
-            cause = None if isinstance(one.cause, Decided) else (one.cause.shard.node, one.cause.key)
-            statements = () if gone else one.statements
-            yield Wanted(place, name, table.number, statements, cause, one.own and one.alone)
+            name, ddl = logical[place]
+            # A table that is dropped with its database needs no DROP TABLE.
+            gone = ddl.table is None and (place.key, name[0]) in dropped
+            cause = None if isinstance(ddl.cause, Decided) else (ddl.cause.shard.node, ddl.cause.key)
+            statements = () if gone else ddl.statements
+            yield Wanted(place, name, table.number, statements, cause, ddl.own and ddl.alone)
     renamings = {renaming.key: renaming for renaming in following.renamings}
     keys = {e.place.key for t in tables for e in t.effects if e.place is not None and e.place.rank == RENAMED}
     for key in keys | renamings.keys():
         if key not in renamings:
-            yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard has got its old name back
+            yield Wanted(Place(key, RENAMED), ("", ""), _TOGETHER)  # a shard was renamed back
             continue
         renaming = renamings[key]
         ran = None if renaming.cause is None else log.ran.get(renaming.cause)
@@ -183,13 +184,13 @@ def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, Place], Place]
 
 
 def _firsts(following: Following, tables: Sequence[Coordinated]) -> dict[str, First]:
-    """Return where each logical database gets its first table by what shards did."""
+    """Return the place at which each logical database gets its first table from shards."""
     firsts: dict[str, First] = {}
     for table in tables:
         found = [
-            (name[0], First(one.place, *one.cause.shard[:2], one.cause.key))
-            for name, one in table.logical
-            if not isinstance(one.cause, Decided)
+            (name[0], First(ddl.place, *ddl.cause.shard[:2], ddl.cause.key))
+            for name, ddl in table.logical
+            if not isinstance(ddl.cause, Decided)
         ]
         found += [
             (name[0], First(place, hop.to.node, hop.to.schema, hop.key))

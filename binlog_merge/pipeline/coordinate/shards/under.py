@@ -1,8 +1,8 @@
-"""The same under another logical name: a table that is renamed on the way is coordinated under the name it began with.
+"""Events and DDL under another logical name: a table that is renamed is coordinated under the name it had first.
 
-What its shards run under their names goes in under that one (`event_under`), and what comes of it goes out under the
-name the table has there. Another table may have that first name by then (two tables that have changed places): where a
-statement or a foreign key names it, it is marked, so that it is not taken for the table itself.
+Its shards' statements are rewritten to that name (`event_under`), and the results to the name that the table has at
+their place. Another table may have the first name by then (two tables that have swapped names). If a statement or a
+foreign key names that other table, its name is marked so that it is not confused with this one.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def name_of(table: Table) -> Name:
 
 
 def _names(old: Name, name: Name) -> Callable[[Name], Name]:
-    """Return what the tables are called that something of the table `old` names, when that is called `name`."""
+    """Return a function that maps the names of referenced tables when the table `old` is called `name`."""
 
     def called(target: Name) -> Name:
         if target == old:
@@ -51,19 +51,19 @@ def _names(old: Name, name: Name) -> Callable[[Name], Name]:
 
 
 def table_under(table: Table, name: Name) -> Table:
-    """Return a table under a name, with the names that follow from it; foreign keys on itself follow."""
+    """Return a table under another name, with all derived names; foreign keys on the table itself follow."""
     old = name_of(table)
     return table if old == name else under_name(table, name, _names(old, name))
 
 
 def sql_under(sql: str, old: Name, name: Name, session: DdlSession | None) -> str:
-    """Return a statement on one table as one on a table of another name."""
+    """Return a statement on one table as a statement on a table of another name."""
     if old == name or not sql:
         return sql
     try:
         return routed(sql, *name, session or _SESSION, Naming(*old, _names(old, name)))
     except SnapshotStoreError:
-        return sql  # one that names no table
+        return sql  # it names no table
 
 
 def ddl_under(ddl: ShardDdl, name: Name) -> ShardDdl:
@@ -80,7 +80,7 @@ def ddl_under(ddl: ShardDdl, name: Name) -> ShardDdl:
 
 
 def event_under(event: Event, old: Name, name: Name) -> Event:
-    """Return an event of the logical table `old` as one of a table that is called `name`."""
+    """Return an event of the logical table `old` as an event of a table called `name`."""
     if old == name:
         return event
     match event:
@@ -97,12 +97,12 @@ def event_under(event: Event, old: Name, name: Name) -> Event:
 
 
 def id_under(id: str, name: Name) -> str:
-    """Return what a coordination is called when its table has another name."""
+    """Return the id of a coordination if its table has another name."""
     return f"{'.'.join(name)}@{id.rpartition('@')[2]}"
 
 
 def open_under(waiting: Open, name: Name) -> Open:
-    """Return what waits under the table's name as it is."""
+    """Return an open coordination under the table's current name."""
     if name_of(waiting.ddl.before) == name:
         return waiting
     ddl = ddl_under(waiting.ddl, name)
@@ -110,7 +110,7 @@ def open_under(waiting: Open, name: Name) -> Open:
 
 
 def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
-    """Return a logical DDL of the table `old` as one of a table that is called `name` there."""
+    """Return a logical DDL of the table `old` as one of a table called `name`."""
     if old == name:
         return ddl
     session = ddl.cause.session if isinstance(ddl.cause, ShardDdl) else None
@@ -119,6 +119,6 @@ def logical_under(ddl: Logical, old: Name, name: Name) -> Logical:
 
 
 def start_under(start: Start, name: Name) -> Start:
-    """Return where coordination goes on, under the name that the table has by then."""
+    """Return the state from which coordination continues, under the table's current name."""
     members = {shard: table_under(table, name) for shard, table in start.members.items()}
     return replace(start, members=members, table=None if start.table is None else table_under(start.table, name))

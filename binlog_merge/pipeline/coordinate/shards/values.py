@@ -1,6 +1,6 @@
-"""The input and output of coordination: shards, what they ran, places in the merged order, and what follows from them.
+"""The input and output of coordination: shards, their events, places in the merged order, and the outcome.
 
-All tables carry their logical name, so that tables of two shards compare by what they are.
+All tables carry their logical name, so that tables of two shards compare by their definitions.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ShardDdl:
-    """A statement that a shard ran on its table, written for the logical table; `session` None: that of others."""
+    """A statement that a shard ran on its table, written for the logical table; `session` None: that of other
+    statements.
+    """
 
     key: OrderKey
     shard: Shard
@@ -52,12 +54,12 @@ class ShardDdl:
 
     @property
     def after(self) -> Table:
-        """Return the table behind the last step."""
+        """Return the table after the last step."""
         return self.steps[-1].after
 
     @property
     def renames(self) -> tuple[tuple[str, str], ...]:
-        """Return the columns that get another name, in order."""
+        """Return the columns that are renamed, in order."""
         return tuple(pair for step in self.steps for pair in step.renames)
 
 
@@ -73,7 +75,7 @@ class Joins:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """A shard is dropped, or renamed away from the route; `reported`: there is a finding about its rows already."""
+    """A shard is dropped, or renamed away from the route; `reported`: a finding about its rows exists already."""
 
     key: OrderKey
     shard: Shard
@@ -92,12 +94,13 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """A table gets a name under which it is of another logical table; one of those that one statement renames at once.
+    """A table gets a name by which it belongs to another logical table; one rename of a statement that may have
+    several.
 
-    `old` and `new` are the logical tables, None where it does not come out; `table` is it under the new logical name.
-    `instead` is what makes the table that had the name so far what this one is. `tool`: a tool for online schema
-    changes made it, so it has that table's rows. `plain` is False where more than the name becomes another. `sql` is
-    the whole statement with logical names, "" where not all of its tables come out.
+    `old` and `new` are the logical tables, None if the table does not come out there; `table` is its definition under
+    the new logical name. `instead` are the statements that turn the table that had the new name into this one. `tool`:
+    a tool for online schema changes created the table, so it has that table's rows. `plain` is False if more than the
+    name changes. `sql` is the whole statement with logical names, "" unless all its tables come out.
     """
 
     key: OrderKey
@@ -126,10 +129,10 @@ ShardEvent = ShardDdl | Joins | Leaves | Moves | Renamed | Empties
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What an operator decided about a DDL that waits (`Open.id`), from `key` on.
+    """An operator's decision about a waiting DDL (`Open.id`), in force from `key` on.
 
-    "emit": `sql` is written in its place, "skip": nothing is; either way nobody is awaited any more. "as-if-done":
-    `shard` counts as having run it. A shard that runs it later has then run it.
+    "emit": `sql` is written instead; "skip": nothing is; in both cases no shard is awaited any more. "as-if-done":
+    `shard` counts as having run it. A shard that runs the DDL later is then taken to have run it.
     """
 
     key: OrderKey
@@ -142,14 +145,14 @@ class Decided:
 Event = ShardEvent | Decided
 
 LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1)
-"""Behind every event."""
+"""A key after every event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logical:
-    """A logical DDL: its place, the statements, the table after it (None: dropped), and the event that causes it.
+    """A logical DDL: its place, its statements, the table after it (None: dropped), and the event that causes it.
 
-    `own` tells that the statements are those the shard wrote; otherwise they were made from the difference of the
+    `own`: the statements are those that the shard wrote; otherwise they were generated from the difference of the
     tables. `alone`: all rows of the logical table are this shard's.
     """
 
@@ -163,11 +166,11 @@ class Logical:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A shard DDL takes effect at a place: at its own key, or later, and the shard's later rows wait until then.
+    """A shard's DDL takes effect at a place: at its own key, or later, and the shard's later rows wait until then.
 
-    `place` None: not within what is known, so the later rows are held back. `to` is the shard's name from `key`
-    on, if it gets another there; from `place` on its rows are of the logical table `name`, if that is another then.
-    `gone`: the table is dropped or emptied there, and rows from before `key` with it.
+    `place` None: the place is not known yet, so the later rows are held back. `to` is the shard's name from `key` on,
+    if it is renamed there; from `place` on its rows belong to the logical table `name`, if that changes. `gone`: the
+    table is dropped or truncated there, which removes rows from before `key`.
     """
 
     shard: Shard
@@ -196,11 +199,11 @@ class Doubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A doubt about a shard's statement, and the column in question; "" where it is about whole rows.
+    """A doubt about a shard's statement and the column concerned, "" if it concerns whole rows.
 
-    `at` is the key of the event at which it is found, where that is a later one: the statement takes effect there.
-    `remedy` is what to do to have the rows right. `tables` are the logical tables concerned, as they are called behind
-    it.
+    `at` is the key of the event at which it is found, if that is a later one: the statement takes effect there.
+    `remedy` is what an operator can do to correct the rows. `tables` are the logical tables concerned, by their names
+    after it.
     """
 
     doubt: Doubt
@@ -214,28 +217,28 @@ class Finding:
 
     @property
     def found(self) -> OrderKey:
-        """Return the key before which a merge stops that takes no doubt."""
+        """Return the key at which a strict merge stops."""
         return self.key if self.at is None else self.at
 
 
 class Fault(Enum):
-    """Why coordination stops."""
+    """The reasons for which coordination stops."""
 
     DIFFERENT_DDL = "different-ddl"
     """Pessimistic: shards run different statements, or in different orders."""
     STRANGE_TABLE = "strange-table"
-    """Pessimistic: a table joins whose schema is none that the logical table has had or is about to have."""
+    """Pessimistic: a table joins with a schema that the logical table has not had and is not about to have."""
     NOT_WRITABLE = "not-writable"
     """No statement gives the logical table the schema that the shards have."""
     UNKNOWN_SHARD = "unknown-shard"
     """An event on a shard that has neither a base schema nor a CREATE TABLE."""
     DECISION = "decision"
-    """What an operator decided cannot be done."""
+    """An operator's decision cannot be carried out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Coordination stops before an event: what it found there."""
+    """Coordination stops before an event, with the reason."""
 
     fault: Fault
     event: Event
@@ -243,7 +246,7 @@ class Stop:
 
     @property
     def key(self) -> OrderKey:
-        """Return where it stops."""
+        """Return the key at which it stops."""
         return self.event.key
 
 
@@ -252,11 +255,11 @@ OpenStage = Literal["waiting", "conflict", "queued", "spreading"]
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A coordination that is under way: who has run it, who is awaited, and since when.
+    """An open coordination: the shards that have run the DDL, those awaited, and the first statement.
 
-    `stage`: "waiting" for others to do the same, "conflict" where others do something else, "queued" behind another;
-    "spreading" has taken effect already, and nothing is held for it. `ran` are the statements of those that are done,
-    as far as they have run it themselves.
+    `stage`: "waiting" for other shards to do the same; "conflict" if other shards do something else; "queued" after
+    another DDL; "spreading" if it has taken effect already, and nothing is held back for it. `ran` are the statements
+    of shards that have run it themselves.
     """
 
     id: str
@@ -268,16 +271,16 @@ class Open:
 
 
 def open_id(ddl: ShardDdl) -> str:
-    """Return what a DDL that waits is called: the logical table, and where it was run first."""
+    """Return the id of a waiting DDL: the logical table, and the key at which it was run first."""
     return f"{ddl.before.schema}.{ddl.before.name}@{ddl.key.text()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where coordination of a logical table begins, or can go on as if it began there.
+    """The state from which coordination of a logical table begins or continues.
 
-    `left`: rows of shards that are gone may still be in the logical table. `session` is that of the last statement,
-    `inert` how often each shard has run what changes nothing that is compared.
+    `left`: rows of shards that no longer exist may still be in the logical table. `session` is that of the last
+    statement. `inert` counts how often each shard has run each DDL that changes nothing that is compared.
     """
 
     members: Mapping[Shard, Table] = field(default_factory=dict)
@@ -291,8 +294,8 @@ class Start:
 class Outcome:
     """The result of coordinating the events of one logical table, as far as they are known or until it stops.
 
-    `quiet` is the last key after which nothing was under way, and the state there: started from it, the later events
-    have the same result.
+    `quiet` is the last key after which nothing was pending, and the state there: started from it, the later events have
+    the same result.
     """
 
     logical: tuple[Logical, ...] = ()

@@ -1,9 +1,9 @@
-"""The statements that make the logical table what the shards have come to.
+"""Writes the statements that turn the logical table into the join of the shards' tables.
 
-What a shard's user wrote comes first, where it does just that: the whole statement, else some of its clauses. Where it
-does not (a column NOT NULL that needs a DEFAULT while other shards lack it, the shard that was the last to need a
-column), an ALTER TABLE is made from the difference of the tables. A column that was renamed is renamed, never dropped
-and added: its values stay.
+A shard's own statement is used if it does exactly that: the whole statement, else some of its clauses. If it does not
+(a NOT NULL column that needs a DEFAULT while other shards lack it, or the last shard that needed a column), an ALTER
+TABLE is generated from the difference of the tables. A renamed column is renamed, never dropped and added, so that its
+values stay.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,9 @@ Renames = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Statements, the table after them, and whether they are the user's own; none where display widths change alone."""
+    """Statements, the table after them, and whether they are the user's own; no statement if only display widths
+    change.
+    """
 
     statements: tuple[str, ...]
     table: Table
@@ -41,10 +43,10 @@ def write(
     session: DdlSession,
     alone: bool = False,
 ) -> Written | None:
-    """Return the statements that take the logical table to `joined`; None if it cannot be written.
+    """Return the statements that turn the logical table into `joined`; None if no statement does.
 
-    `own` are the users' statements that may do, the likeliest first; unless `alone` they empty no column, which other
-    shards may have kept. New columns stand where `origin` has them.
+    `own` are candidate statements of users, the likeliest first; unless `alone`, they must not empty a column, as other
+    shards may have kept it. New columns get their position from `origin`.
     """
     session = writing_session(session)
     for statements in own:
@@ -56,9 +58,9 @@ def write(
 
 
 def writing_session(session: DdlSession) -> DdlSession:
-    """Return the session that statements are written for: a zero date may be a DEFAULT while shards differ.
+    """Return the session for which statements are written: a zero date may be a DEFAULT while shards differ.
 
-    Tables that foreign keys point at are not looked at.
+    Tables that foreign keys reference are not checked.
     """
     mode = session.sql_mode & ~(NO_ZERO_DATE | NO_ZERO_IN_DATE)
     return replace(session, sql_mode=mode, validate=True, foreign_key_checks=False)
@@ -100,14 +102,14 @@ def _made(
 
 
 def _as_wide(table: Table, joined: Table) -> Table:
-    """Return the table with the display widths of `joined`: no statement says them, since servers forget them."""
+    """Return the table with the display widths of `joined`: no statement sets them, since servers forget them."""
     widths = {column.name.lower(): column.type.display_width for column in joined.columns}
     columns = (replace(c, type=replace(c.type, display_width=widths.get(c.name.lower()))) for c in table.columns)
     return replace(table, columns=tuple(columns))
 
 
 def _without_default(table: Table, wanted: Table) -> tuple[str, ...]:
-    """Return what takes away the DEFAULT NULL that a definition cannot help giving a column."""
+    """Return statements that remove the DEFAULT NULL that a column definition implies."""
     name = f"{quote_name(table.schema)}.{quote_name(table.name)}"
     return tuple(
         f"ALTER TABLE {name} ALTER COLUMN {quote_name(column.name)} DROP DEFAULT"
@@ -115,22 +117,22 @@ def _without_default(table: Table, wanted: Table) -> tuple[str, ...]:
         if column.default is None
         and column.nullable
         and column.generated is None
-        and (place := table.index_of(column.name)) is not None
-        and table.columns[place].default is not None
+        and (i := table.index_of(column.name)) is not None
+        and table.columns[i].default is not None
     )
 
 
 def _renaming(logical: Table, joined: Table, renames: Renames) -> list[str]:
-    """Return a statement for each rename that takes place: the old name goes, the new one is not there yet."""
+    """Return a statement for each rename that applies: the old name goes, and the new one does not exist yet."""
     found = {}
     for old, new in renames:
-        place = logical.index_of(old)
-        if place is not None and joined.index_of(old) is None and joined.index_of(new) is not None:
-            found[old.lower()] = (logical.columns[place], new)
+        i = logical.index_of(old)
+        if i is not None and joined.index_of(old) is None and joined.index_of(new) is not None:
+            found[old.lower()] = (logical.columns[i], new)
     taken = {c.name.lower() for c in logical.columns} - set(found)
     table = f"{quote_name(logical.schema)}.{quote_name(logical.name)}"
     return [
-        # CHANGE, which servers before 8.0 know too.
+        # CHANGE also works on servers before 8.0.
         f"ALTER TABLE {table} CHANGE COLUMN {quote_name(c.name)} {column_sql(replace(c, name=new), logical)}"
         for c, new in found.values()
         if new.lower() not in taken
@@ -138,7 +140,7 @@ def _renaming(logical: Table, joined: Table, renames: Renames) -> list[str]:
 
 
 def target(logical: Table, joined: Table, origin: Table) -> Table:
-    """Return the logical table changed as little as it takes to be `joined`: what need not change stays as it is."""
+    """Return `joined` as a minimal change of the logical table: attributes that need not change stay."""
     columns = [
         _kept(column, joined.columns[place])
         for column in logical.columns
@@ -146,7 +148,7 @@ def target(logical: Table, joined: Table, origin: Table) -> Table:
     ]
     for column in joined.columns:
         if logical.index_of(column.name) is None:
-            columns.insert(_behind(column.name, origin, columns), column)
+            columns.insert(_insert_index(column.name, origin, columns), column)
     return replace(
         logical,
         columns=tuple(columns),
@@ -162,13 +164,13 @@ def _kept(mine: Column, joined: Column) -> Column:
     return replace(joined, name=mine.name, comment=mine.comment, invisible=mine.invisible)
 
 
-def _behind(name: str, origin: Table, columns: Sequence[Column]) -> int:
-    """Return where a new column goes: behind the nearest of those before it in `origin` that is there."""
-    place = origin.index_of(name)
-    if place is None:
+def _insert_index(name: str, origin: Table, columns: Sequence[Column]) -> int:
+    """Return the index of a new column: after the nearest existing one of the columns before it in `origin`."""
+    i = origin.index_of(name)
+    if i is None:
         return len(columns)
     names = [c.name.lower() for c in columns]
-    before = [c.name.lower() for c in origin.columns[:place]]
+    before = [c.name.lower() for c in origin.columns[:i]]
     return next((names.index(n) + 1 for n in reversed(before) if n in names), 0)
 
 

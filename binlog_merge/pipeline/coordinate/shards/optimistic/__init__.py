@@ -1,4 +1,4 @@
-"""DM's optimistic mode: a lock per logical table, which joins what the shards have become.
+"""DM's optimistic mode: a lock per logical table, which joins the shards' current tables.
 
-The keeper holds the lock and the queues of shards that wait; an operator's decisions are debts until a shard pays them.
+The keeper holds the lock and the queues of waiting shards. An operator's decisions are debts until a shard pays them.
 """

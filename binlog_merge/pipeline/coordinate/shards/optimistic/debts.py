@@ -10,8 +10,9 @@ from binlog_merge.places import Place
 
 @dataclass(eq=False)
 class Debt:
-    """A DDL that a shard has yet to run. `place` is where the logical table went through it, None before that;
-    `written` is False where it was skipped.
+    """A DDL that a shard has yet to run.
+
+    `place` is where the logical table went through it, None before that; `written` is False if it was skipped.
     """
 
     ddl: ShardDdl
@@ -19,7 +20,7 @@ class Debt:
     written: bool = True
 
     def effects(self, real: ShardDdl) -> Iterator[Effect]:
-        """Yield what it means that the shard has run it now."""
+        """Yield the effects of the shard having run it now."""
         if self.place is not None:
             yield Effect(real.shard, real.key, self.place, real.renames)
             if not self.written and real.renames:
@@ -36,17 +37,17 @@ class Debts:
         return any(self._debts.values())
 
     def owe(self, shard: Shard, ddl: ShardDdl) -> None:
-        """Note that a shard counts as having run a DDL."""
+        """Record that a shard counts as having run a DDL."""
         self._debts.setdefault(shard, []).append(Debt(ddl))
 
     def settle(self, ddl: ShardDdl, place: Place, written: bool) -> None:
-        """Note where the logical table went through a DDL."""
+        """Record the place at which the logical table went through a DDL."""
         for debt in (debt for debts in self._debts.values() for debt in debts):
             if debt.place is None and debt.ddl == ddl:
                 debt.place, debt.written = place, written
 
     def paid(self, real: ShardDdl) -> Debt | None:
-        """Return the debt that a shard pays by a statement; None if it owes no such thing."""
+        """Return the debt that a statement of a shard pays, and remove it; None if it pays none."""
         debts = self._debts.get(real.shard, [])
         found = next((debt for debt in debts if same_ddl(debt.ddl, real)), None)
         if found is not None:
@@ -54,26 +55,26 @@ class Debts:
         return found
 
     def reached(self, shard: Shard) -> bool:
-        """Tell whether the logical table has DDL that a shard has yet to run."""
+        """Return whether the logical table has gone through DDL that a shard has yet to run."""
         return any(debt.place is not None and debt.written for debt in self._debts.get(shard, ()))
 
     def forget(self, shard: Shard) -> None:
-        """Let a shard go, with what it owes."""
+        """Remove a shard and its debts."""
         self._debts.pop(shard, None)
 
     def rename(self, shard: Shard, to: Shard) -> None:
-        """Let DDL that a shard counts as having run itself be of the name it has from now on."""
+        """Rename a shard in DDL that it counts as having run."""
         for debt in (debt for debts in self._debts.values() for debt in debts):
             if debt.place is None and debt.ddl.shard == shard:
                 debt.ddl = replace(debt.ddl, shard=to)
 
     def move(self, shard: Shard, to: Shard) -> None:
-        """Give a shard's debts to the name it has from now on."""
+        """Move a shard's debts to its new name."""
         if shard in self._debts:
             self._debts[to] = self._debts.pop(shard)
 
     def effects(self) -> Iterator[Effect]:
-        """Yield what holds as long as debts are not paid: the shard's columns still have their old names."""
+        """Yield the effects while debts are not paid: the shard's columns still have their old names."""
         for shard, debts in sorted(self._debts.items()):
             for debt in debts:
                 if debt.place is not None and debt.written and debt.ddl.renames:

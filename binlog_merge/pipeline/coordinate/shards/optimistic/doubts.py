@@ -1,8 +1,8 @@
-"""Columns in which target and shards hold different data from a DDL on, although their schemas agree in the end.
+"""Finds columns in which target and shards hold different data from a DDL on, although their schemas agree in the end.
 
-What a DDL does to existing rows is not in any row event. The target's rows of all shards get it once, when the logical
-DDL is carried out; if it does not do the same for a shard's rows as the shard's own DDL did, they differ from then on,
-and nothing later shows it.
+No row event records what a DDL does to existing rows. On the target the logical DDL changes the rows of all shards
+once. If it does not change a shard's rows as the shard's own DDL did, they differ from then on, and nothing later shows
+it.
 """
 
 import re
@@ -46,8 +46,9 @@ def doubts_of(
 
 
 def _moment(column: Column, before: Table, kept: str | None, author: bool, alone: bool) -> str:
-    """Return why existing rows get other values on the target in a column whose default depends on where and when; ""
-    where they do not: the statement runs there with its shard's clock and counter.
+    """Return why existing rows get other values on the target in a column whose default depends on time or session.
+
+    Returns "" if they do not: the statement then runs there with its shard's clock and counter.
     """
     if not alone and (column.auto_increment or kept is not None or not author):
         return f"existing rows get a value in {column.name} that differs from shard to shard"
@@ -60,7 +61,7 @@ def _moment(column: Column, before: Table, kept: str | None, author: bool, alone
 
 
 def _has_order(table: Table) -> bool:
-    """Tell whether a key orders the rows, as servers read them: the primary one, or a unique one without NULL."""
+    """Return whether a key orders the rows as servers read them: the primary key, or a unique one without NULL."""
     nullable = {column.name.lower() for column in table.columns if column.nullable}
     for index in table.indexes:
         whole = [part.column or "" for part in index.parts if part.length is None]
@@ -72,10 +73,11 @@ def _has_order(table: Table) -> bool:
 def _difference(
     column: Column, there: Column, source: str | None, kept: str | None, readded: bool
 ) -> tuple[Doubt, str] | None:
-    """Return how what existing rows get in a column of a shard differs from what they get in the logical table.
+    """Return how the values of existing rows in a shard's column differ from those in the logical table, None if they
+    do not.
 
-    `source` and `kept` are the columns that they get it from, here and there, None where it is new; `there` is the
-    logical column as it was made. `readded`: the name was dropped here.
+    `source` and `kept` are the columns that the values come from, in the shard and the logical table, None for a new
+    column. `there` is the logical column as it was added. `readded`: the shard dropped a column of this name.
     """
     name = column.name
     if source is not None and kept is not None and source.lower() != kept.lower():
@@ -103,7 +105,7 @@ def _difference(
 
 
 def _makes(ddl: ShardDdl, name: str) -> bool:
-    """Tell whether a statement adds a column, or gives one its name."""
+    """Return whether a statement adds a column with this name, or renames one to it."""
     made = (new for step in ddl.steps for new in (*step.adds, *(new for _, new in step.renames)))
     return name.lower() in (new.lower() for new in made)
 
@@ -117,7 +119,9 @@ def _fills_alike(a: Column, b: Column) -> bool:
 
 
 def depends_on_moment(column: Column) -> bool:
-    """Tell whether what existing rows get in a new column depends on when, where and in which session it is added."""
+    """Return whether the values of existing rows in a new column depend on when, where and in which session it is
+    added.
+    """
     default = column.default
     if column.auto_increment:
         return True
@@ -133,5 +137,5 @@ _OF_A_SESSION = CHANGING | {"dayname", "monthname", "date_format", "from_unixtim
 
 
 def _column(table: Table, name: str) -> Column | None:
-    place = table.index_of(name)
-    return None if place is None else table.columns[place]
+    i = table.index_of(name)
+    return None if i is None else table.columns[i]

@@ -1,7 +1,7 @@
-"""Keeps the lock of a logical table and the queues of the shards that wait, and lets them go on.
+"""Keeps the lock of a logical table and the queues of waiting shards, and releases them.
 
-After every event the queues are looked at until nothing changes: all heads together, each head by itself, a whole queue
-as its net change, and all queues to their ends. Shards that have run the same are looked at once.
+After every event the queues are examined until nothing changes: all heads together, each head by itself, a whole queue
+as its net change, and all queues to their ends. Shards that have run the same are examined once.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 
 class LockKeeper(Run):
-    """The lock, the queues of the shards that wait, and what is written down."""
+    """The lock, the queues of waiting shards, and the ledger."""
 
     def __init__(self, start: Start, session: DdlSession) -> None:
         self.shapes = Shapes()
@@ -41,11 +41,11 @@ class LockKeeper(Run):
         table = start.table if start.table is not None or joined is None else self.shapes[joined]
         self.ledger = Ledger(self.shapes, table, start.session or session, start.inert)
         self.queues = Queues()
-        self.left = start.left  # rows of shards that are gone may still be in the logical table
-        self.uneven: list[Info] = []  # what has taken effect since all shards were alike
+        self.left = start.left  # rows of shards that left may still be in the logical table
+        self.uneven: list[Info] = []  # DDL that took effect since all shards were alike
         self.debts = Debts()
-        self.pretended: list[ShardDdl] = []  # what shards count as having run
-        self.strangers: list[ShardDdl] = []  # how shards were made that cannot be joined with the others
+        self.pretended: list[ShardDdl] = []  # DDL that shards count as having run
+        self.strangers: list[ShardDdl] = []  # the creation of shards that cannot be joined with the others
 
     @property
     def shards(self) -> Collection[Shard]:
@@ -58,12 +58,12 @@ class LockKeeper(Run):
     def quiet(self) -> bool:
         return not (self.queues or self.uneven or self.lock.waiting or self.lock.dropping.columns or self.debts)
 
-    # What waits.
+    # Waiting DDL.
 
     def _settle(self, event: Event) -> None:
-        """Let shards go on that no longer need to wait, until nothing changes."""
+        """Release shards that no longer need to wait, until nothing changes."""
         while self.queues and (
-            self._release_heads(event) or self._retry_heads(event) or self._release_one(event) or self._meet(event)
+            self._release_heads(event) or self._retry_heads(event) or self._release_queue(event) or self._meet(event)
         ):
             pass
 
@@ -87,10 +87,10 @@ class LockKeeper(Run):
                 return True
         return False
 
-    def _release_one(self, event: Event) -> bool:
-        """Let a shard go on whose net change need not wait."""
+    def _release_queue(self, event: Event) -> bool:
+        """Release a shard whose net change need not wait."""
         if not self.queues.longer:
-            return False  # `_retry_heads` has seen to it
+            return False  # `_retry_heads` has tried it
         free = (shard for change, shards in self.queues.changes if not self._waits(change) for shard in shards)
         for shard in sorted(self.queues.longer.intersection(free)):
             lock = self.lock.with_table(shard, self.queues.change(shard).after)
@@ -101,9 +101,9 @@ class LockKeeper(Run):
         return False
 
     def _meet(self, event: Event) -> bool:
-        """Let all shards go on if the net changes of all queues are one change that all shards have made."""
+        """Release all shards if the net changes of all queues are one change that all shards have made."""
         if not self.queues.longer and not self.queues.in_conflict:
-            return False  # `_release_heads` has seen to them
+            return False  # `_release_heads` has tried them
         if not self._together():
             return False
         queues = [self.queues[shard] for shard in sorted(shard for shard, _ in self.queues)]
@@ -113,11 +113,11 @@ class LockKeeper(Run):
         return True
 
     def _together(self) -> bool:
-        """Tell whether the net changes of the queues are one change that all shards have made."""
+        """Return whether the net changes of the queues are one change that all shards have made."""
         changes = [change for change, _ in self.queues.changes]
         final = self._free() | {change.after for change in changes}
         if any(self._moves_values(change) for change in changes):
-            # A swap of columns does not show in the tables: all must have made the same.
+            # A swap of columns does not show in the tables: all shards must have made the same one.
             moved = {tuple(sorted(change.renames)) for change in changes}
             all_wait = len(self.queues) == len(self.lock.normal)
             return len(moved) == 1 and all_wait and self.shapes.join(final) is not None
@@ -125,11 +125,11 @@ class LockKeeper(Run):
         return settled(self.shapes, waiting, final, True) if waiting else self.shapes.join(final) is not None
 
     def _waits(self, change: Change) -> bool:
-        """Tell whether a change makes a table neither larger nor smaller, or moves values from column to column."""
+        """Return whether a change makes a table neither larger nor smaller, or moves values from column to column."""
         return bool(change.renames) or self.shapes.order(change.before, change.after, True) is None
 
     def _moves_values(self, change: Change) -> bool:
-        """Tell whether a change renames columns in such a way that the tables do not show it, as a swap of two."""
+        """Return whether a change renames columns in a way that the tables do not show, such as a swap of two."""
         return bool(change.renames) and self.shapes.order(change.before, change.after, True) is not None
 
     def _free(self) -> set[Shape]:
@@ -142,17 +142,17 @@ class LockKeeper(Run):
         }
 
     def rename_queue(self, shard: Shard, to: Shard) -> None:
-        """Keep what is known of a shard under its new name."""
+        """Move everything recorded about a shard to its new name."""
         self.queues.rename(shard, to, self.lock.waiting)
         self.uneven = [info.moved(to) if info.shard == shard else info for info in self.uneven]
         self.pretended = [replace(ddl, shard=to) if ddl.shard == shard else ddl for ddl in self.pretended]
         self.strangers = [replace(ddl, shard=to) if ddl.shard == shard else ddl for ddl in self.strangers]
         self.debts.rename(shard, to)
 
-    # What takes effect.
+    # DDL that takes effect.
 
     def _attempt(self, info: Info, event: Event) -> bool:
-        """Take a DDL clause by clause, or else whole; return whether it took effect."""
+        """Try a DDL clause by clause, or else whole. Returns whether it took effect."""
         if self._moves_values(change_of([info])):
             return False
         self.lock, operation = self.lock.try_sync(info)
@@ -167,7 +167,7 @@ class LockKeeper(Run):
         return True
 
     def _effect(self, event: Event, queues: Sequence[Sequence[Info]], operation: Operation | None = None) -> None:
-        """Write the DDL of the logical table for these statements, a run of them for each shard; they take effect.
+        """Write the DDL of the logical table for these statements, one queue per shard, which take effect.
 
         The statement of the last shard is tried first.
         """
@@ -203,7 +203,7 @@ class LockKeeper(Run):
         self.lock = replace(self.lock, dropping=self.lock.dropping.gone(gone))
         return place
 
-    # What is left.
+    # The result.
 
     def outcome(self) -> Outcome:
         waiting = [info.ddl for _, queue in self.queues for info in queue if info.ddl not in self.pretended]
@@ -222,18 +222,18 @@ class LockKeeper(Run):
         return {shard: self.shapes[shape] for shard, shape in shapes.items()}
 
     def _open(self) -> Iterator[Open]:
-        """Yield what is under way, once for all shards that have made the same change."""
+        """Yield open coordinations, one for all shards that have made the same change."""
         ready = self.lock.ready()
         unlike = tuple(sorted(shard for shard, is_ready in ready.items() if not is_ready and shard not in self.queues))
         queued = [(self._stage(s, n), info) for s, queue in sorted(self.queues) for n, info in enumerate(queue)]
         for group in self._by_change(queued):
             done = {info.shard for _, info in group}
-            yield self._one_open(group, tuple(sorted(set(self.lock.normal) - done)))
+            yield self._described(group, tuple(sorted(set(self.lock.normal) - done)))
         for group in self._by_change([("spreading", info) for info in self.uneven]):
-            yield self._one_open(group, unlike)
+            yield self._described(group, unlike)
 
     def _by_change(self, found: Iterable["_Staged"]) -> list[list["_Staged"]]:
-        """Return DDL put together that make the same change."""
+        """Return the DDL grouped by the change they make."""
         groups: list[list[_Staged]] = []
         for stage, info in found:
             group = next((group for group in groups if self._same_change(group[0][1], info)), None)
@@ -246,8 +246,8 @@ class LockKeeper(Run):
     def _same_change(self, a: Info, b: Info) -> bool:
         return self.shapes.alike(a.before, b.before) and self.shapes.alike(a.after, b.after)
 
-    def _one_open(self, group: Sequence["_Staged"], awaited: tuple[Shard, ...]) -> Open:
-        """Describe a group of DDL under way by the first that is not queued behind another."""
+    def _described(self, group: Sequence["_Staged"], awaited: tuple[Shard, ...]) -> Open:
+        """Describe a group of pending DDL by the first that is not queued after another."""
         done = tuple(sorted({info.shard for _, info in group}))
         real = sorted(
             ((stage, info.ddl) for stage, info in group if info.ddl not in self.pretended),

@@ -1,14 +1,12 @@
-"""The optimistic lock: the schema of each shard of a logical table, and what one more DDL of a shard means.
+"""The optimistic lock: the schema of each shard of a logical table, and the outcome of one more DDL of a shard.
 
-It is DM's lock (pingcap/tiflow `dm/pkg/shardddl/optimism/lock.go`) as a value, and uses its words: an `Info` is a
-shard's DDL with the tables around it, an `Operation` is what becomes of it. A DDL that makes a shard's table accept
-more, or less, is *normal* and done at once. One that does both, such as RENAME COLUMN, is *conflicting*: the shard's
-table before it stays in `normal`, the one after it goes to `waiting`, until all shards have made the same change
-(`shapes.settled`).
+It is DM's lock (pingcap/tiflow `dm/pkg/shardddl/optimism/lock.go`) as a value, in DM's terms: an `Info` is a shard's
+DDL with the tables before and after it, an `Operation` is its outcome. A DDL that makes a shard's table accept more, or
+less, is *normal* and done at once. One that does both, such as RENAME COLUMN, is *conflicting*: the shard's table
+before it stays in `normal`, the one after it goes to `waiting`, until all shards have made the same change
+(`shapes.settled`). `Rules` are the points in which this lock improves on DM's; `DM` turns them off.
 
-`Rules` names where this lock does better than DM's; `DM` has them off.
-
-The lock counts how many shards have which tables and updates the counts as shards change, so the cost of an event does
+The lock counts how many shards have each table and updates the counts as shards change, so the cost of an event does
 not grow with the number of shards.
 """
 
@@ -27,11 +25,11 @@ from snapshot_store.model import Table
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Where the lock departs from DM.
+    """The points in which the lock differs from DM's.
 
-    `fill`: a column NOT NULL without DEFAULT may be missing elsewhere, as if it had its type's zero. `settle`: what
-    waits is looked at after every accepted DDL, not only after normal ones; and nothing is accepted that leaves the
-    shards without a join.
+    `fill`: a NOT NULL column without DEFAULT may be missing elsewhere, as if it had its type's zero. `settle`: waiting
+    DDL is examined after every accepted DDL, not only after normal ones, and nothing is accepted that leaves the shards
+    without a join.
     """
 
     fill: bool = True
@@ -65,25 +63,25 @@ class Info:
         return self.afters[-1]
 
     def moved(self, to: Shard) -> "Info":
-        """Return the same DDL of the shard under another name."""
+        """Return the same DDL for the shard under another name."""
         return replace(self, ddl=replace(self.ddl, shard=to))
 
 
 class Stage(Enum):
-    """What became of a DDL (DM: `ConflictStage`)."""
+    """The outcome of a DDL (DM: `ConflictStage`)."""
 
     ACCEPTED = "accepted"
     WAITS = "waits"
     """Conflicting: it waits until all shards have made the same change (DM: ConflictSkipWaitRedirect)."""
     CONFLICT = "conflict"
-    """It contradicts what another shard waits with, or has (DM: ConflictDetected)."""
+    """It contradicts a DDL that another shard waits with or has run (DM: ConflictDetected)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What became of a statement: the steps that DM would write out, and the columns they drop (DM: `Operation`).
+    """The outcome of a statement: the steps that DM would write out, and the columns they drop (DM: `Operation`).
 
-    `released` are shards that no longer wait; `refused` is why nothing was done although no shard is in the way.
+    `released` are shards that no longer wait; `refused` is the reason if nothing was done although no shard conflicts.
     """
 
     stage: Stage
@@ -95,7 +93,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one clause. `changes`: DM would write it out; `released`: shards that no longer wait."""
+    """The outcome of one clause. `changes`: DM would write it out; `released`: shards that no longer wait."""
 
     stage: Stage
     changes: bool = False
@@ -103,23 +101,23 @@ class Verdict:
 
 
 class Standing(NamedTuple):
-    """A shard's table as far as coordinated, and the one that it waits with, if it does."""
+    """A shard's table as far as coordinated, and the table it waits with, if it does."""
 
     normal: Shape
     waiting: Shape | None = None
 
     @property
     def final(self) -> Shape:
-        """Return the shard's table as it is."""
+        """Return the shard's actual table."""
         return self.normal if self.waiting is None else self.waiting
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The shards' tables: `normal` as far as coordinated, `waiting` where a conflicting DDL leads to.
+    """The shards' tables: `normal` as far as coordinated, `waiting` after a conflicting DDL.
 
     `counts` is how many shards have each pair of these, `dropping` the columns that not all shards have dropped yet.
-    `Lock.of` makes one.
+    Use `Lock.of` to make one.
     """
 
     shapes: Shapes
@@ -131,7 +129,7 @@ class Lock:
 
     @staticmethod
     def of(shapes: Shapes, tables: Mapping[Shard, Table], rules: Rules = Rules()) -> "Lock":
-        """Return the lock of shards that wait for nothing."""
+        """Return the lock of shards none of which waits."""
         return Lock(shapes, {}, {}, {}, rules, Dropping()).at({s: shapes.of(table) for s, table in tables.items()})
 
     def at(self, normal: Mapping[Shard, Shape]) -> "Lock":
@@ -140,16 +138,16 @@ class Lock:
 
     @property
     def final(self) -> dict[Shard, Shape]:
-        """Return every shard's table as it is."""
+        """Return every shard's actual table."""
         return {**self.normal, **self.waiting}
 
     @property
     def joined(self) -> Shape | None:
-        """Return the table that takes the rows of all shards, those that wait as before; None if there is none."""
+        """Return the table that accepts the rows of all shards, without DDL that waits; None if there is none."""
         return self.shapes.join(standing.normal for standing in self.counts)
 
     def ready(self) -> dict[Shard, bool]:
-        """Tell for each shard whether its table accepts what the join of all shards' tables accepts."""
+        """Return for each shard whether its table accepts what the join of all shards' tables accepts."""
         tables = self._finals()
         joined = self.shapes.join(tables)
         ready = {table for table in tables if joined is not None and self.shapes.alike(joined, table)}
@@ -157,14 +155,14 @@ class Lock:
 
     @property
     def all_ready(self) -> bool:
-        """Tell whether the tables of all shards accept the same rows."""
+        """Return whether the tables of all shards accept the same rows."""
         tables = self._finals()
         joined = self.shapes.join(tables)
         return not tables or (joined is not None and all(self.shapes.alike(joined, table) for table in tables))
 
     @property
     def settled(self) -> bool:
-        """Tell whether there are shards that wait, and no longer need to."""
+        """Return whether there are waiting shards that no longer need to wait."""
         changes = self._changes()
         return bool(changes) and settled(self.shapes, changes, self._finals(), self.rules.fill)
 
@@ -172,31 +170,31 @@ class Lock:
         return {standing.final for standing in self.counts}
 
     def _changes(self) -> list[Change]:
-        """Return what shards wait with, each change once."""
+        """Return the distinct changes that shards wait with."""
         return [Change(normal, waiting) for normal, waiting in self.counts if waiting is not None]
 
     def with_table(self, shard: Shard, table: Shape) -> "Lock":
-        """Return the lock with a shard that has `table` and waits for nothing."""
+        """Return the lock with a shard that has `table` and does not wait."""
         return self._with(shard, Standing(table))
 
     def without(self, shard: Shard) -> tuple["Lock", tuple[str, ...]]:
-        """Let a shard go; also return the columns that no shard is dropping any more."""
+        """Return the lock without a shard, and the columns that no shard is dropping any more."""
         dropping, columns = self.dropping.without(shard)
         return replace(self._with(shard, None), dropping=dropping), columns
 
     def moved(self, shard: Shard, to: Shard) -> "Lock":
-        """Return the lock in which a shard has another name."""
+        """Return the lock with a shard renamed."""
         lock = self._with(shard, None)._with(to, self._standing(shard))
         return replace(lock, dropping=self.dropping.moved(shard, to))
 
     def released(self) -> "Lock":
-        """Return the lock in which every shard has what it waited with."""
+        """Return the lock in which every waiting shard has the table it waited with."""
         return self.at(self.final)
 
     def try_sync(self, info: Info) -> tuple["Lock", Operation]:
-        """Return the lock after a statement of a shard, clause by clause, and what became of it (DM: `TrySync`).
+        """Return the lock after a statement of a shard, clause by clause, and the outcome (DM: `TrySync`).
 
-        A clause that waits ends it, with those before it done; one in conflict, or refused, undoes all.
+        A clause that waits ends it, with the clauses before it done. A clause in conflict, or refused, undoes all.
         """
         now, written, dropped, released = self, list[Step](), list[str](), list[Shard]()
         shard, table = info.shard, info.before
@@ -232,12 +230,12 @@ class Lock:
         return ""
 
     def step(self, shard: Shard, before: Shape, after: Shape) -> tuple["Lock", Verdict]:
-        """Return the lock after one DDL, one clause, of a shard, and what became of it.
+        """Return the lock after a single clause of a shard, and the outcome.
 
-        A lock that returns WAITS has the shard among `waiting`; with CONFLICT it is as if the DDL had not come.
+        With WAITS the shard is among `waiting` of the lock; with CONFLICT the lock is as if the DDL had not come.
         """
         shapes, fill, stored = self.shapes, self.rules.fill, self.normal.get(shard)
-        # A DDL that comes again, after its effect: DM's workers send anew what they have not seen answered.
+        # A DDL that is repeated after its effect: DM's workers resend DDL that was not acknowledged.
         again = stored is not None and not shapes.alike(before, stored) and shapes.alike(after, stored)
         lock = self.with_table(shard, before)
         if shapes.order(before, after, fill) is not None:
@@ -253,7 +251,7 @@ class Lock:
         return lock._conflicting_step(shard, after)
 
     def _normal_step(self, shard: Shard, before: Shape, after: Shape) -> tuple["Lock", Verdict] | None:
-        """Take a DDL that makes the table larger or smaller; None if what it leads to cannot be joined."""
+        """Apply a DDL that makes the table larger or smaller; None if the result cannot be joined."""
         old, lock, alike = self.joined, self.with_table(shard, after), self.shapes.alike
         new = lock.joined
         if new is None:
@@ -282,7 +280,7 @@ class Lock:
         return Standing(self.normal[shard], self.waiting.get(shard))
 
     def _with(self, shard: Shard, new: Standing | None) -> "Lock":
-        """Return the lock with a shard somewhere else, or gone."""
+        """Return the lock with a shard changed, or removed if `new` is None."""
         old = self._standing(shard) if shard in self.normal else None
         if old == new:
             return self
@@ -307,7 +305,7 @@ def _recounted(counts: Mapping[Standing, int], old: Standing | None, new: Standi
 
 
 def _put(tables: Mapping[Shard, Shape], shard: Shard, table: Shape | None) -> Mapping[Shard, Shape]:
-    """Return a copy in which a shard has a table, or None; the mapping itself if that is how it is."""
+    """Return a copy in which a shard has a table, or none if it is None; the mapping itself if nothing changes."""
     if tables.get(shard) == table:
         return tables
     copy = dict(tables)
@@ -319,7 +317,7 @@ def _put(tables: Mapping[Shard, Shape], shard: Shard, table: Shape | None) -> Ma
 
 
 def _longer(table: Table, other: Table, column: str) -> bool:
-    """Tell whether a column is not as long as its namesake."""
+    """Return whether a column differs in length from the one of the same name."""
     if other.index_of(column) is None or table.index_of(column) is None:
         return False
     types = [t.columns[t.index_of(column) or 0].type for t in (table, other)]

@@ -1,8 +1,8 @@
 """The DDL that each waiting shard has run, in order, and its net change.
 
-A shard waits for the others to do the same, or is in conflict: it has run what others contradict. Shards that are in
-conflict with the same DDL, and those with the same net change, are kept together, so that thousands of queues need not
-be read to see how few differ.
+A shard waits for the others to do the same, or is in conflict: it has run DDL that others contradict. Shards that
+conflict with the same DDL, and shards with the same net change, are kept together, so that thousands of queues need not
+be read when only few differ.
 """
 
 from bisect import bisect_left, insort
@@ -22,9 +22,9 @@ def change_of(queue: Sequence[Info]) -> Change:
 
 
 class Queues:
-    """A queue for each shard that waits: first its head, the DDL it waits with, then what it has run since.
+    """A queue for each waiting shard: first its head, the DDL it waits with, then what it has run since.
 
-    Where a queue changes, `waiting` are the shards of the lock that agree with their head DDL; the others are in
+    `waiting`, in methods that change a queue: the shards of the lock that agree with their head DDL; others are in
     conflict.
     """
 
@@ -35,7 +35,7 @@ class Queues:
         self._conflicts: dict[Hashable, list[tuple[OrderKey, Shard]]] = {}
         self.in_conflict: set[Shard] = set()
         self.longer: set[Shard] = set()
-        """The shards that have run more than what they wait with."""
+        """The shards that have run more than the DDL they wait with."""
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -60,24 +60,24 @@ class Queues:
         return self._changes[shard]
 
     def conflicts(self) -> list[Info]:
-        """Return the heads in conflict, each of several alike once, in the order they were run."""
+        """Return the heads in conflict, one for each distinct DDL, in the order in which they were run."""
         return [self._queues[shard][0] for _, shard in sorted(alike[0] for alike in self._conflicts.values())]
 
     def add(self, info: Info, waiting: Container[Shard]) -> None:
-        """Put a DDL at the end of its shard's queue, or begin one."""
+        """Append a DDL to its shard's queue, or start one."""
         self._set(info.shard, [*self._queues.get(info.shard, ()), info], waiting)
 
     def exchange(self, old: ShardDdl, new: Info, waiting: Container[Shard]) -> None:
-        """Put a DDL in the place of another one of the same shard."""
+        """Replace a DDL by another one of the same shard."""
         self._set(old.shard, [new if info.ddl == old else info for info in self._queues[old.shard]], waiting)
 
     def drop_heads(self, shards: Iterable[Shard], waiting: Container[Shard]) -> None:
-        """Take the head out of the queues of these shards."""
+        """Remove the heads of the queues of these shards."""
         for shard in shards:
             self._set(shard, self._queues[shard][1:], waiting)
 
     def rename(self, shard: Shard, to: Shard, waiting: Container[Shard]) -> None:
-        """Give a shard's queue to the name it has from now on, in its place among the others."""
+        """Move a shard's queue to its new name, keeping its position among the others."""
         if shard not in self._queues:
             return
         order = list(self._queues)
@@ -85,18 +85,18 @@ class Queues:
         self._queues = {name: self._queues[name] for name in (to if name == shard else name for name in order)}
 
     def pop(self, shard: Shard) -> list[Info]:
-        """Take a shard's queue away, and return it; it may have none."""
+        """Remove and return a shard's queue; empty if it has none."""
         queue = self._queues.get(shard, [])
         self._set(shard, [], ())
         return queue
 
     def clear(self) -> None:
-        """Take all queues away."""
+        """Remove all queues."""
         for shard in list(self._queues):
             self._set(shard, [], ())
 
     def agree(self, shard: Shard) -> None:
-        """Note that a shard is no longer in conflict, but waits for others to do the same."""
+        """Record that a shard is no longer in conflict, but waits for others to do the same."""
         if shard not in self.in_conflict:
             return
         head = self._queues[shard][0]
@@ -128,6 +128,6 @@ class Queues:
 
 
 def _effect_of(info: Info) -> Hashable:
-    """Return what tells DDL of several shards apart, however they are written."""
+    """Return a key that is equal for DDL of several shards with the same effect, however they are written."""
     steps = zip(info.ddl.steps, info.afters, strict=True)
     return info.before, tuple((after, step.adds, step.drops, step.renames) for step, after in steps)

@@ -4,12 +4,12 @@
     t2: ADD COLUMN c INT        the join stays
     t1: DROP COLUMN c           the join stays: rows of t2 still have c
     t2: DROP COLUMN c           the join shrinks: written now
-    t1: RENAME COLUMN a TO b    neither: t1 waits, its rows from here on with it; t2's go on
-    t2: RENAME COLUMN a TO b    all shards have it: written, t1 and t2 go on
+    t1: RENAME COLUMN a TO b    neither: t1 waits with its rows from here on; t2's rows do not wait
+    t2: RENAME COLUMN a TO b    all shards have it: written, t1 and t2 continue
 
-What a waiting shard runs meanwhile queues up behind. Its queue is looked at statement by statement, and as one change
-(`net_change`): a rename that is taken back is no change, and shards that reach one table by different ways meet.
-Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
+Statements that a waiting shard runs meanwhile are queued. A queue is examined statement by statement, and as one net
+change (`net_change`): a rename that is taken back is no change, and shards that reach the same table in different ways
+meet. Source: DM's proposal "Optimist Shard Mode Support Conflict DDL", and `dm/pkg/shardddl/optimism`.
 """
 
 from collections.abc import Mapping
@@ -77,11 +77,11 @@ class OptimisticRun(LockKeeper):
             self.queues.add(info, self.lock.waiting)
 
     def _last_of(self, shard: Shard) -> Table:
-        """Return a shard's table after all that it has run."""
+        """Return a shard's table after everything it has run."""
         return self.shapes[self.queues[shard][-1].after if shard in self.queues else self.lock.normal[shard]]
 
     def _as_if_paid(self, ddl: ShardDdl) -> ShardDdl:
-        """Return a DDL as if its shard had run before what it counts as having run; as it is, if that cannot be."""
+        """Return a DDL as if its shard had really run what it counts as having run; unchanged if that is impossible."""
         before = self._last_of(ddl.shard)
         try:
             steps = steps_of(ddl.sql, before, self.ledger.session)
@@ -90,7 +90,7 @@ class OptimisticRun(LockKeeper):
         return replace(ddl, before=before, steps=steps)
 
     def _decide(self, event: Decided) -> None:
-        """Do what was decided about the head of a queue; about any other DDL it is too late, or too soon."""
+        """Apply a decision about the head of a queue; for any other DDL it is too late or too early."""
         head = next((queue[0].ddl for _, queue in self.queues if open_id(queue[0].ddl) == event.id), None)
         if head is None:
             self.ledger.swallowed.append(event)
@@ -100,7 +100,7 @@ class OptimisticRun(LockKeeper):
             self._let_through(event, head)
 
     def _pretend(self, event: Decided, head: ShardDdl) -> None:
-        """Take a DDL as if another shard had run it too."""
+        """Treat a DDL as if another shard had run it too."""
         shard = event.shard
         if shard is None or shard not in self.lock.normal or shard == head.shard:
             raise Stopped(Fault.DECISION, event, f"{shard} is not awaited for {head.sql!r}")
@@ -115,9 +115,9 @@ class OptimisticRun(LockKeeper):
         self._attempt_or_queue(pretended, event)
 
     def _let_through(self, event: Decided, head: ShardDdl) -> None:
-        """Let a DDL take effect, with other statements in its place or with none, for all that wait with it.
+        """Let a DDL take effect, with other statements instead or none, for all shards that wait with it.
 
-        The others count as having run it.
+        The other shards count as having run it.
         """
         assert self.ledger.table is not None
         place, skips = self.ledger.here(event), event.action == "skip"
@@ -132,7 +132,7 @@ class OptimisticRun(LockKeeper):
         others = sorted(self.lock.normal.keys() - {ddl.shard for ddl in heads})
         tables = {info.shard: info.before if skips else info.after for info in infos}
         if not skips and head in self.strangers:
-            # It has run nothing that others could have: from here on all have the decided table.
+            # No other shard could have run its DDL: from here on all have the decided table.
             free = (shard for shard in others if shard not in self.queues)
             assert self.ledger.shape is not None
             tables = dict.fromkeys([*tables, *free], self.ledger.shape)
@@ -142,7 +142,7 @@ class OptimisticRun(LockKeeper):
         for ddl in heads:
             self.queues.drop_heads([ddl.shard], self.lock.waiting)
             if ddl.shard in self.queues and not (skips and ddl.renames):
-                # What it has queued starts from where the shard is; but names that are skipped are nobody's.
+                # Its next queued DDL starts from the shard's table, but skipped names do not exist anywhere.
                 self.lock = self.lock.with_table(ddl.shard, self.queues[ddl.shard][0].before)
             if skips and ddl.renames:
                 # The logical table keeps the old names.
@@ -153,7 +153,7 @@ class OptimisticRun(LockKeeper):
         self._took_effect(heads, place)
 
     def _as_if(self, ddl: ShardDdl, shard: Shard) -> Shape:
-        """Return a shard's table as if it had run another's DDL; as it is, if it could not."""
+        """Return a shard's table as if it had run another shard's DDL; unchanged if it could not."""
         try:
             table = self.shapes[self.lock.normal[shard]]
             return self.shapes.of(steps_of(ddl.sql, table, self.ledger.session)[-1].after)
@@ -161,7 +161,7 @@ class OptimisticRun(LockKeeper):
             return self.lock.normal[shard]
 
     def _take_tables(self, tables: Mapping[Shard, Shape], before: Mapping[Shard, Shape]) -> None:
-        """Give shards these tables, if all can be joined then; else as many of them as can."""
+        """Give shards these tables if all can be joined then, otherwise as many of them as possible."""
         together = self.lock
         for shard, table in tables.items():
             together = together.with_table(shard, table)
@@ -185,9 +185,10 @@ class OptimisticRun(LockKeeper):
             self._write(event, (), (), event.table)
 
     def _take_stranger(self, event: Joins) -> None:
-        """Let a shard wait that cannot be joined with the others: as if it had been made like them, and altered since.
+        """Let a shard wait that cannot be joined with the others, as if it had been created like them and altered
+        since.
 
-        It goes on when it is altered to fit, or all others are.
+        It continues when it is altered to fit, or all others are.
         """
         like = self.lock.joined
         if like is None:
@@ -209,7 +210,7 @@ class OptimisticRun(LockKeeper):
             place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
         self._took_effect(queue, place)
         if queue:
-            # What it was waiting for never happened: its rows go where the columns still have their old names.
+            # The DDL it waited for never takes effect: its rows go where the columns still have their old names.
             self.ledger.effects.append(Effect(event.shard, event.key, place, inverse(net_change_of(queue).renames)))
 
     def _take_moves(self, event: Moves) -> None:

@@ -1,7 +1,7 @@
-"""The different tables of one run as small integers, and when conflicting changes of some are one change of all.
+"""The distinct tables of one run as small integers, and when conflicting changes of some shards are one change of all.
 
-Thousands of shards have few different tables. A run of coordination makes one `Shapes`, which gives each of them a
-number; how two compare and what several join to is worked out once for these numbers.
+Thousands of shards have few distinct tables. A run of coordination makes one `Shapes`, which numbers them; comparisons
+and joins are computed once per number.
 """
 
 from collections.abc import Collection, Hashable, Iterable
@@ -14,7 +14,7 @@ Shape = NewType("Shape", int)
 
 
 class Shapes:
-    """The tables of one run by number; two tables have one number only if nothing tells them apart."""
+    """The tables of one run by number; two tables have the same number only if they are equal in every attribute."""
 
     def __init__(self) -> None:
         self._tables: list[Table] = []
@@ -33,14 +33,14 @@ class Shapes:
         return number
 
     def order(self, a: Shape, b: Shape, fill: bool = False) -> int | None:
-        """Return how `a` compares with `b`, None where neither accepts all rows of the other."""
+        """Return how `a` compares with `b`, None if neither accepts all rows of the other."""
         key = (a, b, fill)
         if key not in self._orders:
             self._orders[key] = order(self[a], self[b], fill)
         return self._orders[key]
 
     def alike(self, a: Shape, b: Shape) -> bool:
-        """Tell whether two tables accept the same rows."""
+        """Return whether two tables accept the same rows."""
         return self.order(a, b) == 0
 
     def join(self, shapes: Iterable[Shape]) -> Shape | None:
@@ -53,7 +53,7 @@ class Shapes:
 
 
 class Change(NamedTuple):
-    """What DDL makes of a table: the columns renamed on the whole, and those replaced by a namesake."""
+    """A net change of a table: the column renames, and the columns replaced by a new one of the same name."""
 
     before: Shape
     after: Shape
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 def all_smaller(shapes: Shapes, changes: Iterable[Change], tables: Iterable[Shape], fill: bool = False) -> bool:
-    """Tell whether no table has any more what the changes take away: the join is not comparable with any before."""
+    """Return whether no table still has what the changes remove: the join is not comparable with any table before."""
     joined = shapes.join(tables)
     return joined is not None and all(
         shapes.order(joined, before, fill) is None for before in {change.before for change in changes}
@@ -70,7 +70,7 @@ def all_smaller(shapes: Shapes, changes: Iterable[Change], tables: Iterable[Shap
 
 
 def all_larger(shapes: Shapes, changes: Iterable[Change], tables: Iterable[Shape], fill: bool = False) -> bool:
-    """Tell whether every table has what the changes bring."""
+    """Return whether every table has what the changes add."""
     ends = {change[:2]: change for change in changes}.values()
     return all(_has(shapes, table, change, fill) for table in set(tables) for change in ends)
 
@@ -82,7 +82,7 @@ def _has(shapes: Shapes, table: Shape, change: Change, fill: bool) -> bool:
 
 
 def settled(shapes: Shapes, changes: Collection[Change], tables: Collection[Shape], fill: bool = False) -> bool:
-    """Tell whether conflicting changes are one change that all tables have made: the three termination conditions.
+    """Return whether conflicting changes are one change that all tables have made: the three termination conditions.
 
     With the changes -a,+b: the tables can be joined, none has a, and all have b. Source: DM's proposal "Optimist Shard
     Mode Support Conflict DDL", Termination.
@@ -91,7 +91,7 @@ def settled(shapes: Shapes, changes: Collection[Change], tables: Collection[Shap
 
 
 def done_elsewhere(shapes: Shapes, change: Change, others: Iterable[Shape], fill: bool = False) -> bool:
-    """Tell whether another table is already where the change leads to."""
+    """Return whether another table already has the result of the change."""
     for table in set(others):
         joined = shapes.join((change.after, table))
         if (
