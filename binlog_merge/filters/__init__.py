@@ -1,6 +1,6 @@
 """Which tables, events, rows and columns pass: the filters of TiCDC and DM in one engine.
 
-The names below are what other programs use. Each is loaded when first asked for: row expressions bring DuckDB.
+The names below are the public API. Each is loaded on first use, as row expressions import DuckDB.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
 """DM's block-allow-list: do-dbs, do-tables, ignore-dbs, ignore-tables; also the older rules of TiCDC.
 
-An entry is a name, a pattern with `*`, `?`, `[a-z]`, `[!a-z]`, or `~` and an RE2 expression. On each level "do" decides
-alone where it is given. Source: pingcap/tidb `pkg/util/filter`, `pkg/util/table-filter/compat.go` and
-`pkg/util/table-rule-selector`, which agree but for odd patterns: those that only one of them takes for a mistake (a set
-that is not closed, an empty one) are mistakes here.
+An entry is a name, a pattern with `*`, `?`, `[a-z]`, `[!a-z]`, or `~` and an RE2 expression. If a level has a "do"
+list, its "ignore" list is not used. Source: pingcap/tidb `pkg/util/filter`, `pkg/util/table-filter/compat.go` and
+`pkg/util/table-rule-selector`, which agree except for odd patterns: those that only one of them rejects (an unclosed
+set, an empty one) are rejected here.
 """
 
 import re
@@ -26,7 +26,7 @@ class _Entry:
 
 
 class BlockAllowList:
-    """Which tables are let through. Raises ConfigError for an entry that is empty or no expression."""
+    """Decides which tables pass. Raises ConfigError for an entry that is empty or an invalid expression."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class BlockAllowList:
         self._ignore_tables = tables("ignore-tables", ignore_tables)
 
     def matches(self, schema: str, table: str) -> bool:
-        """Return whether a table is let through; "" as table asks for the schema itself."""
+        """Return whether a table passes, or the schema itself if `table` is ""."""
         return self.decide(schema, table)[0]
 
     def decide(self, schema: str, table: str) -> tuple[bool, str]:
-        """Return whether a table is let through, and the entry that decides ("" where none speaks of it)."""
+        """Return whether a table passes, and the entry that decides ("" if none matches)."""
         if self._do_dbs:
             if not (found := _first(self._do_dbs, schema, table)):
                 return False, "do-dbs: none matches"
@@ -92,17 +92,17 @@ _WILD = re.compile(r"\*|\?|\[!?[^\]]*\]?")
 
 
 def selector_pattern(text: str, fold: bool) -> NamePattern:
-    """Return a pattern of DM's selector: `*`, `?` and sets; every other character stands for itself.
+    """Return a pattern of DM's selector: `*`, `?` and sets; every other character is literal.
 
-    Raises PatternError where a set makes no sense.
+    Raises PatternError for an invalid set.
     """
     if not _WILD.search(text):
         return NamePattern(text, None, fold)
-    pattern, place = "", 0
-    for found in _WILD.finditer(text):
-        pattern += re.escape(text[place : found.start()]) + _wild(found[0])
-        place = found.end()
-    return NamePattern(None, Regex(f"(?s)^{pattern}{re.escape(text[place:])}$", fold), fold)
+    pattern, end = "", 0
+    for match in _WILD.finditer(text):
+        pattern += re.escape(text[end : match.start()]) + _wild(match[0])
+        end = match.end()
+    return NamePattern(None, Regex(f"(?s)^{pattern}{re.escape(text[end:])}$", fold), fold)
 
 
 def _wild(text: str) -> str:

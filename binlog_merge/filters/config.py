@@ -1,9 +1,9 @@
-"""Filter files: TOML as TiCDC writes it, YAML as DM writes it.
+"""Reads filter files: TOML in TiCDC's format, YAML in DM's.
 
 A TiCDC file is a changefeed's configuration: `case-sensitive`, `filter` and `sink.column-selectors` are read. A DM file
 is a task's: `case-sensitive`, `timezone`, `block-allow-list`, `filters` and `expression-filter` are read, and which of
-them its sources use. `ignore-commit-tso`, in `filter` or at the top of a DM file, is our own: a merged binlog says when
-a transaction was committed, not when it began.
+them its sources use. `ignore-commit-tso`, in `filter` or at the top of a DM file, is our own: a merged binlog has the
+commit TSO of a transaction, not its start TSO.
 """
 
 import re
@@ -45,7 +45,7 @@ class _BlockAllow(_Section):
     ignore_tables: list[_TableName] = []
 
     def arguments(self) -> dict[str, Any]:
-        """Return what BlockAllowList takes."""
+        """Return the arguments for BlockAllowList."""
         tables = {key: [(t.db_name, t.tbl_name) for t in getattr(self, key)] for key in ("do_tables", "ignore_tables")}
         return {"do_dbs": self.do_dbs, "ignore_dbs": self.ignore_dbs, **tables}
 
@@ -88,7 +88,7 @@ class _Sink(BaseModel):
 
 
 class _Ticdc(BaseModel):
-    """A changefeed's file; what is not about filters is another program's business."""
+    """A changefeed's file; settings that are not about filters are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=lambda n: n.replace("_", "-"))
     case_sensitive: bool = False
@@ -129,7 +129,7 @@ class _DmInstance(BaseModel):
 
 
 class _Dm(BaseModel):
-    """A task's file; what is not about filters is another program's business."""
+    """A task's file; settings that are not about filters are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, alias_generator=lambda n: n.replace("_", "-"))
     case_sensitive: bool = False
@@ -220,7 +220,7 @@ def _one_instance(parsed: _Dm, name: str) -> _DmInstance | None:
 
 
 def _named(sections: Mapping[str, Any], wanted: list[str] | None, name: str) -> list[Any]:
-    """Return the sections that a source names, all of them where there is no source."""
+    """Return the sections that a source names; all of them if there is no source."""
     if wanted is None:
         return list(sections.values())
     missing = [key for key in wanted if key and key not in sections]
@@ -233,7 +233,7 @@ def _time_zone(text: str, name: str) -> str:
     try:
         if not _OFFSET.fullmatch(text):
             ZoneInfo(text)
-        pc.cast(pa.array([0], pa.timestamp("us", tz=text)), pa.string())  # what is asked where rows are
+        pc.cast(pa.array([0], pa.timestamp("us", tz=text)), pa.string())  # the cast that rows need
         return text
     except (OSError, ValueError, KeyError):
         raise ConfigError(f"timezone: {text!r} is not known", file=name, remedy=_REMEDY) from None

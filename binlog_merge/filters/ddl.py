@@ -1,4 +1,4 @@
-"""What a DDL statement is about, in the words of filters and barriers: kinds, TiDB's job names, tables.
+"""The parts of a DDL statement as filters and barriers see them: event kind, TiDB's job name, tables.
 
 DROP TABLE a, b                   two events, ActionDropTable `drop table`
 RENAME TABLE a TO b, c TO d       two events, ActionRenameTables `rename table`, of a and of c
@@ -20,13 +20,13 @@ from snapshot_store.mysql.sql.cursor import Cursor
 
 @dataclass(frozen=True, slots=True)
 class DdlEvent:
-    """One thing that a statement does to one table or database.
+    """A part of a statement: what it does to one table or database.
 
-    `tables` are all that this part of the statement names as its own: for RENAME the old name, then the new one; for
-    CREATE TABLE LIKE also the model. `text` is this part alone, in the user's own words; `query` the whole statement.
-    `effects` is what this part does to those tables and to others, `together` what the whole statement does.
-    `frees`: it may take a foreign key away, and with it what another table has to do with it. `head` is how long the
-    statement is before its list of tables, 0 where it has no list; `item` is the part's place in it.
+    `tables` are all tables that this part names: for RENAME the old name, then the new one; for CREATE TABLE LIKE also
+    the model. `text` is the statement with this part alone, in the user's text; `query` the whole statement. `effects`
+    is what this part does to those tables and to others, `together` what the whole statement does. `frees`: it may drop
+    a foreign key, and with it a connection to another table. `head` is the length of the statement before its list of
+    tables, 0 if it has no list; `item` is the index of the part in the list.
     """
 
     action: str
@@ -42,17 +42,17 @@ class DdlEvent:
 
     @property
     def schema(self) -> str:
-        """Return the schema by which filters choose: for RENAME the old one."""
+        """Return the schema that filters match: for RENAME the old one."""
         return self.tables[0][0]
 
     @property
     def table(self) -> str:
-        """Return the table by which filters choose, "" for a database."""
+        """Return the table that filters match, "" for a database."""
         return self.tables[0][1]
 
     @property
     def allowed(self) -> bool:
-        """Return whether the allow-list has it."""
+        """Return whether its action is on the DDL allow-list."""
         return self.action in ACTIONS or self.action in MYSQL_ACTIONS
 
     @property
@@ -67,12 +67,12 @@ class DdlEvent:
 
 
 def is_global(action: str) -> bool:
-    """Return whether DDL of this name holds up every table: it concerns several, or one that is not there yet."""
+    """Return whether DDL of this action blocks every table: it concerns several, or one that does not exist yet."""
     return action not in TABLE_BARRIER_ACTIONS and action not in MYSQL_ACTIONS
 
 
 def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) -> tuple[DdlEvent, ...]:
-    """Return what a statement does, part by part; nothing for one that changes no table.
+    """Return the parts of a statement; none if it changes no table.
 
     `schema` is the default database. Raises DdlNotUnderstood.
     """
@@ -81,7 +81,7 @@ def ddl_events(sql: str, schema: str = "", session: DdlSession | None = None) ->
 
 
 def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
-    """Return what a statement does, as `ddl_events` does."""
+    """Return the parts of a parsed statement; see `ddl_events`."""
     statement, sql, session = ddl.statement, ddl.sql, ddl.session
     effects = effects_of(statement, schema)
     if not effects.all and not isinstance(statement, st.AlterTable):
@@ -98,9 +98,9 @@ def events_of(ddl: ParsedDdl, schema: str = "") -> tuple[DdlEvent, ...]:
 
 
 def split_alter(sql: str, session: DdlSession | None = None) -> tuple[str, ...]:
-    """Return an ALTER TABLE of several actions as several statements, each in the user's own words.
+    """Split an ALTER TABLE with several actions into a statement for each, in the user's text.
 
-    Any other statement comes back alone. DM coordinates shards action by action.
+    Any other statement is returned unchanged. DM coordinates shards action by action.
     """
     session = session or DdlSession()
     statement = parse_statement(sql, session)
@@ -113,7 +113,7 @@ def split_alter(sql: str, session: DdlSession | None = None) -> tuple[str, ...]:
 
 
 def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
-    """Return where a statement's list of tables begins, and the statement once for each item of it."""
+    """Return the offset of a statement's list of tables, and a statement for each item of the list."""
     cursor = Cursor.of(sql, session)
     while cursor.word() not in ("TABLE", "TABLES", "VIEW"):
         cursor.next()
@@ -123,7 +123,7 @@ def _listed(sql: str, session: DdlSession) -> tuple[int, tuple[str, ...]]:
 
 
 def _cut(sql: str, cursor: Cursor) -> tuple[str, ...]:
-    """Return the statement once for each item of the list that begins here."""
+    """Return a statement for each item of the list that begins at the cursor."""
     start, depth, items = cursor.peek().start, 0, []
     head, begin = sql[:start], start
     while not cursor.done:
@@ -151,7 +151,7 @@ _STATEMENTS: dict[type, str] = {
 
 
 def _event(statement: st.Statement, effects: Effects, sql: str, session: DdlSession) -> DdlEvent:
-    """Return what a whole statement does as one event."""
+    """Return a whole statement as a single part."""
     frees = False
     if isinstance(statement, st.AlterTable):
         named = [_action(action) for action in statement.actions]
@@ -216,7 +216,7 @@ def _action(action: act.Action) -> str:
 
 
 def _names_auto_increment(sql: str, session: DdlSession) -> bool:
-    """Return whether a table option AUTO_INCREMENT stands in a statement that has no other action."""
+    """Return whether a statement without actions has the table option AUTO_INCREMENT."""
     cursor = Cursor.of(sql, session)
     while not cursor.done:
         if cursor.word() == "AUTO_INCREMENT":

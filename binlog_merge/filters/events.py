@@ -1,4 +1,4 @@
-"""Which events are ignored by their kind or their text: TiCDC's event-filters, DM's binlog event filter.
+"""Event filters: ignore events by kind or statement text, as TiCDC's event-filters and DM's binlog event filter do.
 
 Both work on a kind of event (`insert`, `add column`, see `kinds`) and, for DDL, on the statement's text.
 """
@@ -19,14 +19,14 @@ Action = Literal["Do", "Ignore", "Error"]
 
 
 class Decision(NamedTuple):
-    """What becomes of an event, and the rule that says so; "" where no rule speaks of it."""
+    """The action for an event, and the rule that decides; "" if no rule matches."""
 
     action: Action
     rule: str = ""
 
     @property
     def ignored(self) -> bool:
-        """Return whether the event is left out."""
+        """Return whether the event is ignored."""
         return self.action == "Ignore"
 
 
@@ -36,7 +36,7 @@ _ACTIONS: dict[str, Action] = {"Do": "Do", "Ignore": "Ignore", "Error": "Error"}
 
 @dataclass(frozen=True)
 class EventRule:
-    """One of TiCDC's `[[filter.event-filters]]`; expressions on rows are in `ExpressionRule`.
+    """A rule of TiCDC's `[[filter.event-filters]]`; expressions on rows are in `ExpressionRule`.
 
     `matcher` is case-sensitive, as in TiCDC; the texts of `ignore_sql` are RE2 expressions, in any case.
     """
@@ -47,16 +47,16 @@ class EventRule:
 
 
 class EventFilter:
-    """TiCDC's event filters: an event is ignored if any rule whose matcher takes its table ignores it.
+    """TiCDC's event filters: an event is ignored if any rule that matches its table ignores it.
 
-    Raises ConfigError for an unknown kind, a matcher or an expression that cannot be read.
+    Raises ConfigError for an unknown kind, or an invalid matcher or expression.
     """
 
     def __init__(self, rules: Iterable[EventRule]) -> None:
         self._rules = [_CompiledRule(rule, f"event-filters[{i}]") for i, rule in enumerate(rules)]
 
     def decide(self, schema: str, table: str, kind: str, query: str = "") -> Decision:
-        """Say what becomes of an event. For a RENAME give the old name; "" as table asks for a database."""
+        """Return the decision about an event. For a RENAME give the old name; for a database "" as table."""
         if not kind:
             return DO
         for rule in self._rules:
@@ -93,7 +93,7 @@ class _CompiledRule:
 
 
 def _any_of(patterns: Sequence[str], place: str) -> Regex | None:
-    """Return one expression for all; each must stand on its own too, so that an error can name it."""
+    """Return an expression that matches any pattern; each is compiled alone first, so that an error can name it."""
     if not patterns:
         return None
     for pattern in patterns:
@@ -108,7 +108,7 @@ def _any_of(patterns: Sequence[str], place: str) -> Regex | None:
 
 @dataclass(frozen=True)
 class BinlogEventRule:
-    """One of DM's `filters`; without `table_pattern` it is about a schema and all in it."""
+    """A rule of DM's `filters`; without `table_pattern` it is for a schema and everything in it."""
 
     schema_pattern: str
     table_pattern: str = ""
@@ -118,11 +118,11 @@ class BinlogEventRule:
 
 
 class BinlogEventFilter:
-    """DM's binlog event filter: `Do` rules let only their own events through, `Ignore` and `Error` rules stop theirs.
+    """DM's binlog event filter: `Do` rules pass only their own events, `Ignore` and `Error` rules stop theirs.
 
-    Rules on schemas are asked before rules on tables, in the order in which DM's selector finds them: `*` before `?`
-    before a set before a character, where two patterns part. The first that stops an event decides.
-    Raises ConfigError for a rule that is wrong (DM logs it and goes on without it) or given twice.
+    Rules for schemas come before rules for tables, in the order in which DM's selector finds them: where two patterns
+    first differ, `*` before `?` before a set before a character. The first rule that stops an event decides. Raises
+    ConfigError for an invalid rule (DM logs it and continues without it) or a duplicate.
     """
 
     def __init__(self, rules: Iterable[BinlogEventRule], case_sensitive: bool = False) -> None:
@@ -138,7 +138,7 @@ class BinlogEventFilter:
         self._rules = sorted(compiled, key=lambda rule: (rule.table is not None, *map(_breadth, rule.patterns)))
 
     def decide(self, schema: str, table: str, kind: str, query: str = "") -> Decision:
-        """Say what becomes of an event; without a kind only the statement's text is looked at."""
+        """Return the decision about an event; without a kind only the statement's text counts."""
         group = class_of(kind)
         for rule in self._rules:
             if rule.speaks_of(schema, table) and (decision := rule.decide(kind, group, query)):
@@ -181,7 +181,7 @@ class _BinlogRule:
         return self.action if matched else None
 
     def _listed(self, kind: str, group: str) -> bool:
-        """Read the list of events from its beginning: the first word that speaks of the event decides."""
+        """Return whether the list of events includes a kind: the first word that matches it decides."""
         broad = "dml" if group == "dml" else "ddl"
         for word in self.events:
             if word in ("all", f"all {broad}", kind):
@@ -197,7 +197,7 @@ _ELEMENT = re.compile(r"\*|\?|\[[^\]]*\]|.", re.DOTALL)
 
 
 def _breadth(pattern: str) -> list[int]:
-    """Return a key by which patterns come as a walk of DM's trie finds them (`pkg/util/table-rule-selector`)."""
+    """Return a sort key for the order in which DM's trie finds patterns (`pkg/util/table-rule-selector`)."""
     return [{"*": 1, "?": 2}.get(part, 3 if len(part) > 1 else 4) for part in _ELEMENT.findall(pattern)]
 
 

@@ -1,11 +1,11 @@
-"""Rows that are ignored by their values: the `ignore-…-value-expr` of TiCDC, the expression-filter of DM.
+"""Row expressions: ignore rows by their values, as TiCDC's `ignore-…-value-expr` and DM's expression-filter do.
 
     insert   the new row            delete   the old row
     update   TiCDC: old expression on the old row OR new expression on the new row
-             DM:    within a rule both must hold (one that is not given holds), any rule is enough
+             DM:    within a rule both must be true (a missing one is), any rule is enough
 
-A row is ignored if the expression's value is 1; NULL keeps it. Rows come as Arrow batches, all rows of a table's
-event at once, and DuckDB evaluates the expression over the whole batch.
+A row is ignored if the expression's value is 1; NULL keeps it. The rows of an event are an Arrow batch, over which
+DuckDB evaluates the expression at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,10 +31,10 @@ _REMEDY = "correct the filter; no row was left out because of it"
 
 @dataclass(frozen=True)
 class ExpressionRule:
-    """Expressions for the tables that `matcher` takes (case-sensitively, as in TiCDC); None ignores nothing.
+    """Expressions for the tables that `matcher` matches (case-sensitively, as in TiCDC); None ignores nothing.
 
-    `dm` has DM's two differences: an update is ignored if old AND new hold, and an unknown column ignores nothing
-    instead of stopping.
+    `dm` selects DM's two differences: an update is ignored if the old AND the new expression are true, and an
+    expression with an unknown column ignores nothing instead of being an error.
     """
 
     matcher: Sequence[str]
@@ -49,10 +49,10 @@ class ExpressionRule:
 
 
 class ExpressionFilter:
-    """Row expressions. `time_zone` (an IANA name or an offset) is what TIMESTAMP columns are shown in.
+    """Evaluates row expressions. `time_zone` (an IANA name or an offset) is that of TIMESTAMP values.
 
-    An expression is compiled when the first row of a table's shape comes, so that a changed table is judged anew;
-    `verify` finds what is wrong before. Errors are ConfigError. Not thread-safe; make one for each thread.
+    An expression is compiled for the first row of a table definition, so a changed table is compiled again; `verify`
+    finds errors before that. Errors are ConfigError. Not thread-safe; make one for each thread.
     """
 
     def __init__(self, rules: Iterable[ExpressionRule], time_zone: str = "UTC") -> None:
@@ -61,11 +61,11 @@ class ExpressionFilter:
         self._engine: Any = None
 
     def concerns(self, schema: str, table: str) -> bool:
-        """Return whether any expression is about a table."""
+        """Return whether any expression applies to a table."""
         return any(rule.given and rule.tables.matches(schema, table) for rule in self._rules)
 
     def texts(self, schema: str, table: str, op: Op) -> list[str]:
-        """Return the expressions that may leave out a table's rows, each with the option that gives it."""
+        """Return the expressions that may ignore a table's rows, each with its option."""
         keys = ("update_old", "update_new") if op == "update" else (op,)
         return [
             f"{_option(key)} {rule.given[key]!r}"
@@ -76,7 +76,7 @@ class ExpressionFilter:
         ]
 
     def verify(self, tables: Iterable[Table]) -> None:
-        """Try all expressions on a row of NULLs of each table; raises ConfigError for the first that is wrong."""
+        """Evaluate all expressions on a row of NULLs of each table. Raises ConfigError for the first that fails."""
         for rule in self._rules:
             rule.verify_syntax()
         for table in tables:
@@ -199,7 +199,10 @@ class _Rule:
         self._compiled: dict[tuple[str, Table, frozenset[str]], _Compiled | None] = {}
 
     def compiled(self, key: str, table: Table, present: frozenset[str]) -> _Compiled | None:
-        """Return an expression for a table's shape, `present` the virtual columns at hand; None: it ignores nothing."""
+        """Return an expression compiled for a table; None if it ignores nothing.
+
+        `present` are the virtual columns whose values rows hold.
+        """
         place = (key, table, present)
         if place not in self._compiled:
             if len(self._compiled) > 1000:
@@ -241,7 +244,7 @@ class _Rule:
         )
 
     def error(self, key: str, table: Table, reason: str) -> ConfigError:
-        """Return an error about one expression on one table."""
+        """Return an error about an expression on a table."""
         what = f"{_option(key)} {self.given[key]!r} on {table.schema}.{table.name}"
         return ConfigError(f"{what}: {reason} {self.given[key]!r}", file=self.name, remedy=_REMEDY)
 
@@ -251,7 +254,7 @@ def _option(key: str) -> str:
 
 
 class _TableColumns(dict[str, Sql]):
-    """The columns of a table, made when an expression asks for them; `used` are those that rows must hold."""
+    """The columns of a table as SQL, produced on demand; `used` are those that rows must hold."""
 
     def __init__(self, table: Table, present: frozenset[str]) -> None:
         super().__init__()

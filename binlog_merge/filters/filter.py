@@ -1,10 +1,10 @@
-"""All filters of one configuration together, and what they decide about each event, in TiCDC's order.
+"""Combines all filters of a configuration, and decides about each event, in TiCDC's order.
 
-    rows        ignored by transaction, table, kind of event, expression, each alone enough
-    statements  discarded: as if never there (transaction, not on the allow-list, table or database not chosen)
-                ignored:   not carried out, but the tables change shape for what follows (event filters)
-                restated:  CREATE TABLE chosen LIKE one that is not: as a CREATE TABLE of all its columns
-                an error:  rows come into what is chosen from outside it, or go where no rule can follow them
+    rows        ignored by transaction, table, kind of event or expression; any of these is enough
+    statements  discarded: as if it never was (transaction, not on the allow-list, table or database not chosen)
+                ignored:   not executed, but later rows have the changed columns (event filters)
+                restated:  CREATE TABLE chosen LIKE one not chosen becomes a CREATE TABLE with all columns
+                an error:  rows enter the chosen tables from others, or leave for where no rule applies
 
 A CREATE TABLE that is ignored leaves a table whose rows still pass; one that is discarded leaves none.
 """
@@ -26,14 +26,12 @@ from snapshot_store.ddl.effects import Name, Verb
 from snapshot_store.model import Table
 
 _CONTROL = "".join(map(chr, (*range(32), 127)))
-"""What DM cuts off both ends of a statement."""
+"""The characters that DM strips from both ends of a statement."""
 Outcome = Literal["apply", "restate", "ignore", "discard", "error"]
 
 
 class DdlDecision(NamedTuple):
-    """What becomes of a statement's part, and the rule that says so; `mixed`: because only some of its tables are
-    chosen.
-    """
+    """The outcome for a part of a statement, and the rule that decides; `mixed`: only some of its tables are chosen."""
 
     outcome: Outcome
     rule: str = ""
@@ -42,7 +40,7 @@ class DdlDecision(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnSelector:
-    """Which columns of the tables that `matcher` takes are kept."""
+    """The columns that are kept of the tables that `matcher` matches."""
 
     matcher: Sequence[str]
     columns: Sequence[str]
@@ -50,7 +48,7 @@ class ColumnSelector:
 
 @dataclass(frozen=True)
 class FilterSettings:
-    """What a filter file says, whichever product's words it is written in. The defaults let everything pass."""
+    """The settings of a filter file, in either product's format. With the defaults everything passes."""
 
     case_sensitive: bool = False
     rules: Sequence[str] = ("*.*",)
@@ -67,7 +65,7 @@ class FilterSettings:
 
 
 class Filter:
-    """The filters of one configuration. Raises ConfigError for whatever in it is wrong; not thread-safe."""
+    """The filters of a configuration. Raises ConfigError for any error in it; not thread-safe."""
 
     def __init__(self, settings: FilterSettings | None = None) -> None:
         self.settings = settings or FilterSettings()
@@ -92,7 +90,7 @@ class Filter:
         ]
 
     def transaction(self, start_ts: int | None = None, commit_tso: int | None = None) -> Decision:
-        """Say whether a whole transaction is left out, its statements too."""
+        """Decide whether a whole transaction is ignored, including its statements."""
         if start_ts is not None and start_ts in self.settings.ignore_start_ts:
             return Decision("Ignore", f"ignore-txn-start-ts {start_ts}")
         if commit_tso is not None and commit_tso in self.settings.ignore_commit_tso:
@@ -100,11 +98,11 @@ class Filter:
         return DO
 
     def schema(self, schema: str) -> Decision:
-        """Say whether a database is chosen."""
+        """Decide whether a database is chosen."""
         return self._chosen(schema, "", self.tables.deciding_schema(schema))
 
     def table(self, schema: str, table: str) -> Decision:
-        """Say whether a table is chosen."""
+        """Decide whether a table is chosen."""
         return self._chosen(schema, table, self.tables.deciding(schema, table))
 
     def _chosen(self, schema: str, table: str, rule: TableRule | None) -> Decision:
@@ -116,7 +114,7 @@ class Filter:
         return Decision("Do", why or f"{rule.place}: {rule.text}") if allowed else Decision("Ignore", why)
 
     def rows(self, schema: str, table: str, op: Op) -> Decision:
-        """Say whether rows of a kind pass, before their values are looked at."""
+        """Decide whether rows of an operation pass, apart from their values."""
         decision = self.table(schema, table)
         if decision.action != "Do":
             return decision
@@ -126,11 +124,11 @@ class Filter:
         return decision
 
     def ignored_rows(self, table: Table, op: Op, before: Any = None, after: Any = None) -> Any:
-        """Return which rows of a batch are left out by their values; see `ExpressionFilter.mask`."""
+        """Return which rows of a batch are ignored by their values; see `ExpressionFilter.mask`."""
         return self.expressions.mask(table, op, before, after)
 
     def columns(self, schema: str, table: str) -> ColumnFilter | None:
-        """Return which columns of a table are kept: the first selector that takes it decides; None keeps all."""
+        """Return which columns of a table are kept: the first selector that matches decides; None keeps all."""
         return next((columns for tables, columns in self._selectors if tables.matches(schema, table)), None)
 
     def ddl(
@@ -141,9 +139,9 @@ class Filter:
         table: Table | None = None,
         session: DdlSession | None = None,
     ) -> DdlDecision:
-        """Say what becomes of one part of a statement.
+        """Decide about a part of a statement.
 
-        `table` is the table as it was before, where it is known: DM's words for what a MODIFY takes away depend on it.
+        `table` is the table before it, if known: DM's event types for a MODIFY that narrows a column depend on it.
         """
         if (found := self.transaction(start_ts, commit_tso)).ignored:
             return DdlDecision("discard", found.rule)
@@ -162,7 +160,7 @@ class Filter:
         return chosen
 
     def _as_dm(self, event: DdlEvent, table: Table | None, session: DdlSession | None) -> Decision:
-        """Ask DM's rules, in DM's words, about every table named and about each action of an ALTER TABLE by itself.
+        """Apply DM's rules to every table named, and to each action of an ALTER TABLE separately.
 
         Source: pingcap/tiflow `dm/syncer/ddl.go` (processOneDDL, skipQueryEvent).
         """
@@ -193,7 +191,7 @@ class Filter:
         return DdlDecision("apply" if named.action == "Do" else "discard", named.rule)
 
     def _mixed(self, event: DdlEvent, moved: tuple[Name, Name] | None) -> DdlDecision | None:
-        """Return what becomes of a statement about tables that are chosen and others that are not."""
+        """Decide about a statement on tables of which some are chosen; None if that does not apply."""
         if moved is not None:
             return self._moved(*moved)
         effects = event.effects
@@ -224,7 +222,7 @@ class Filter:
         return None
 
     def _moved(self, old: Name, new: Name) -> DdlDecision | None:
-        """Return what becomes of a renaming, all renamings of its statement taken together."""
+        """Decide about a rename, as the net effect of all renames in its statement; None if it has no effect here."""
         if self._chooses(new) and not self._chooses(old):
             return _error(new, old, "which it was until then: its rows")
         allowed, why = self.block_allow.decide(*new)
@@ -256,11 +254,11 @@ MIXED_REMEDY = (
     "choose both tables or none of them; or leave the statement out, by an event filter on its kind, and bring the "
     "target's rows to what the source has by hand"
 )
-"""What to do about a statement about tables of which some are chosen."""
+"""The remedy for a statement on tables of which only some are chosen."""
 
 
 def verify(settings: FilterSettings, tables: Iterable[Table] = ()) -> Filter:
-    """Return the filter of some settings after checking all of it, its expressions on these tables too."""
+    """Return the filter for some settings after checking all of it, with its expressions on these tables."""
     made = Filter(settings)
     made.expressions.verify(tables)
     return made

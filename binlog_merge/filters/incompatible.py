@@ -1,4 +1,4 @@
-"""DM's names for what an ALTER TABLE takes away: the first action that does decides.
+"""DM's event types for an ALTER TABLE that loses something: the first action that does decides.
 
     MODIFY c SMALLINT            of a MEDIUMINT: value range decrease
     MODIFY c DECIMAL(7,1)        of a DECIMAL(7,2): precision decrease
@@ -40,7 +40,7 @@ _STRINGS: Final = {
 
 
 def event_type(sql: str, table: Table | None, schema: str = "", session: DdlSession | None = None) -> str:
-    """Return DM's event type of a statement; `table` is the table as it was before, where it is known.
+    """Return DM's event type of a statement; `table` is the table before it, if known.
 
     "" for a statement that changes no table. Raises DdlNotUnderstood.
     """
@@ -148,7 +148,7 @@ def _is_key(table: Table, column: Column, name: str) -> bool:
 
 
 def _narrowed(old: Column, new: Column) -> str:
-    """Return what a change of type takes away, "" for nothing."""
+    """Return DM's event type for what a change of type loses, "" for nothing."""
     before, after = old.type, new.type
     sign = before.unsigned != after.unsigned
     shorter = _size(after) < _size(before) or after.fsp < before.fsp or sign
@@ -175,7 +175,7 @@ def _narrowed(old: Column, new: Column) -> str:
 
 
 def _code(type: ColumnType) -> str:
-    """Return the type in which a server keeps it: bytes and characters share one."""
+    """Return the storage type: byte and character types share one."""
     return _BYTES.get(type.name, type.name)
 
 
@@ -183,7 +183,7 @@ _BYTES = {"binary": "char", "varbinary": "varchar", **{f"{size}blob": f"{size}te
 
 
 def _size(type: ColumnType) -> int:
-    """Return how much a type holds, as far as types of one family compare."""
+    """Return the capacity of a type, comparable within a family of types."""
     if type.name in ("float", "double"):
         return (type.length or 0) + (type.decimals or 0)
     return _STRINGS.get(type.name) or type.length or 0

@@ -1,4 +1,4 @@
-"""What events are called: TiCDC's and DM's words for kinds of rows and statements, and TiDB's names of DDL jobs.
+"""The names of events: TiCDC's and DM's kinds of rows and statements, and TiDB's names of DDL jobs.
 
 Source: pingcap/tiflow `pkg/binlog-filter`, `pkg/filter/filter.go`, `cdc/owner/ddl_manager.go`.
 """
@@ -52,12 +52,12 @@ ACTIONS: Final[dict[str, str]] = {
     "ActionAlterTTLRemove": "alter ttl remove",
     "ActionMultiSchemaChange": "multi schema change",
 }
-"""The DDL allow-list: what may reach a target, and its kind. Everything else is discarded."""
+"""The DDL allow-list: the actions that may reach a target, with their kinds. All others are discarded."""
 
 MYSQL_ACTIONS: Final = frozenset(
     {"ActionAddCheckConstraint", "ActionDropCheckConstraint", "ActionAlterCheckConstraint", "ActionAlterTable"}
 )
-"""What MySQL can do to a table and TiCDC has no word for: allowed here, under the kind `alter table`."""
+"""MySQL's table actions that TiCDC does not know: allowed here, with the kind `alter table`."""
 
 SCHEMA_KINDS: Final = frozenset({"create database", "drop database", "modify schema charset and collate"})
 """Statements about a whole database."""
@@ -136,21 +136,7 @@ TABLE_BARRIER_ACTIONS: Final = frozenset(ACTIONS) - {
     "ActionAddColumns",
     "ActionDropColumns",
 }
-"""DDL that holds up its own table only."""
-
-REDO_BARRIER_ACTIONS: Final = frozenset(
-    {
-        "ActionCreateTable",
-        "ActionTruncateTable",
-        "ActionAddTablePartition",
-        "ActionTruncateTablePartition",
-        "ActionRecoverTable",
-        "ActionReorganizePartition",
-        "ActionAlterTablePartitioning",
-        "ActionRemovePartitioning",
-    }
-)
-"""DDL that makes new physical tables."""
+"""DDL that blocks only its own table."""
 
 
 def canonical_kind(text: str) -> str:

@@ -1,11 +1,11 @@
-"""Patterns of names, in the grammar of TiDB's table filter.
+"""Name patterns in the grammar of TiDB's table filter.
 
 | pattern | matches |
 |---|---|
 | `name`, `"name"`, `` `name` `` | the name itself; in quotes any character, a quote doubled |
-| `*` `?` `[a-z]` `[!a-z]` | any characters, one, one of a set, one that is not |
+| `*` `?` `[a-z]` `[!a-z]` | any characters, one character, one in a set, one not in a set |
 | `/regexp/` | names in which the RE2 expression is found |
-| `\\x` | x itself, where x is no letter or digit |
+| `\\x` | x itself, if x is not a letter or digit |
 
 Source: pingcap/tidb `pkg/util/table-filter` (parser, matchers) and its documentation.
 """
@@ -22,9 +22,9 @@ class PatternSyntaxError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """One pattern: a literal name, or an expression; neither is `*`, which matches every name.
+    """A pattern: a literal name or an expression; `*`, which matches every name, is neither.
 
-    With `fold` names are compared without regard to case.
+    With `fold` names are compared ignoring case.
     """
 
     literal: str | None
@@ -52,7 +52,7 @@ _PLAIN = re.compile(r"[$_0-9A-Za-z\x80-\U0010ffff]")
 
 
 def parse_pattern(text: str, fold: bool, dotted: bool) -> tuple[NamePattern, str]:
-    """Return the pattern at the beginning of a text, and what follows it.
+    """Return the pattern at the beginning of a text, and the rest of the text.
 
     A `dotted` pattern ends at a dot; otherwise a dot must be escaped. Raises PatternSyntaxError.
     """
@@ -114,7 +114,7 @@ def _escaped(text: str, place: int) -> str:
 
 
 def _range(text: str) -> str:
-    """Return a set of characters as RE2 writes it: `!` negates, `^` is a character like others."""
+    """Translate a character set to RE2's syntax: `!` negates, `^` is an ordinary character."""
     if text[1] == "!":
         return f"[^{text[2:]}"
     return f"[\\^{text[2:]}" if text[1] == "^" else text

@@ -1,7 +1,7 @@
-"""Regular expressions as TiCDC and DM read them: RE2, searched for, not anchored.
+"""Regular expressions as in TiCDC and DM: RE2 syntax, not anchored.
 
-RE2 knows no look-around and no back references, so every pattern takes time linear in the text. Arrow carries the same
-library that Go's `regexp` follows.
+RE2 has no look-around and no back references, so matching takes time linear in the text. Arrow includes the library
+that Go's `regexp` is modelled on.
 """
 
 import re
@@ -14,11 +14,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PatternError(ValueError):
-    """A pattern that RE2 does not take; the text says why."""
+    """A pattern that RE2 rejects; the message is the reason."""
 
 
 class Regex:
-    """A compiled pattern; `ignore_case` is what `(?i)` in front of it means."""
+    """A compiled pattern; `ignore_case` is as `(?i)` in front of it."""
 
     def __init__(self, pattern: str, ignore_case: bool = False) -> None:
         if _SURROGATE.search(pattern):
@@ -32,7 +32,7 @@ class Regex:
             raise PatternError(_reason(str(error))) from None
 
     def search(self, text: str) -> bool:
-        """Return whether the pattern occurs in the text; a byte of it that is no UTF-8 is U+FFFD, as to Go."""
+        """Return whether the pattern occurs in the text; a byte that is not UTF-8 counts as U+FFFD, as in Go."""
         return self._searched(text)
 
     def _search(self, text: str) -> bool:
@@ -42,7 +42,7 @@ class Regex:
 
 
 def _reason(text: str) -> str:
-    """Return RE2's complaint in the words of Go's regexp, which users of these rules know."""
+    """Translate RE2's error message to that of Go's regexp, which users of these rules know."""
     reason = text.removeprefix("Invalid regular expression: ")
     what, _, where = reason.partition(": ")
     words = {"missing ]": "missing closing ]", "missing )": "missing closing )"}

@@ -1,9 +1,9 @@
-"""Which tables, and which columns: rules of TiDB's table filter, the last one that matches decides.
+"""Table and column rules in the syntax of TiDB's table filter; the last rule that matches decides.
 
 db*.*        all tables of schemas that begin with db
 !db1.cfg*    but not these
 db1.cfg_new  but this one
-@rules.txt   rules from a file, a line each
+@rules.txt   rules from a file, one per line
 # comment
 """
 
@@ -29,7 +29,7 @@ SYSTEM_SCHEMAS = frozenset(
         "workload_schema",
     }
 )
-"""Schemas that belong to a server or to a tool and are never user data (pingcap/tidb `pkg/util/filter`)."""
+"""Schemas of the server or of tools, which are never user data (pingcap/tidb `pkg/util/filter`)."""
 
 
 def is_system_schema(schema: str) -> bool:
@@ -39,7 +39,7 @@ def is_system_schema(schema: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TableRule:
-    """One rule: `text` is what was written, `place` where."""
+    """A rule: `text` as written, `place` where it is written."""
 
     schema: NamePattern
     table: NamePattern
@@ -48,18 +48,18 @@ class TableRule:
     place: str
 
     def matches(self, schema: str, table: str) -> bool:
-        """Return whether the rule speaks of this table."""
+        """Return whether the rule matches this table."""
         return self.schema.matches(schema) and self.table.matches(table)
 
     def decides_schema(self, schema: str) -> bool:
-        """Return whether the rule decides on a schema: one that excludes only does if it excludes all its tables."""
+        """Return whether the rule decides about a schema: a `!` rule does so only if it excludes all its tables."""
         return self.schema.matches(schema) and (self.positive or self.table.matches_all)
 
 
 class TableFilter:
-    """Table rules. No rule that matches: no match; no rules at all match nothing.
+    """Table rules. A table that no rule matches is not chosen; without rules none is.
 
-    `@file` rules are relative to `folder`. Raises ConfigError that says which rule, where, and why.
+    `@file` rules are relative to `folder`. Raises ConfigError with the rule, its location and the reason.
     """
 
     def __init__(
@@ -76,16 +76,16 @@ class TableFilter:
         return rule is not None and rule.positive
 
     def matches_schema(self, schema: str) -> bool:
-        """Return whether a schema is chosen: whether some of its tables may be."""
+        """Return whether a schema is chosen, which is so if some of its tables may be."""
         rule = self.deciding_schema(schema)
         return rule is not None and rule.positive
 
     def deciding(self, schema: str, table: str) -> TableRule | None:
-        """Return the rule that decides on a table, or None."""
+        """Return the rule that decides about a table, or None."""
         return self._deciding(schema, table)
 
     def deciding_schema(self, schema: str) -> TableRule | None:
-        """Return the rule that decides on a schema, or None."""
+        """Return the rule that decides about a schema, or None."""
         return next((rule for rule in reversed(self.rules) if rule.decides_schema(schema)), None)
 
     def _find(self, schema: str, table: str) -> TableRule | None:
@@ -93,7 +93,7 @@ class TableFilter:
 
 
 class ColumnFilter:
-    """Column rules: the same grammar without a schema; names of columns are never case-sensitive."""
+    """Column rules: the same syntax without a schema; column names are never case-sensitive."""
 
     def __init__(self, rules: Sequence[str], *, name: str = "columns", folder: Path | None = None) -> None:
         parse = _Lines(_column_rule, folder or Path())
@@ -126,7 +126,7 @@ def _column_rule(text: str, place: str) -> TableRule:
 
 
 class _Lines:
-    """Reads rules from a list and from the files it names; those may not name others."""
+    """Parses rules from a list and from the files it names; these must not name other files."""
 
     def __init__(self, rule: Callable[[str, str], TableRule], folder: Path) -> None:
         self.rule = rule

@@ -236,28 +236,6 @@ def pack_row(values: Sequence[Value]) -> bytes:
     return b"".join(b"\xfb" if text is None else pack_packed_bytes(text) for text in texts)
 
 
-def parse_row(payload: Buffer, columns: Sequence[Column]) -> tuple[Value, ...]:
-    """Read what `pack_row` gives."""
-    r = Reader(payload, "row")
-    values: list[Value] = []
-    for column in columns:
-        if r.left() and r.data[r.pos] == 0xFB:
-            r.u8("NULL")
-            values.append(None)
-            continue
-        text = r.packed_bytes(column.name).decode("utf-8", "surrogateescape")
-        values.append(_integer(r, text) if column.number else text)
-    r.done()
-    return tuple(values)
-
-
-def _integer(r: Reader, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise r.fail(f"{text[:40]!r} is no number") from None
-
-
 def result_set(columns: Sequence[Column], rows: Iterable[Sequence[Value]]) -> Iterator[bytes]:
     """Yield the payloads of a result: columns, EOF, rows, EOF."""
     yield pack_packed(len(columns))

@@ -11,9 +11,10 @@ PUBLISH_SECONDS: Final = 1.0
 
 
 class Books:
-    """Collects ranks; `published` is called with all that the ledger has, which sessions need not record any more.
+    """Collects committed ranks and writes them to the ledger from time to time.
 
-    `places` are those where the intervals of `applied` end: one of them may become the position.
+    `published` is called with all ranks that the ledger has, which sessions need not record any more. `places` are
+    those at the ends of the intervals of `applied`: one of them may become the position.
     """
 
     def __init__(
@@ -28,23 +29,23 @@ class Books:
 
     @property
     def behind(self) -> bool:
-        """Return whether there is something that the ledger does not have."""
+        """Return whether ranks have been committed that the ledger does not have."""
         return bool(self._fresh)
 
     def note(self, done: Sequence[Transaction]) -> None:
-        """Take what has been committed."""
+        """Add committed transactions."""
         for transaction in done:
             key = None if transaction.key is None else transaction.key.text()
             self._fresh.append(transaction.rank)
             self._places[transaction.rank] = Place(transaction.rank, transaction.gtid, key)
 
     def publish_if_due(self) -> None:
-        """Bring the ledger up to date, if that was not done just now."""
+        """Write to the ledger, if the last time is long enough ago."""
         if self._fresh and time.monotonic() - self._last > PUBLISH_SECONDS:
             self.publish()
 
     def publish(self) -> None:
-        """Bring the ledger up to date."""
+        """Write all committed ranks to the ledger."""
         if not self._fresh:
             return
         self._applied |= RankSet.of(self._fresh)

@@ -1,11 +1,11 @@
-"""Who must wait for whom: transactions that are under way, and what each has claimed.
+"""Conflicts between transactions in flight: what each has claimed, and which must wait for which.
 
     t1 users 7        ─ group 1
     t2 users 9        ─ group 2
     t3 users 7        ─ waits for group 1: the same key
     t4 users, whole   ─ waits for groups 1 and 2
 
-An owner is whatever transactions are carried out in; it holds its claims until it is released.
+An owner is the unit in which transactions are applied, a group; it holds its claims until it is released.
 """
 
 from collections.abc import Hashable
@@ -17,7 +17,7 @@ Owner = TypeVar("Owner", bound=Hashable)
 
 
 class ClaimTable(Generic[Owner]):
-    """The claims of all that is under way. For each key the last owner is kept: it waits for those before itself."""
+    """The claims of all transactions in flight. Only the last owner of a key is kept: it waits for those before it."""
 
     def __init__(self) -> None:
         self._keys: dict[int, Owner] = {}
@@ -26,7 +26,7 @@ class ClaimTable(Generic[Owner]):
         self._claims: dict[Owner, list[Claims]] = {}
 
     def owners(self, claims: Claims) -> set[Owner]:
-        """Return who holds something that these claims may collide with."""
+        """Return the owners of claims with which these may conflict."""
         keys = self._keys
         found = {keys[key] for key in claims.keys if key in keys}
         for name in claims.tables:
@@ -36,7 +36,7 @@ class ClaimTable(Generic[Owner]):
         return found
 
     def take(self, owner: Owner, claims: Claims) -> None:
-        """Give an owner these claims, beside what it has."""
+        """Add claims to those of an owner."""
         self._claims.setdefault(owner, []).append(claims)
         self._keys.update(dict.fromkeys(claims.keys, owner))
         for name in claims.whole:
@@ -45,7 +45,7 @@ class ClaimTable(Generic[Owner]):
             self._touching.setdefault(name, set()).add(owner)
 
     def release(self, owner: Owner) -> None:
-        """Forget all claims of an owner."""
+        """Remove all claims of an owner."""
         for claims in self._claims.pop(owner, ()):
             for key in claims.keys:
                 if self._keys.get(key) is owner:
@@ -59,7 +59,7 @@ class ClaimTable(Generic[Owner]):
                             del names[name]
 
     def touched(self, name: TableName) -> bool:
-        """Return whether anyone has claimed something of a table."""
+        """Return whether anything of a table is claimed."""
         return name in self._touching
 
     def __len__(self) -> int:

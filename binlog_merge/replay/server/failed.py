@@ -1,13 +1,13 @@
-"""The failure of a replay, as the flow of transactions raises it: what failed, where, and whether it may pass alone."""
+"""The failure of a transaction, as the flow raises it: what failed, where, and whether a retry alone may succeed."""
 
 from binlog_merge.replay.server.mysql import passes
 from binlog_merge.replay.server.transactions import Transaction
 
 
 class Failed(Exception):  # noqa: N818
-    """A transaction could not be applied; all before it is, and what runs beside it has come to its end.
+    """A transaction could not be applied; all before it are applied, and those in parallel have ended.
 
-    `transaction` is None where it is not known; `row` is the row that was refused, where that is known.
+    `transaction` is None if not known; `row` is the refused row as text, "" if not known.
     """
 
     def __init__(self, error: Exception, transaction: Transaction | None, row: str = "") -> None:
@@ -18,13 +18,13 @@ class Failed(Exception):  # noqa: N818
 
     @property
     def text(self) -> str:
-        """Return what the target said, and of what."""
+        """Return the target's message, and the row and statements that it is about."""
         statements = [] if self.transaction is None else self.transaction.statements
         return " ".join(map(str, self.error.args)) + "".join(f"; {what}" for what in (self.row, *statements) if what)
 
     @property
     def may_be_of_others(self) -> bool:
-        """Return whether rows were refused that might pass alone: a DDL had nothing beside it on its tables."""
+        """Return whether a retry, one transaction at a time, could succeed. For DDL it could not: it ran alone."""
         import pymysql
 
         refused = isinstance(self.error, pymysql.MySQLError) and not passes(self.error)

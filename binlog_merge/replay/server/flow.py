@@ -1,8 +1,8 @@
-"""The flow of transactions through groups and DDL to the sessions that apply them. One thread decides everything.
+"""Dispatches transactions, in groups and as DDL, to the sessions that apply them. A single thread decides everything.
 
-transactions ──┬── a DDL: waits until what stands before it on its tables is applied; then in a session of its own
-               ├── rows behind a DDL of their tables, or behind such rows: held until it is done
-               └── the rest: into a group, behind what they collide with ── sealed ── applied ── committed
+transactions ──┬── a DDL: waits until everything before it on its tables is applied; then runs in its own session
+               ├── rows after a pending DDL of their tables, or after such rows: held until the DDL is done
+               └── others: into a group, after what they conflict with ── sealed ── applied ── committed
 """
 
 import queue
@@ -15,7 +15,7 @@ from binlog_merge.binlog.rows import iter_rows
 from binlog_merge.errors import MergeError
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.walk import ReplayOptions
-from binlog_merge.replay.server.barrier import MAX_TABLE_BARRIERS, DdlManager, PendingDdl, Position
+from binlog_merge.replay.server.barrier import DdlManager, PendingDdl, Position
 from binlog_merge.replay.server.books import PUBLISH_SECONDS, Books
 from binlog_merge.replay.server.causality import ClaimTable
 from binlog_merge.replay.server.failed import Failed
@@ -29,13 +29,15 @@ from binlog_merge.replay.server.workers import DDL_SESSIONS, Outcome, Workers
 
 GROUP_BYTES: Final = 4 << 20
 HELD_BYTES: Final = 256 << 20
-"""How much may wait for DDL in memory; from there on reading waits too."""
+"""The most bytes of rows that may wait for DDL in memory; beyond that, reading waits, too."""
+MOST_PENDING: Final = 256
+"""The most DDL that may be pending; beyond that, reading waits, too."""
 
 
 class Flow:
-    """One pass over transactions, on open sessions, until they are all applied or something fails.
+    """Applies transactions on open sessions until all are applied or something fails.
 
-    `applied` is called with what has just been committed. Raises Failed, and what the ledger's session raises.
+    `applied` is called with transactions just committed. Raises Failed, and what the ledger's session raises.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Flow:
         self._books = Books(ledger, found.applied, places, workers.forget)
 
     def run(self, source: Iterator[Transaction], due: Callable[[Transaction], float]) -> None:
-        """Apply all transactions; `due` says when (monotonic clock) the next may begin."""
+        """Apply all transactions; `due` returns the time (monotonic clock) at which a transaction may begin."""
         try:
             for transaction in source:
                 self._pause(due(transaction))
@@ -77,8 +79,8 @@ class Flow:
         self._finish()
 
     def _pause(self, until: float) -> None:
-        while (left := until - time.monotonic()) > 0:
-            self._wait(left)
+        while (remaining := until - time.monotonic()) > 0:
+            self._wait(remaining)
 
     def _take(self, transaction: Transaction) -> None:
         self._poll()
@@ -95,10 +97,10 @@ class Flow:
 
     def _full(self) -> bool:
         groups = len(self._in_flight) > 2 * self._options.workers
-        return groups or self._held_bytes > HELD_BYTES or len(self._manager) >= MAX_TABLE_BARRIERS
+        return groups or self._held_bytes > HELD_BYTES or len(self._manager) >= MOST_PENDING
 
     def _finish(self) -> None:
-        """Wait until everything that was taken is applied."""
+        """Wait until all transactions taken are applied."""
         while self._open or self._in_flight or self._held or len(self._manager):
             self._seal(self._open)
             self._wait()
@@ -106,18 +108,18 @@ class Flow:
 
     @property
     def unsure(self) -> list[Transaction]:
-        """Return what may be applied all the same when this has failed: the answer to a COMMIT can get lost."""
+        """Return transactions that may be applied although this failed: the answer to a COMMIT can get lost."""
         under_way: list[Group | PendingDdl] = [*self._in_flight, *self._manager.executing]
         return self._unsure + [transaction for work in under_way for transaction in transactions_of(work)]
 
     # Rows
 
     def _place(self, transaction: Transaction) -> None:
-        """Put rows into a group, or where they wait for a DDL."""
+        """Put a transaction of rows into a group, or among those held for a DDL."""
         if self._must_wait(transaction):
             self._held.append(transaction)
             self._held_bytes += transaction.size
-            # Behind a global DDL nothing moves, and what it leaves of the tables is not known: no claims yet.
+            # After a global DDL everything waits, and the tables' keys after it are not known: no claims yet.
             if not self._manager.holds_all(Position(transaction.rank)):
                 self._held_claims.take(transaction, self._claims_of(transaction))
         else:
@@ -129,20 +131,20 @@ class Flow:
         return bool(self._held) and bool(self._held_claims.owners(self._claims_of(transaction)))
 
     def _claims_of(self, transaction: Transaction) -> Claims:
-        """Return what a transaction touches. Of a table that a DDL is going to change nothing can be said yet."""
+        """Return what a transaction touches. A table with a pending DDL is claimed whole: its keys may change."""
         if transaction.claims is None:
-            claims, place = Claims(), Position(transaction.rank)
+            claims, position = Claims(), Position(transaction.rank)
             for item, event in transaction.parts:
                 if isinstance(item, Rows):
                     table = item.table
-                    waits = not self._manager.admits((table_name(table.schema, table.table),), place)
+                    waits = not self._manager.admits((table_name(table.schema, table.table),), position)
                     keys = OPAQUE if waits else self._keys.of(table.schema, table.table)
                     claims.take(table, keys, iter_rows(event, table))  # type: ignore[arg-type]
             transaction.claims = claims
         return transaction.claims
 
     def _join(self, transaction: Transaction) -> None:
-        """Put a transaction into an open group, behind all that it may collide with."""
+        """Put a transaction into an open group, to be applied after all groups that it may conflict with."""
         others: set[Group] = set()
         if self._options.workers > 1 and transaction.rest is None:
             others = self._claims.owners(self._claims_of(transaction))
@@ -158,7 +160,7 @@ class Flow:
             self._seal([group])
 
     def _group_for(self, others: set[Group]) -> Group:
-        """Return an open group for a transaction; those others that it must wait for are sealed."""
+        """Return an open group for a transaction; the other groups that it must wait for are sealed."""
         colliding = [group for group in self._open if group in others]
         if colliding:
             best = max(colliding, key=lambda group: len(group.transactions))
@@ -181,7 +183,7 @@ class Flow:
     # DDL
 
     def _push(self, transaction: Transaction) -> None:
-        """Put a DDL behind what stands before it on its tables."""
+        """Queue a DDL, to run after everything before it on its tables."""
         plans = [plan for _, plan in transaction.plans]
         named = transaction.statement_tables
         tables = {table_name(*table): None for table in named}
@@ -194,7 +196,7 @@ class Flow:
         self._start()
 
     def _start(self) -> None:
-        """Start every DDL that nothing stands before any more."""
+        """Start every DDL that waits for nothing any more."""
         startable = self._manager.startable()
         first_held: dict[TableName, int] = {}
         for transaction in self._held if startable else ():
@@ -208,7 +210,7 @@ class Flow:
                 self._workers.carry_out(ddl, self._begun.pop(ddl.position.commit_ts, BegunDdl()))
 
     def _is_clear(self, ddl: PendingDdl, first_held: Mapping[TableName, int]) -> bool:
-        """Return whether nothing is under way, or held before a DDL, that it must wait for."""
+        """Return whether no transaction in flight, or held before a DDL, must be applied before it."""
         rank = ddl.position.commit_ts
         if ddl.is_global:
             self._seal(self._open)
@@ -218,7 +220,7 @@ class Flow:
         return not any(self._busy[table] or first_held.get(table, rank) < rank for table in tables)
 
     def _release(self, ddl: PendingDdl) -> None:
-        """Place what a DDL has held up."""
+        """Place the transactions that were held for a DDL."""
         if not ddl.is_global and not any(self._held_claims.touched(table) for table in ddl.tables):  # type: ignore[arg-type]
             return
         held, self._held, self._held_claims, self._held_bytes = self._held, [], ClaimTable(), 0
@@ -227,7 +229,7 @@ class Flow:
                 transaction.claims = None
             self._place(transaction)
 
-    # What comes back
+    # Outcomes
 
     def _poll(self) -> None:
         while not self._workers.outcomes.empty():
@@ -235,7 +237,7 @@ class Flow:
         self._books.publish_if_due()
 
     def _wait(self, seconds: float = 3600.0) -> None:
-        """Wait for something to come back; meanwhile no session is idle for want of a full group."""
+        """Wait for an outcome; before that, seal open groups if a session is idle."""
         if len(self._in_flight) < self._options.workers:
             self._seal(self._open)
         timeout = min(seconds, PUBLISH_SECONDS) if self._books.behind else seconds
@@ -261,7 +263,6 @@ class Flow:
         else:
             done = transactions_of(work)
             self._manager.finish(work)
-            self._manager.tick()
         if outcome.error is not None:
             self._fail(outcome)
             return
@@ -275,11 +276,11 @@ class Flow:
             self._start()
 
     def _fail(self, outcome: Outcome) -> None:
-        """Take a failure; let what runs beside it come to its end, then raise the first one."""
+        """Record a failure, wait for what runs in parallel to end, then raise the first failure."""
         assert outcome.error is not None
         failure = Failed(outcome.error, outcome.transaction, outcome.row)
         if self._failure is not None:
-            # Those that gave up for it may be told before the one that failed.
+            # Groups that gave up because of it may be reported before the group that failed.
             first = not isinstance(outcome.error, Stopped) and _rank(failure) < _rank(self._failure)
             if first or isinstance(self._failure.error, Stopped):
                 self._failure = failure
@@ -292,7 +293,7 @@ class Flow:
 
 
 def transactions_of(work: Group | PendingDdl) -> list[Transaction]:
-    """Return what is applied when a piece of work is done."""
+    """Return the transactions of a group or of a DDL."""
     return [transaction for transaction, _ in work.transactions] if isinstance(work, Group) else [work.payload]
 
 

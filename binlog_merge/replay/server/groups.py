@@ -1,9 +1,9 @@
-"""Groups: transactions that share a commit, and the order in which groups may go on.
+"""Groups: transactions that share a commit, and the order in which groups may proceed.
 
-With commit order kept there is one open group at a time, a slice of the log; relaxed, there is one for each session,
-and a transaction joins the group that it collides with. A transaction that collides with other groups names them: it
-is applied when they are committed. Those are sealed by then, and a sealed group takes nothing more, so groups never
-wait for each other in a circle.
+With commit order kept, there is one open group at a time, a slice of the log. Without, there is one for each session,
+and a transaction joins the group that it conflicts with. If it conflicts with other groups, too, it names them and is
+applied after they are committed. Those are sealed by then, and a sealed group takes no more transactions, so groups
+never wait for each other in a circle.
 """
 
 import threading
@@ -17,7 +17,7 @@ from binlog_merge.replay.server.transactions import Transaction
 
 @dataclass(eq=False, slots=True)
 class Group:
-    """Transactions that share a commit; `number` is given when it is sealed, in the order of commits."""
+    """Transactions that share a commit; `number` is assigned when the group is sealed, in the order of commits."""
 
     transactions: list[tuple[Transaction, frozenset["Group"]]] = field(default_factory=list)
     tables: set[TableName] = field(default_factory=set)
@@ -31,15 +31,15 @@ class Group:
 
 
 class Stopped(Exception):  # noqa: N818
-    """This group is not to go on: the replay ends, or a group before it has failed."""
+    """This group must give up: the replay ends, or a group before it has failed."""
 
 
 class Yielded(Exception):  # noqa: N818
-    """A group before this one needs what this one has locked."""
+    """A group before this one needs locks that this one holds."""
 
 
 class Turns:
-    """Who may go on. Every thread may call every method; waiting is interrupted by what makes it pointless."""
+    """Decides which groups may proceed. Thread-safe; a wait ends early, with an exception, if it has become useless."""
 
     def __init__(self, keep_order: bool) -> None:
         self.keep_order = keep_order
@@ -61,7 +61,10 @@ class Turns:
             return all(self._is_done(group.number) for group in groups)
 
     def commit(self, me: Group) -> None:
-        """Wait, where the order is kept, until all groups before this one are committed. Raises Stopped and Yielded."""
+        """Wait for this group's turn to commit: with `keep_order`, until all groups before it are committed.
+
+        Raises Stopped and Yielded.
+        """
         with self._changed:
             while self.keep_order and self._low < me.number - 1:
                 self._check(me)
@@ -69,7 +72,7 @@ class Turns:
             self._check(me)
 
     def done(self, me: Group) -> None:
-        """Say that a group is committed."""
+        """Record that a group is committed."""
         with self._changed:
             self._done.add(me.number)
             while self._low + 1 in self._done:
@@ -80,13 +83,13 @@ class Turns:
             self._changed.notify_all()
 
     def favour(self, me: Group) -> None:
-        """Let all groups behind this one give up what they have locked."""
+        """Make all groups after this one release their locks."""
         with self._changed:
             self._favoured = me.number if self._favoured is None else min(self._favoured, me.number)
             self._changed.notify_all()
 
     def give_way(self, me: Group) -> None:
-        """Wait, with nothing locked, until no group before this one is favoured. Raises Stopped."""
+        """Wait, holding no locks, until no group before this one is favoured. Raises Stopped."""
         with self._changed:
             while self._favoured is not None and self._favoured < me.number:
                 self._check(me, yields=False)
@@ -94,7 +97,7 @@ class Turns:
             self._check(me, yields=False)
 
     def fail(self, number: int) -> None:
-        """Say that a group has failed: none behind it goes on."""
+        """Record that a group has failed: no group after it proceeds."""
         with self._changed:
             self._failed = number if self._failed is None else min(self._failed, number)
             if self._favoured is not None and self._favoured >= self._failed:
@@ -102,7 +105,7 @@ class Turns:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Let no group go on."""
+        """Make all groups stop."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

@@ -1,13 +1,13 @@
-"""What a row may collide with: its primary and unique keys and its foreign keys, as hashes.
+"""The keys by which rows conflict: primary keys, unique keys and foreign keys, as hashes.
 
     before (7, 'a@x', NULL)  ─┐   ("shop", "users", ("id",)) 7          the same row
     after  (7, 'b@x', 31)    ─┘   ("shop", "users", ("mail",)) 'A@X'    who had the address
-                                  ("shop", "users", ("mail",)) 'B@X'    who gets it
+                                  ("shop", "users", ("mail",)) 'B@X'    who has it now
                                   ("shop", "teams", ("id",)) 31         its parent
 
-Two rows that a server might take for equal, or for parent and child, share a key; where bytes do not tell (a collation
-other than those known here, text beyond ASCII in one that folds, a cell that the image does not hold), the row claims
-its whole table. So keys are told apart too seldom, never too often. NULL equals nothing in a unique key.
+Two rows that a server might take for equal, or for parent and child, share a key. If the bytes do not decide that (an
+unknown collation, text beyond ASCII in a case-insensitive one, a cell that the image does not hold), the row claims its
+whole table. So there may be too many conflicts, never too few. NULL equals nothing in a unique key.
 
 Sources: MySQL manual 12.10 (collations, PAD SPACE), 15.1.20.5 (FOREIGN KEY), 19.1.6.4 (binlog_row_image).
 """
@@ -24,17 +24,17 @@ from binlog_merge.binlog.rows import ABSENT, Cell, PartialJson, Row, RowImage
 from binlog_merge.binlog.table_map import TableMap
 
 TableName = tuple[str, str]
-"""(schema, table) in lower case: servers differ in whether case tells tables apart."""
+"""(schema, table) in lower case: servers differ in whether table names are case-sensitive."""
 
 
 def table_name(schema: str, table: str) -> TableName:
-    """Return the name under which a table waits for others."""
+    """Return a table's name in the form used for conflicts."""
     return schema.lower(), table.lower()
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A column of a key, by its place in the table. `prefix`: so many characters (bytes) of it only."""
+    """A column of a key, by its index in the table. `prefix`: only so many characters (bytes) of it."""
 
     column: int
     collation: str | None = None
@@ -43,7 +43,7 @@ class KeyPart:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a table, or of its parent; `name` is (schema, table, columns) of whose key it is."""
+    """A key of a table, or of its parent; `name` is (schema, table, columns) of the table that owns the key."""
 
     name: tuple[str, str, tuple[str, ...]]
     parts: tuple[KeyPart, ...]
@@ -56,11 +56,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class TableKeys:
-    """What rows of a table may collide with. `columns` is how many the target has.
+    """The keys by which rows of a table conflict. `columns` is the number of columns at the target.
 
-    `keys` are primary and unique keys, those that children refer to, and the parents' that it refers to itself.
-    `family` names the tables between which the server changes rows on its own (CASCADE, SET NULL): they are as one.
-    `opaque`: there is no key, or one that row images do not show (an expression): the table is taken whole.
+    `keys` are primary and unique keys, keys that children refer to, and keys of parents that the table refers to.
+    `family` names the tables between which the server changes rows on its own (CASCADE, SET NULL); they are claimed
+    together. `opaque`: there is no key, or one that is not in row images (an expression); the table is claimed whole.
     """
 
     columns: int
@@ -70,19 +70,19 @@ class TableKeys:
 
 
 OPAQUE: Final = TableKeys(0, opaque=True)
-"""A table of which nothing is known."""
+"""A table whose keys are not known."""
 
 
 @dataclass(slots=True)
 class Claims:
-    """What a transaction touches: `tables` at all, `whole` of them altogether, `keys` by hash."""
+    """What a transaction touches: `tables` are all it touches, `whole` those claimed whole, `keys` the keys' hashes."""
 
     tables: set[TableName] = field(default_factory=set)
     whole: set[TableName] = field(default_factory=set)
     keys: set[int] = field(default_factory=set)
 
     def take(self, table: TableMap, keys: TableKeys, rows: Iterable[Row]) -> None:
-        """Add what rows of a table touch."""
+        """Add the claims of a table's rows."""
         name = table_name(table.schema, table.table)
         fits = keys.columns == len(table.types)
         shapes = keys.keys if fits else ()
@@ -93,27 +93,27 @@ class Claims:
             self.tables.add(keys.family)
             self.whole.add(keys.family)
         for before, after in rows:
-            left = [key for key in shapes if key.owner not in self.whole]
-            if not left:
+            useful = [key for key in shapes if key.owner not in self.whole]
+            if not useful:
                 return
-            self._take_row(table, left, before, after)
+            self._take_row(table, useful, before, after)
 
     def _take_row(self, table: TableMap, keys: Sequence[Key], before: RowImage | None, after: RowImage | None) -> None:
         own, named = table_name(table.schema, table.table), False
         for key in keys:
             try:
-                found = _of_key(table, key, before, after)
+                hashes = _of_key(table, key, before, after)
             except Unclear:
                 self.whole.add(key.owner)
             else:
-                self.keys.update(found)
-                named |= bool(found) and key.owner == own
+                self.keys.update(hashes)
+                named |= bool(hashes) and key.owner == own
         if not named:
             self.whole.add(own)
 
 
 class Unclear(Exception):  # noqa: N818
-    """Bytes do not tell what a cell equals."""
+    """The bytes of a cell do not decide which values it equals."""
 
 
 class _Nothing(Enum):
@@ -127,11 +127,11 @@ def _of_key(table: TableMap, key: Key, before: RowImage | None, after: RowImage 
         assert image is not None
         value = _value(table, key, image)
         if value is _Nothing.ABSENT:
-            raise Unclear  # a default, or what was there and is not told
+            raise Unclear  # a default, or a value that the image does not hold
         return [] if value is _Nothing.NULL else [hash((key.name, value))]
     old = _value(table, key, before)
     if all(after[part.column] is ABSENT for part in key.parts):
-        # It stays as it is: where that is not told, it cannot collide with anything new.
+        # The key does not change: if its value is not known, it cannot conflict with a new value.
         return [] if isinstance(old, _Nothing) else [hash((key.name, old))]
     merged = tuple(before[i] if cell is ABSENT else cell for i, cell in enumerate(after))
     new = _value(table, key, merged)
@@ -162,7 +162,7 @@ _PRINTABLE: Final = re.compile(rb"[ -~]*")
 
 
 def folded(table: TableMap, part: KeyPart, cell: Cell) -> bytes:
-    """Return bytes that are the same for all values that a server takes for equal. Raises where none are known."""
+    """Return bytes that are the same for all values that a server takes for equal. Raises Unclear if not known."""
     kind, meta = real_type(table.types[part.column], table.metas[part.column]), table.metas[part.column]
     if isinstance(cell, PartialJson) or not isinstance(cell, bytes | memoryview) or kind in _NO_KEYS:
         raise Unclear
@@ -184,7 +184,7 @@ def _prefix_length(kind: int, meta: int) -> int:
 
 
 def _text(data: bytes, part: KeyPart) -> bytes:
-    """Fold a text; trailing spaces and zeros never count, as with PAD SPACE and BINARY."""
+    """Fold a text for comparison; trailing spaces and zeros never count, as with PAD SPACE and BINARY."""
     collation = part.collation
     if collation is None or collation == "binary":
         return data[: part.prefix].rstrip(b" \0")

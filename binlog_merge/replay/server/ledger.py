@@ -1,15 +1,15 @@
-"""What the target says of itself: which transactions it has, what DDL is under way. One session keeps the books.
+"""The record at the target: which transactions it has, and which DDL are running. A single session maintains it.
 
-    replay_position   rank 90                 everything up to here is applied
-    replay_worker     0: 92-140               and so much above it, as far as the books have been brought up to date;
-                      1: 141-150  2: 151-160  what sessions have committed since, each with its own rows
-    replay_ddl        91: step 0, ALTER …     what was begun and is not done
-    replay_skipped    17                      what was left out by order of the user
+    replay_position   rank 90                 everything up to this rank is applied
+    replay_worker     0: 92-140               ranks above it, as of the last publication;
+                      1: 141-150  2: 151-160  ranks that sessions have committed since, each in a row of its own
+    replay_ddl        91: step 0, ALTER …     DDL that were begun and are not done
+    replay_skipped    17                      transactions that the user asked to skip
 
-All that is applied is their union, at any moment and wherever the replay was killed: a session's row is committed with
-its data, and shortened only when what it loses stands above it. The position's GTID and order key are those of its
-rank, and move with it, in one transaction. The lock lets in one replay at a time; sessions that an earlier one left
-behind, in the middle of a COMMIT or an ALTER, are waited for before anything is read.
+The union of these is what is applied, at any moment and wherever the replay was killed: a session's row is committed
+with its data, and shortened only after the ranks it loses are published. The position's GTID and order key are those of
+its rank, and move with it, in one transaction. A lock admits one replay at a time. If an earlier replay left sessions
+in the middle of a COMMIT or an ALTER, their end is awaited before anything is read.
 """
 
 import re
@@ -33,7 +33,7 @@ _LAST_NUMBER: Final = re.compile(r"\d+$")
 
 @dataclass(frozen=True, slots=True)
 class BegunDdl:
-    """How far a DDL has come: `step` parts are done; `intent` was begun, when its tables were as `before` says."""
+    """The progress of a DDL: `step` parts are done; `intent` was begun when its tables had the fingerprint `before`."""
 
     step: int = 0
     intent: str | None = None
@@ -42,9 +42,9 @@ class BegunDdl:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a target has. `applied` holds everything from rank 1 on that needs no applying.
+    """What a target has. `applied` are all ranks, from 1 on, that need not be applied.
 
-    `place` is the position as it was published last; what sessions have committed since is in `applied` alone.
+    `place` is the position published last; what sessions have committed since is in `applied` only.
     """
 
     applied: RankSet
@@ -53,7 +53,7 @@ class Found:
 
 
 class Ledger(Session):
-    """The session that holds the replay's lock, keeps the position, and answers questions about the target."""
+    """The session that holds the replay's lock, maintains the position, and runs queries about the target."""
 
     def __init__(self, target: MysqlTarget) -> None:
         super().__init__(target)
@@ -62,9 +62,9 @@ class Ledger(Session):
         self._held: list[int] = []
 
     def begin(self, wait_seconds: float = 0) -> Found | None:
-        """Take the lock, and those of an earlier replay's sessions; return what the target has, None if nothing.
+        """Take the lock, and those of an earlier replay's sessions; return what the target has, None if no record.
 
-        Raises ServerRefused, and TargetBusy if another replay is there, or what it left behind for `wait_seconds`.
+        Raises ServerRefused, and TargetBusy if another replay is running, or sessions it left last `wait_seconds`.
         """
         self.open()
         if not self.lock(0, NOTICE_SECONDS):
@@ -76,10 +76,10 @@ class Ledger(Session):
         return self._found()
 
     def take_over(self, applied: RankSet, place: Place, sessions: int) -> int:
-        """Record that all of `applied` is there, up to `place` without a gap, and give `sessions` sessions new rows.
+        """Record `applied`, which is without a gap up to `place`, and give new rows to so many `sessions`.
 
-        Return what those sessions have to open with. Sessions of an earlier replay that was cut off from the server,
-        and does not know it, open no more: until here their locks were held, and from here on it is another number.
+        Returns the number that these sessions need for opening. Sessions of an earlier replay that lost its connection
+        without noticing cannot open any more: until now their locks were held, and from now on the number differs.
         """
         cluster, above, number = self.target.cluster, applied - RankSet.upto(place.rank), secrets.randbits(48)
         self.run("BEGIN")
@@ -88,7 +88,7 @@ class Ledger(Session):
             (cluster, place.rank, place.gtid, place.key),
         )
         self.run(f"DELETE FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", (cluster,))
-        # A DDL that was refused, and then left out.
+        # A DDL that was refused, and then skipped.
         self.run(f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` <= %s", (cluster, place.rank))
         for worker in range(sessions + 1):
             self.run(
@@ -103,12 +103,12 @@ class Ledger(Session):
         return number
 
     def finish(self) -> None:
-        """Let the next replay in, and close."""
+        """Release the locks for the next replay, and close."""
         self.ask("SELECT RELEASE_ALL_LOCKS()")
         self.close()
 
     def publish(self, applied: RankSet, place: Place) -> None:
-        """Bring the books up to date; `place` is where the first gap begins."""
+        """Update the record; `place` is the position before the first gap."""
         above = applied - RankSet.upto(place.rank)
         if (place, above) == (self._place, self._above):
             return
@@ -142,7 +142,7 @@ class Ledger(Session):
                 self.run(statement)
 
     def _wait_for_others(self, until: float) -> None:
-        """Wait until every session of an earlier replay has ended, and what it was in with it; let none open anew."""
+        """Wait until every session of an earlier replay has ended, with its transaction, and take its lock."""
         rows = self.ask(
             f"SELECT worker FROM {META_SCHEMA}.replay_worker WHERE cluster = %s AND worker > 0", (self.target.cluster,)
         )
@@ -155,7 +155,7 @@ class Ledger(Session):
             self._held.append(number)
 
     def _holder(self, number: int) -> str:
-        """Return which session has a lock, as words of a remedy."""
+        """Return which session holds a lock, as text for a remedy."""
         found = self.ask(
             "SELECT id, user, host FROM information_schema.processlist WHERE id = IS_USED_LOCK(%s)",
             (lock_name(self.target.cluster, number),),
@@ -171,7 +171,7 @@ class Ledger(Session):
         )
         sessions = self.ask(f"SELECT ranks FROM {META_SCHEMA}.replay_worker WHERE cluster = %s", cluster)
         if bool(position) != bool(sessions):
-            # They come in one transaction.
+            # They are written in one transaction.
             raise ReplayStopped(
                 f"someone has emptied {META_SCHEMA}.{'replay_worker' if position else 'replay_position'}, which says "
                 "with other tables what is applied",
@@ -191,7 +191,7 @@ class Ledger(Session):
 
 
 def _place(rank: int, gtid: str | None, key: str | None) -> Place:
-    """Return a position as recorded. Replays used to raise the rank alone at times: the key is then the GTID's."""
+    """Return a recorded position. Older replays sometimes raised the rank alone: then the key is that of the GTID."""
     number = _LAST_NUMBER.search(gtid or "")
     return Place(min(rank, int(number[0])) if number else rank, gtid, key)
 

@@ -1,12 +1,12 @@
-"""A MySQL server as the target, and sessions on it: rows go in as the server's own row events.
+"""Sessions on a MySQL server as the target, which send rows as row events in BINLOG statements.
 
     BEGIN; BINLOG '<table map, rows>'; …; UPDATE replay_worker SET ranks = …; COMMIT
 
 The server applies the events as a replica would: every type byte for byte, partial JSON, tables without keys, foreign
-keys; triggers do not fire again. A row that is not there, or is there already, is an error. What is applied is kept in
-a schema of ours, committed with the rows: each session that applies has a row of its own there (`ledger`), and a lock
-of its own, which lasts until the server has noticed that the session is gone. The user needs REPLICATION_APPLIER (or
-BINLOG_ADMIN with SESSION_VARIABLES_ADMIN, or SUPER) beside the rights on the tables.
+keys; triggers do not fire again. A missing row, or a duplicate, is an error. The record of what is applied is in a
+schema of ours and committed with the rows: each session has a row of its own there (`ledger`), and a lock of its own,
+which lasts until the server has noticed that the session is gone. The user needs REPLICATION_APPLIER (or BINLOG_ADMIN
+with SESSION_VARIABLES_ADMIN, or SUPER) in addition to privileges on the tables.
 """
 
 import base64
@@ -28,16 +28,16 @@ from binlog_merge.replay.server.target_shape import TargetShapes
 from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
 RETRY: Final = frozenset({1205, 1213, 3572})
-"""Lock wait timeout, deadlock, NOWAIT: the same again may work."""
+"""Errors after which a retry may succeed: lock wait timeout, deadlock, NOWAIT."""
 META_SCHEMA: Final = "binlog_merge"
 NOTICE_SECONDS: Final = 1.0
-"""How long a server may take to notice that a session is gone."""
+"""The time that a server may take to notice that a session is gone."""
 _STATEMENT_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class MysqlTarget:
-    """Where a replay writes to, and which cluster's transactions it counts there. `ssl_ca`: encrypt, and trust it."""
+    """The server that a replay writes to, and the cluster that it records. `ssl_ca`: use TLS, and trust this CA."""
 
     address: ServerAddress
     cluster: str
@@ -45,7 +45,7 @@ class MysqlTarget:
 
 
 class Session:
-    """A session on the target, in autocommit mode. One thread's; only `break_off` may come from another."""
+    """A session on the target, in autocommit mode, for one thread; only `break_off` may be called from another."""
 
     def __init__(self, target: MysqlTarget) -> None:
         self.target = target
@@ -62,27 +62,27 @@ class Session:
             raise ServerRefused(f"{address}: {message_of(error)}", remedy="check address, user and password") from error
         except OSError as error:
             raise IoError(f"cannot be used as a CA: {error}", file=self.target.ssl_ca) from error
-        # A session that waits for a long DDL must not be taken for one that was left behind.
+        # A session that waits for a long DDL must not be closed as idle.
         self.run("SET SESSION sql_mode = '', time_zone = '+00:00', wait_timeout = 2147483")
 
     @property
     def is_open(self) -> bool:
-        """Return whether it was opened, and not closed again."""
+        """Return whether the session is open."""
         return self._connection is not None
 
     def lock(self, number: int, seconds: float = 0) -> bool:
-        """Take a session's lock (0: the replay's own), waiting at most so long; tell whether that worked."""
+        """Take a session's lock (0: the replay's own), waiting at most `seconds`; return whether that succeeded."""
         ((held,),) = self.ask("SELECT GET_LOCK(%s, %s)", (lock_name(self.target.cluster, number), seconds))
         return bool(held == 1)
 
     def close(self) -> None:
-        """Give the session up; what is not committed is undone. Closing twice is allowed."""
+        """Close the session; what is not committed is rolled back. Closing twice is allowed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def break_off(self) -> None:
-        """Let whatever waits for the server fail at once."""
+        """Make whatever waits for the server fail at once."""
         sock = getattr(self._connection, "_sock", None)
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -95,7 +95,7 @@ class Session:
             return [tuple(row) for row in cursor.fetchall()]
 
     def run(self, sql: str, arguments: Sequence[Any] | None = None) -> int:
-        """Run a statement and return how many rows it changed."""
+        """Run a statement and return the number of rows changed."""
         with self._connection.cursor() as cursor:
             return int(cursor.execute(sql, arguments))
 
@@ -109,10 +109,10 @@ class Session:
 
 
 class RowSession(Session):
-    """A session that applies transactions and records which; `number` names its row and its lock.
+    """A session that applies transactions and records their ranks; `number` is that of its row and its lock.
 
-    `open` needs the ledger's rows, the number that its `take_over` gave, and the format description of the binlog whose
-    rows will come. `row_by_row`: each row is sent alone, so that `row` tells which was refused.
+    `open` needs the ledger's rows, the number that its `take_over` returned, and the format description of the binlog
+    of the rows. With `row_by_row` each row is sent alone, so that `row` is the one refused.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class RowSession(Session):
         self._bytes = 0
 
     def open(self) -> None:
-        """Connect, take the lock, and be ready for rows. Raises ServerRefused, TargetBusy if it is another's by now."""
+        """Connect, take the lock, prepare for rows. Raises ServerRefused, TargetBusy if another replay took over."""
         super().open()
         if not self.lock(self.number, NOTICE_SECONDS) or not self.ask(
             f"SELECT 1 FROM {META_SCHEMA}.replay_worker WHERE cluster = %s AND worker = %s AND commits = %s",
@@ -144,7 +144,7 @@ class RowSession(Session):
         self.done, self._commits, self._begun, self._implicit = RankSet(), self._given, False, False
         self._rows, self._bytes = [], 0
         self._shapes = TargetShapes(self.ask)
-        # The log has every column of a table, one that the source itself made up too.
+        # The log has every column of a table, also an invisible primary key that the source generated.
         if any(value == "ON" for _, value in self.ask("SHOW VARIABLES LIKE 'sql_generate_invisible_primary_key'")):
             self.run("SET SESSION sql_generate_invisible_primary_key = OFF")
         self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
@@ -155,18 +155,18 @@ class RowSession(Session):
             self.run("SET SESSION gtid_next = 'AUTOMATIC'")
 
     def rows_only(self) -> None:
-        """Be in a transaction always: nothing but rows comes, and BEGIN need not be sent."""
+        """Switch autocommit off, as only rows are sent: then BEGIN is not needed."""
         self.run("SET SESSION autocommit = 0")
         self._implicit = True
 
     def side_by_side(self) -> None:
-        """Get along with other sessions: few locks, and short waits for what they hold."""
+        """Set isolation and lock waits for running in parallel with other sessions: few locks, short waits."""
         self.run("SET SESSION innodb_lock_wait_timeout = 1")
         if not self.ask("SELECT 1 WHERE @@binlog_format = 'STATEMENT' AND @@log_bin"):
             self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
     def add(self, rows: Rows, event: RowsEvent) -> None:
-        """Take rows into the open transaction; they reach the server when there are enough of them, or at a commit."""
+        """Add rows to the open transaction; they are sent when there are enough of them, or at a commit."""
         self._shapes.check(rows.table)
         if self._row_by_row:
             for row in iter_rows(event, rows.table):
@@ -181,11 +181,11 @@ class RowSession(Session):
         self._bytes += len(event.rows) + 200
 
     def row(self) -> str:
-        """Return the row that was sent last, as text; "" where rows are not sent alone."""
+        """Return the row that was sent last as text; "" if rows are not sent alone."""
         return "" if self._at is None else row_text(*self._at)
 
     def flush(self) -> None:
-        """Send what was taken in."""
+        """Send the rows added."""
         rows, self._rows, self._bytes = self._rows, [], 0
         if rows:
             self.begin()
@@ -198,7 +198,7 @@ class RowSession(Session):
         self._begun = True
 
     def record(self, ranks: RankSet, known: RankSet) -> None:
-        """Record, in the transaction, that these ranks are applied; `known` are recorded elsewhere by now.
+        """Record, in the transaction, that these ranks are applied; `known` are recorded in the ledger already.
 
         Raises ReplayStopped if someone else has changed the record.
         """
@@ -224,12 +224,12 @@ class RowSession(Session):
         failpoint("replay-committed")
 
     def rollback(self) -> None:
-        """Undo what is not committed."""
+        """Roll back what is not committed."""
         self._rows, self._bytes, self._begun = [], 0, False
         self.run("ROLLBACK")
 
     def skipped(self, rank: int, gtid: str) -> None:
-        """Record, in the transaction, that one is left out by order of the user."""
+        """Record, in the transaction, that the user has asked to skip a transaction."""
         self.begin()
         self.run(
             f"INSERT INTO {META_SCHEMA}.replay_skipped (cluster, `rank`, gtid) VALUES (%s, %s, %s)",
@@ -237,7 +237,7 @@ class RowSession(Session):
         )
 
     def _binlog(self, events: Sequence[bytes]) -> None:
-        """Send events by BINLOG statements that the server's packet takes; a group of events is never cut."""
+        """Send a group of events in a BINLOG statement. Raises ReplayStopped if max_allowed_packet is too small."""
         texts = [base64.b64encode(event) for event in events]
         size = sum(map(len, texts)) + len(texts) + 16
         if size > self._packet:
@@ -252,7 +252,7 @@ class RowSession(Session):
         except pymysql.MySQLError as error:
             if passes(error):
                 raise
-            # The applier tells its reasons as warnings; the error may be no more than "Unknown error".
+            # The applier reports reasons as warnings; the error may be no more than "Unknown error".
             said = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
             reasons = [text for text in said if text != "Unknown error"]
             raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or message_of(error)) from error
@@ -272,7 +272,7 @@ def _description(event: RawEvent) -> bytes:
 
 
 def _events(rows: Sequence[tuple[RawEvent, RawEvent, RowsEvent]]) -> list[bytes]:
-    """Return table maps and rows as statements of one table each, so that they may be cut between any two tables."""
+    """Return table maps and rows events as statements of one table each, so that any two tables may be separated."""
     packed: list[bytes] = []
     for i, (table, raw, event) in enumerate(rows):
         if i == 0 or rows[i - 1][0] is not table:
@@ -291,6 +291,6 @@ def _plain(event: RawEvent, body: bytes) -> bytes:
 
 
 def passes(error: Exception) -> bool:
-    """Return whether an error of the server, or of the connection, may be gone the next time."""
+    """Return whether an error of the server, or of the connection, may be gone at a retry."""
     number = error.args[0] if error.args else 0
     return number == 0 or number in CONNECTION_LOST or number in RETRY

@@ -1,4 +1,4 @@
-"""How fast a replay goes, and how long: so many transactions a second, and until it has caught up with the clock."""
+"""The pace of a replay: the most transactions a second, and when a replay that follows the log has caught up."""
 
 import time
 from typing import Final
@@ -13,7 +13,7 @@ _LOOK_SECONDS: Final = 0.5
 
 
 class Pace:
-    """When each transaction may begin, and whether a replay that is at the end goes on."""
+    """Decides when each transaction may begin, and whether a replay at the end of the log waits for more."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self._options = options
@@ -21,7 +21,7 @@ class Pace:
         self._commit_us = 0
 
     def due(self, transaction: Transaction) -> float:
-        """Return when (monotonic clock) a transaction may begin. What a short stall has cost is made up for."""
+        """Return when (monotonic clock) a transaction may begin. Time lost in a short stall is made up for."""
         self._commit_us = transaction.begin.commit_us
         if self._options.rate is None:
             return 0.0
@@ -30,7 +30,7 @@ class Pace:
         return due
 
     def follows(self, binlog: MergedBinlog, last_rank: int) -> bool:
-        """Wait, where the replay is to go on until it has caught up, for more; tell whether there is some."""
+        """Return whether there is more to apply; with `until_lag`, wait for it until the replay has caught up."""
         wanted, end = self._options.until_lag, self._options.last_rank
         if wanted is None or (end is not None and last_rank >= end):
             return False

@@ -1,4 +1,4 @@
-"""Places in the log as a target records them: a transaction's number, with what tells its log from another output."""
+"""Positions in the log as a target records them: a rank, with GTID and order key to recognise the log."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _ANOTHER: Final = "this is another output of the cluster: go on with the one tha
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Behind the transaction `rank`; `gtid` and `key` are that transaction's, None where they are not known."""
+    """The position after transaction `rank`; `gtid` and `key` are that transaction's, None if not known."""
 
     rank: int
     gtid: str | None = None
@@ -21,14 +21,14 @@ class Place:
 
 
 def places_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Place]:
-    """Return the places behind some transactions; what the log does not have is known by its number alone.
+    """Return the positions after these transactions; of those that the log does not have only the rank is known.
 
-    Raises what reading raises.
+    Raises as reading the log does.
     """
     found = {rank: Place(rank) for rank in ranks}
     wanted = {rank for rank in found if 0 < rank <= binlog.last_rank}
     for file in binlog.state.files:
-        # What ends a file the manifest knows; a DDL's order key is nowhere else.
+        # The manifest has the last key of each file; a DDL's order key is nowhere else.
         if file.last_rank in wanted and binlog.with_gtids:
             gtid = f"{binlog.cluster_uuid}:{file.last_rank}"
             found[file.last_rank] = Place(file.last_rank, gtid, file.last_key)
@@ -48,7 +48,7 @@ def places_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Place]:
 
 
 def check_place(recorded: Place, here: Place) -> None:
-    """Raise ReplayStopped where the log has another transaction than the one that a target records."""
+    """Raise ReplayStopped if the log has another transaction at a rank than the target has recorded."""
     if recorded.key is not None and here.key is not None and recorded.key != here.key:
         raise ReplayStopped(
             f"the target's transaction {recorded.rank} has the order key {recorded.key}, this log's {here.key}",

@@ -1,9 +1,9 @@
-"""The replay itself: from a merged binlog to a target, exactly once, from where the target stands.
+"""Replays a merged binlog to a MySQL server, exactly once, from the server's recorded position on.
 
-Transactions are committed in groups, each with the record of what it applies. When one is refused, its own group is
-taken apart: it is tried again transaction by transaction, in one session, behind all that stands before it, so that the
-error names the faulty one and owes nothing to what ran beside it. A lost connection is made again, with growing pauses;
-what the target has is read from the target, so nothing is applied twice.
+Transactions are committed in groups, each with the record of its ranks. If a transaction is refused, its group is
+retried one transaction at a time, in one session, after everything before it. So the error names the faulty transaction
+and does not depend on what ran in parallel. A lost connection is retried, with growing pauses. What the target has is
+read from the target, so nothing is applied twice.
 """
 
 import logging
@@ -63,7 +63,7 @@ def replay(
 ) -> ReplayResult:
     """Apply a merged binlog to a target. Raises ReplayStopped with what was applied before as its `result`.
 
-    `applied` is called with what has just been committed, in the order of commits.
+    `applied` is called with the transactions just committed, in the order of commits.
     """
     run = _Run(binlog, target, options, progress, applied)
     try:
@@ -79,7 +79,7 @@ def _selector(binlog: MergedBinlog, options: ReplayOptions) -> RowSelector:
 
 
 class _Run:
-    """One replay: goes on from the target's position, again and again, until the end or an error."""
+    """A replay: resumes at the target's position until the end is reached or an error is final."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Run:
         self._unsure: list[Transaction] = []
 
     def to_the_end(self) -> ReplayResult:
-        """Apply everything there is to apply."""
+        """Apply everything up to the end of the range."""
         import pymysql
 
         pause, lost_since = _FIRST_PAUSE, 0.0
@@ -129,7 +129,7 @@ class _Run:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _go_on(self) -> bool:
-        """Apply from the target's position on; tell whether that was all there is to apply."""
+        """Apply from the target's position on; return whether the end was reached."""
         careful, self._careful_until = self._careful_until, 0
         options = self.options
         if careful:
@@ -147,9 +147,9 @@ class _Run:
         return through and not careful and not self._pace.follows(self.binlog, self.result.last_rank)
 
     def _apply(self, ledger: Ledger, found: Found, options: ReplayOptions, careful: bool) -> bool:
-        """Apply a range with sessions of its own; tell whether that went through.
+        """Apply a range in new sessions; return whether that succeeded.
 
-        Where rows were refused, perhaps for what ran beside them, the next time is to be careful.
+        If rows were refused, perhaps because of what ran in parallel, the next attempt is made carefully.
         """
         places = self._places(found)
         count = options.workers + DDL_SESSIONS
@@ -191,9 +191,9 @@ class _Run:
             yield transaction
 
     def _places(self, found: Found) -> dict[int, Place]:
-        """Return the places up to which the target has everything, or has it behind a gap.
+        """Return the positions at which the intervals of what the target has end.
 
-        Raises ReplayStopped if this log is not the one that the target has it from.
+        Raises ReplayStopped if the target was written from another log.
         """
         ends = {last for _, last in found.applied.intervals}
         places = places_of(self.binlog, {found.place.rank, found.applied.low, *ends})
@@ -201,7 +201,7 @@ class _Run:
         return places
 
     def _begin(self, ledger: Ledger) -> Found:
-        """Return what the target has; a first replay begins where the options say."""
+        """Return what the target has; a first replay begins at the first rank of the options."""
         first = self.options.first_rank
         found = ledger.begin(self.options.retry_seconds)
         if found is None and self.result.first_rank:
@@ -229,7 +229,7 @@ class _Run:
         return found
 
     def _note(self, done: Sequence[Transaction]) -> None:
-        """Count what is committed."""
+        """Add committed transactions to the result."""
         result = self.result
         for transaction in done:
             result.selector.applied.update(transaction.applied)
@@ -245,7 +245,7 @@ class _Run:
         self._progress(result)
 
     def _stopped(self, error: Exception) -> Exception:
-        """Return the error that the user sees."""
+        """Return the error for the user."""
         if not isinstance(error, Failed):
             if isinstance(error, MergeError):
                 return error
@@ -266,7 +266,7 @@ class _Run:
 
 
 def _refused(error: Exception) -> ReplayStopped:
-    """Return what a server's refusal of something of the replay's own comes to."""
+    """Return the error for a server that refuses one of the replay's own statements."""
     number = error.args[0] if error.args else 0
     remedy = RECORD_GONE if number in (1049, 1146) else _READ_ONLY if number == 1290 else _NEEDED
     return ReplayStopped(f"the target refuses what a replay needs: {message_of(error)}", remedy=remedy)

@@ -1,4 +1,4 @@
-"""The session that a statement ran in, as settings that make another session like it, in the words of mysqlbinlog."""
+"""The SET statements that give a session the variables with which a statement ran, as mysqlbinlog prints them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,19 +8,17 @@ from binlog_merge.binlog.session_variables import UTF8MB4_GENERAL_CI, SessionVar
 from binlog_merge.log.reader import Statement
 
 _RESTRICTED: Final = ("sql_require_primary_key", "default_table_encryption")
-"""Variables that take a privilege more than replaying does: they are set where the server has them otherwise."""
+"""Variables that need a privilege beyond those of a replay: they are set only if the server's values differ."""
 _THREAD: Final = "pseudo_thread_id"
-"""It takes that privilege too, so it is set for statements that ask for it."""
+"""It needs that privilege, too, so it is set only for statements that depend on it."""
 KEPT: Final = "variable_name IN ({})".format(", ".join(f"'{name}'" for name in (*_RESTRICTED, _THREAD)))
-"""Which variables of the target's session are its own again behind a statement."""
+"""The variables of the target's session that are restored after a statement, as an SQL condition."""
 _NO_FOREIGN_KEY_CHECKS: Final = 1 << 26
 _RELAXED_UNIQUE_CHECKS: Final = 1 << 27
 
 
 def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
-    """Return the SET statement of a statement's session; `own` are the variables that are `KEPT`, as far as the target
-    knows them.
-    """
+    """Return the SET statement for a statement's session; `own` are the target's `KEPT` variables, if it has them."""
     session = SessionVariables.of(statement.query, statement.timestamp)
     client, _, _ = statement.query.status_vars.get(StatusVar.Q_CHARSET_CODE) or (UTF8MB4_GENERAL_CI, 0, 0)
     values: dict[str, Any] = {
@@ -35,7 +33,7 @@ def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
         "collation_connection": session.connection_collation,
         "collation_server": session.server_collation,
         "collation_database": session.database_collation or "DEFAULT",
-        # Servers before 8.0 say nothing, and mean this one (mysql-server `Query_log_event::do_apply_event`).
+        # Servers before 8.0 do not log it, and mean this one (mysql-server `Query_log_event::do_apply_event`).
         "default_collation_for_utf8mb4": session.utf8mb4_collation or UTF8MB4_GENERAL_CI,
     }
     if session.time_zone:
@@ -52,7 +50,7 @@ def settings_of(statement: Statement, own: Mapping[str, str]) -> str:
 
 
 def afterwards(settings: str, own: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what gives the session back to the rows."""
+    """Return the statements that restore the session for rows."""
     kept = {name: value for name, value in own.items() if f" {name} = " in settings}
     rows = "sql_mode = '', foreign_key_checks = 1, unique_checks = 1, timestamp = DEFAULT, time_zone = '+00:00'"
     return ("SET NAMES utf8mb4", f"SET SESSION {rows}", *([_set(kept)] if kept else []))

@@ -1,10 +1,11 @@
-"""DDL on a MySQL target, restartable: MySQL commits by itself around it, so position and effect cannot be one.
+"""Executes DDL on a MySQL target restartably: DDL commits implicitly, so it cannot be atomic with the position.
 
-    record the intent, and what the tables are now ── carry out ── record that it is done
+    record the intent and the tables' fingerprint ── execute ── record that it is done
 
-Killed in between, the next run finds the intent. DDL is atomic in MySQL 8.0 and later: if the tables are no longer what
-they were, it is done; if they are, it is carried out (perhaps again, where it changes nothing that can be seen: no row
-came in between). Tables are told apart by definition and by InnoDB's id, which a rename keeps and TRUNCATE does not.
+If the replay is killed in between, the next run finds the intent. DDL is atomic in MySQL 8.0 and later: if the tables'
+fingerprint has changed, the DDL is done; else it is executed (perhaps again, if it had no visible effect: no rows were
+applied in between). The fingerprint covers definitions and InnoDB's table id, which a rename keeps and TRUNCATE does
+not.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ _DENIED: Final = frozenset({1044, 1142, 1227})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One statement to be carried out, as bytes, and the tables by which its effect is told."""
+    """A statement to execute, as bytes, and the tables whose fingerprint shows its effect."""
 
     sql: bytes
     tables: tuple[Name, ...]
@@ -43,9 +44,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is left of a statement after the filter; `left_out` says what is not, and why.
+    """The parts of a statement that the filter lets pass; `left_out` names the others and the rules.
 
-    `is_global`: every table must wait for it, as far as the statement alone tells.
+    `is_global`: all tables must wait for it, judging by the statement alone.
     """
 
     steps: tuple[Step, ...]
@@ -59,12 +60,12 @@ class Plan:
 
     @property
     def ties(self) -> bool:
-        """Return whether foreign keys may come of it, or go, or belong to other tables from then on."""
+        """Return whether it may create or drop foreign keys, or change the tables they belong to."""
         return any(word in step.sql.upper() for step in self.steps for word in _TIES)
 
 
 def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int | None = None) -> Plan:
-    """Return the steps of a statement. Raises ReplayStopped where the filter makes it an error, or cannot tell."""
+    """Return the steps of a statement. Raises ReplayStopped if the filter forbids it or cannot judge it."""
     query = statement.query
     schema = query.schema_text
     session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
@@ -106,7 +107,7 @@ def plan_statement(statement: Statement, chosen: Filter | None, commit_tso: int 
 def carry_out(
     session: RowSession, rank: int, statement: Statement, steps: Sequence[Step], found: BegunDdl, first: int = 0
 ) -> None:
-    """Carry out what is not carried out yet; `found` is how far an earlier run has come with this transaction.
+    """Execute the steps that are not done yet; `found` is an earlier run's progress in this transaction.
 
     `first` is the number of its first step in the transaction.
     """
@@ -126,7 +127,7 @@ def carry_out(
                 _run(session, statement, step)
             except pymysql.MySQLError as error:
                 if not passes(error):
-                    # Refused, so without effect. What is corrected at the target is not to be taken for its effect.
+                    # Refused, so without effect. A correction at the target must not be mistaken for its effect.
                     _note(session, rank, BegunDdl(number))
                 raise
             failpoint("replay-ddl-done")
@@ -135,14 +136,14 @@ def carry_out(
 
 
 def forget(session: RowSession, rank: int) -> None:
-    """Forget, in the transaction that records it as applied, that a DDL was begun."""
+    """Remove a DDL's intent, in the transaction that records the DDL as applied."""
     session.run(
         f"DELETE FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s AND `rank` = %s", (session.target.cluster, rank)
     )
 
 
 def _note(session: RowSession, rank: int, now: BegunDdl) -> None:
-    """Record how far a DDL has come, before it is begun and behind it."""
+    """Record the progress of a DDL, before and after a step."""
     session.run(
         f"REPLACE INTO {META_SCHEMA}.replay_ddl (cluster, `rank`, step, intent, before_intent) "
         "VALUES (%s, %s, %s, %s, %s)",
@@ -166,12 +167,12 @@ def _there(target: Session, schema: str) -> bool:
 
 
 def fingerprint(target: Session, tables: Sequence[Name]) -> str:
-    """Return a hash of what some tables and databases are now."""
-    told = hashlib.sha256()
+    """Return a hash of the current definitions of tables and databases."""
+    digest = hashlib.sha256()
     for schema, table in tables:
         for fact in _facts(target, schema, table):
-            told.update(repr(fact).encode())
-    return told.hexdigest()
+            digest.update(repr(fact).encode())
+    return digest.hexdigest()
 
 
 def _facts(target: Session, schema: str, table: str) -> list[Any]:
@@ -194,7 +195,7 @@ def _innodb_id(target: Session, schema: str, table: str) -> Any:
 
 
 def _unless(target: Session, sql: str, arguments: Sequence[Any], errors: frozenset[int]) -> Any:
-    """Return a query's rows, or None where the server gives one of these errors."""
+    """Return a query's rows, or None if the server returns one of these errors."""
     import pymysql
 
     try:

@@ -1,7 +1,7 @@
-"""The keys of the target's tables, asked of the target when they are needed, and forgotten when a DDL changes them.
+"""The keys of the target's tables, read from the target on demand, and dropped when a DDL changes them.
 
-Every DDL before a row is carried out at the target before the row's keys are asked for, so the target's own definition
-is the one in force: no history is needed, and what is kept is one definition for each table in use.
+Every DDL before a row is executed at the target before the row's keys are needed. So the target's own definition is the
+right one: no history is needed, and only one definition of each table in use is kept.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,7 @@ _FOREIGN_KEYS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key: columns of `child` that refer to columns of `parent`; `acts`: the server changes rows by it."""
+    """A foreign key from columns of `child` to columns of `parent`; `acts`: the server changes rows by it (CASCADE)."""
 
     child: TableName
     columns: tuple[str, ...]
@@ -45,7 +45,7 @@ class ForeignKey:
 
 
 class TargetKeys:
-    """What is known of the target's tables. `ask` runs a query in a session of the target's; not thread-safe."""
+    """A cache of the keys of the target's tables. `ask` runs a query at the target; not thread-safe."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -54,7 +54,7 @@ class TargetKeys:
         self._families: dict[TableName, frozenset[TableName]] = {}
 
     def of(self, schema: str, table: str) -> TableKeys:
-        """Return the keys of a table; of one that is not there nothing is known."""
+        """Return the keys of a table; OPAQUE if the table does not exist."""
         name = (schema, table)
         found = self._tables.get(name)
         if found is None:
@@ -68,12 +68,12 @@ class TargetKeys:
         return self.of(schema, table) is not OPAQUE
 
     def family(self, name: TableName) -> frozenset[TableName]:
-        """Return a table and those that foreign keys tie to it, over any number of steps."""
+        """Return a table and all tables connected to it by foreign keys, directly or indirectly."""
         self._load()
         return self._families.get(name, frozenset({name}))
 
     def forget(self, tables: Iterable[TableName], everything: bool) -> None:
-        """Forget what a DDL may have changed; `everything`: any table, or a foreign key."""
+        """Drop what a DDL may have changed: these tables, or `everything`."""
         if everything:
             self._tables.clear()
             self._foreign = None
@@ -112,7 +112,7 @@ def foreign_keys(rows: Sequence[tuple[Any, ...]]) -> tuple[ForeignKey, ...]:
 
 
 def families(keys: Iterable[ForeignKey]) -> dict[TableName, frozenset[TableName]]:
-    """Return for each table those it is tied to, itself included."""
+    """Return, for each table, the tables connected to it by foreign keys, itself included."""
     found: dict[TableName, frozenset[TableName]] = {}
     for key in keys:
         joined = found.get(key.child, frozenset({key.child})) | found.get(key.parent, frozenset({key.parent}))
@@ -126,7 +126,7 @@ def keys_of(
     indexes: Sequence[tuple[Any, ...]],
     related: Sequence[ForeignKey],
 ) -> TableKeys:
-    """Return what rows of a table may collide with, from its columns, unique indexes and foreign keys."""
+    """Return the keys by which a table's rows conflict, from its columns, unique indexes and foreign keys."""
     places = {str(column).lower(): i for i, (column, _, _) in enumerate(columns)}
     nullable = {str(column).lower() for column, _, null in columns if null == "YES"}
 

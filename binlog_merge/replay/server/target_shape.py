@@ -1,15 +1,16 @@
-"""Whether a table of the target is one that the log's rows are of: a server applies rows by place, and asks little.
+"""Checks that the target's tables match the log's rows: a server applies cells by column index with few checks.
 
-| the target has | a server, asked for nothing else | here |
+| the target has | a server by default | here |
 |---|---|---|
-| fewer columns | drops the cells behind them | refused |
-| more columns behind | gives them their defaults | the same |
-| other names, signs, ENUM members, character sets | takes the bytes for what it has itself | refused |
+| fewer columns | drops the remaining cells | refused |
+| more columns at the end | gives them their defaults | the same |
+| other names, signs, ENUM members, character sets | interprets the bytes by its own definition | refused |
 | other types | refuses, "Unknown error", or converts by `replica_type_conversions` | named, or converted |
 | an engine without transactions | keeps what is rolled back | refused |
 
-What a table map does not say (`binlog_row_metadata=MINIMAL`: all but count and types) is not compared. Sources: MySQL
-manual 19.5.1.9 "Replication with Differing Table Definitions on Source and Replica", `table_def::compatible_with`.
+What a table map does not contain (`binlog_row_metadata=MINIMAL`: all but count and types) is not compared. Sources:
+MySQL manual 19.5.1.9 "Replication with Differing Table Definitions on Source and Replica",
+`table_def::compatible_with`.
 """
 
 import re
@@ -30,13 +31,13 @@ MOST_TABLES: Final = 2000
 
 _ENGINE: Final = re.compile(r"^\) ENGINE=(\w+)", re.MULTILINE)
 _LASTING: Final = frozenset({"myisam", "memory", "csv", "archive", "mrg_myisam"})
-"""Engines of MySQL whose rows stay when a transaction is rolled back."""
+"""MySQL's engines without transactions, whose rows stay after a rollback."""
 _CONTAINED: Final = frozenset({("utf8mb3", "utf8mb4"), ("ascii", "utf8mb4"), ("ascii", "utf8mb3"), ("ascii", "latin1")})
-"""Character sets whose texts are the same bytes in another one."""
+"""Pairs of character sets: every text of the first has the same bytes in the second."""
 
 
 class TargetShapes:
-    """Compares tables of the target with table maps. `ask` runs a query in a session of the target's."""
+    """Compares tables of the target with table maps. `ask` runs a query at the target."""
 
     def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
         self._ask = ask
@@ -44,10 +45,10 @@ class TargetShapes:
         self._converts: bool | None = None
 
     def check(self, rows: TableMap) -> None:
-        """Compare the target's table with that of some rows, once. Raises ReplayStopped where they would go wrong.
+        """Compare the target's table with a table map, once. Raises ReplayStopped if rows would be applied wrongly.
 
-        After a DDL the log has another table map. A table that is not there, and one whose definition is not
-        understood, are the server's to judge.
+        After a DDL the log has another table map. A missing table, or one whose definition is not understood, is left
+        to the server.
         """
         name = (rows.schema, rows.table)
         if self._seen.get(name) is rows:
@@ -82,11 +83,11 @@ class TargetShapes:
 
 
 _NOT_SHOWN: Final = frozenset({1049, 1146, 1347, 1356})
-"""Not there, no table, a view that is broken."""
+"""Errors for a missing database or table, an object that is no table, and a broken view."""
 
 
 def misfit(definition: str, rows: TableMap, converts: bool = False) -> str | None:
-    """Return why rows do not fit a table as SHOW CREATE TABLE shows it, None where they do or it is not understood.
+    """Return why rows do not fit a table as in SHOW CREATE TABLE; None if they do, or it is not understood.
 
     `converts`: the server converts types.
     """
@@ -103,7 +104,7 @@ def misfit(definition: str, rows: TableMap, converts: bool = False) -> str | Non
 
 
 def _as_far_as_rows_go(table: Table, rows: TableMap) -> Table:
-    """Return the columns that rows have cells for; texts that are the same bytes there have the rows' character set."""
+    """Return the table with the columns that the rows have; texts with the same bytes get the rows' character set."""
     columns = zip(table.columns, rows.collations(), strict=False)
     return replace(table, columns=tuple(_in_charset(column, collation) for column, collation in columns))
 

@@ -1,7 +1,7 @@
-"""Transactions of a merged binlog as a replay takes them: filtered, planned, counted, each a value of its own.
+"""The transactions of a merged binlog as a replay applies them: filtered, with DDL planned, and counted.
 
-A transaction is read whole before it is given out, but for a large one: that is given out with its beginning, and
-whoever takes it pulls the `rest` through.
+A transaction is read completely before it is yielded. A large one is yielded after its beginning, and the consumer
+reads the `rest`.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ Counts = Counter[tuple[str, str, Op]]
 
 @dataclass(eq=False, slots=True)
 class Transaction:
-    """What is to be applied of a transaction. `size` is in bytes; `tables` are those with rows in it."""
+    """The parts of a transaction to apply. `size` is in bytes; `tables` are those with rows in it."""
 
     begin: Begin
     gtid: str
@@ -47,17 +47,17 @@ class Transaction:
 
     @property
     def rank(self) -> int:
-        """Return its number, from 1."""
+        """Return the transaction's rank, counted from 1."""
         return self.begin.rank
 
     @property
     def plans(self) -> list[tuple[Statement, Plan]]:
-        """Return its statements that are left to carry out."""
+        """Return the statements to execute, with their plans."""
         return [part for part in self.parts if isinstance(part[1], Plan) and part[1].steps]
 
     @property
     def statements(self) -> list[str]:
-        """Return the text of what is carried out."""
+        """Return the texts of the statements to execute."""
         return [text_of(step.sql) for _, plan in self.plans for step in plan.steps]
 
     @property
@@ -69,7 +69,7 @@ class Transaction:
 def transactions(
     binlog: MergedBinlog, options: ReplayOptions, selector: RowSelector, done: RankSet
 ) -> Iterator[Transaction]:
-    """Yield what is not done yet, up to the end of the range. Raises what reading, filters and statements raise.
+    """Yield the transactions of the range that are not `done`. Raises as reading, filters and statements do.
 
     The `rest` of a transaction must be used up before the next one is asked for.
     """
@@ -106,7 +106,7 @@ def _rest(items: Iterator[Item], current: Transaction, walk: Walk, selector: Row
 
 
 def _parts(item: Any, current: Transaction, walk: Walk, selector: RowSelector) -> Iterator[Part]:
-    """Yield what an item brings to its transaction."""
+    """Yield the parts of an item that are to be applied."""
     current.key = walk.key
     if walk.skipping:
         return

@@ -1,8 +1,8 @@
-"""Sessions at work: threads that apply groups and carry out DDL, and tell how it went.
+"""The threads that apply groups and execute DDL, each in a session, and report the outcomes.
 
-Groups are taken from one queue in the order of their numbers, so the first that is not committed is always at work, and
-what it waits for is committed. Where it waits for a lock all the same (what collides was not seen, or lies in the gaps
-of an index), those behind it give way. Each DDL has a thread and a session of its own.
+Groups are taken from a queue in the order of their numbers. So the first group that is not committed is always being
+applied, and what it waits for is committed. If it waits for a lock all the same (an undetected conflict, or a gap
+lock), the groups after it give way. Each DDL has a thread and a session of its own.
 """
 
 import logging
@@ -25,14 +25,14 @@ from snapshot_store.server import message_of
 _LOG = logging.getLogger(__name__)
 
 DDL_SESSIONS: Final = 4
-"""How many DDL may run beside each other."""
+"""The most DDL that may run in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A group or a DDL has come to its end: applied, if there is no `error`; given up, if that is Stopped.
+    """The end of a group or a DDL: applied if there is no `error`; given up if that is Stopped.
 
-    `transaction` is the one in which it failed, `row` the row, where that is known.
+    `transaction` is the one that failed, `row` the row as text, if known.
     """
 
     work: Group | PendingDdl
@@ -42,9 +42,9 @@ class Outcome:
 
 
 class Workers:
-    """Threads, each with its session. Give work by `submit` and `carry_out`; `outcomes` tells how it went.
+    """Threads, each with its session. `submit` and `carry_out` give them work; `outcomes` is the queue of results.
 
-    `sessions` are open; the last DDL_SESSIONS of them are for DDL, and are opened when they are needed.
+    `sessions` are open, except the last DDL_SESSIONS: those are for DDL, and opened on demand.
     """
 
     def __init__(self, sessions: list[RowSession], keep_order: bool, retry_seconds: float) -> None:
@@ -63,22 +63,22 @@ class Workers:
             thread.start()
 
     def submit(self, group: Group) -> None:
-        """Have a group applied."""
+        """Queue a group to be applied."""
         self._groups.put(group)
 
     def carry_out(self, ddl: PendingDdl, found: BegunDdl) -> None:
-        """Have a DDL carried out, from where an earlier run left it; at most DDL_SESSIONS at a time."""
+        """Start a DDL in a thread, from where an earlier run left it; at most DDL_SESSIONS at a time."""
         session = self._idle.get_nowait()
         thread = threading.Thread(target=self._ddl, args=(session, ddl, found), daemon=True)
         self._threads = [*(t for t in self._threads if t.is_alive()), thread]
         thread.start()
 
     def forget(self, known: RankSet) -> None:
-        """Let sessions leave out of their records what is recorded elsewhere."""
+        """Allow sessions to drop from their records the ranks that the ledger has."""
         self._known = known
 
     def stop(self, at_once: bool) -> None:
-        """End all threads and sessions; `at_once`: whatever they are in, and what is not committed is undone."""
+        """End all threads and sessions; `at_once`: in the middle of work, which is rolled back."""
         for _ in self._sessions:
             self._groups.put(None)
         if at_once:
@@ -104,7 +104,7 @@ class Workers:
                 self.outcomes.put(Outcome(group))
 
     def _apply(self, session: RowSession, group: Group, at: list[Transaction]) -> None:
-        """Apply a group, again and again while locks are in the way."""
+        """Apply a group, and retry it while locks prevent it."""
         import pymysql
 
         since: float | None = None
@@ -180,8 +180,8 @@ def _add(session: RowSession, part: Any) -> None:
 
 
 def _undo(session: RowSession) -> None:
-    """Undo what a failed group has done, where the session is still there."""
+    """Roll back a failed group if the session still exists."""
     try:
         session.rollback()
-    except Exception:  # what failed before is told; a session that is gone has nothing left to undo
+    except Exception:  # the first error is reported; a session that is gone has nothing to roll back
         session.close()

@@ -254,7 +254,7 @@ def test_a_storm_of_ddl_is_read_no_further_than_it_can_be_held(
     binlog, expected = as_output(mysql_server, tmp_path), data(mysql_server)
     mysql_server.drop_databases()
     mysql_server.execute(base)
-    monkeypatch.setattr("binlog_merge.replay.server.flow.MAX_TABLE_BARRIERS", 8)
+    monkeypatch.setattr("binlog_merge.replay.server.flow.MOST_PENDING", 8)
     pending: list[int] = []
     push = DdlManager.push
     monkeypatch.setattr(DdlManager, "push", lambda self, ddl: (push(self, ddl), pending.append(len(self))))
