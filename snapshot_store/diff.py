@@ -1,8 +1,8 @@
-"""What differs between two tables: for row images (`column_map`), for people (`diff_tables`), and whether it matters.
+"""The difference between two tables: for row images (`column_map`), for people (`diff_tables`), and whether it matters.
 
 Columns are matched by name, as MySQL matches them: case-insensitively. A column that was *renamed* on one side only
-cannot be matched by name: it shows up as one column trimmed and one padded. Whoever knows of a rename in flight has to
-hold those transactions back until both sides agree; nothing here can tell a rename from a drop and an add.
+cannot be matched by name: it shows up as one column trimmed and one padded. Nothing here can distinguish a rename from
+a drop and an add. A caller that knows of a rename in flight must hold those transactions until both sides agree.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Any
 from snapshot_store.model import Column, Index, Table
 from snapshot_store.mysql.column_type import ColumnType
 
-# Their row image does not depend on the display width or on (M,D).
+# The row images of these types do not depend on the display width or on (M,D).
 _WIDTH_IS_COSMETIC = {"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "year"}
 
 
 @dataclass(frozen=True, slots=True)
 class MappedColumn:
-    """One logical column and the physical column that feeds it; None where the physical table lacks it."""
+    """A logical column and the physical column its values come from, or None if the physical table lacks it."""
 
     logical_index: int
     physical_index: int | None
@@ -30,7 +30,7 @@ class MappedColumn:
 class ColumnMap:
     """How a physical row image becomes a logical one: an entry for each logical column, in logical order.
 
-    `trimmed` are the physical columns that the logical table lacks. `identity`: rows can pass as they are.
+    `trimmed` are the physical columns that the logical table lacks. `identity`: row images need no change.
     """
 
     entries: tuple[MappedColumn, ...]
@@ -40,21 +40,21 @@ class ColumnMap:
 
 def column_map(physical: Table, logical: Table) -> ColumnMap:
     """Return the map from a physical table's columns to a logical table's, by name."""
-    places = {column.name.lower(): i for i, column in enumerate(physical.columns)}
+    unmatched = {column.name.lower(): i for i, column in enumerate(physical.columns)}
     entries = []
     for i, column in enumerate(logical.columns):
-        place = places.pop(column.name.lower(), None)
-        same = place is not None and same_type(physical.columns[place].type, column.type)
-        entries.append(MappedColumn(i, place, same))
-    trimmed = tuple(sorted(places.values()))
+        index = unmatched.pop(column.name.lower(), None)
+        same = index is not None and same_type(physical.columns[index].type, column.type)
+        entries.append(MappedColumn(i, index, same))
+    trimmed = tuple(sorted(unmatched.values()))
     identity = not trimmed and all(e.same_type and e.physical_index == e.logical_index for e in entries)
     return ColumnMap(tuple(entries), trimmed, identity)
 
 
 def same_type(a: ColumnType, b: ColumnType) -> bool:
-    """Tell whether cells of one type are, byte for byte, cells of the other.
+    """Return whether both types store a value as the same bytes in a row image.
 
-    Collation and ZEROFILL do not count, nor does the display width of a number.
+    Collation, ZEROFILL and the display width of a number are ignored.
     """
     return _stored(a) == _stored(b)
 
@@ -82,7 +82,7 @@ class ColumnDropped:
 
 @dataclass(frozen=True, slots=True)
 class ColumnChanged:
-    """A column with another definition."""
+    """A column whose definition differs."""
 
     before: Column
     after: Column
@@ -90,7 +90,7 @@ class ColumnChanged:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoved:
-    """A column that stands behind another neighbour, counting only the columns that both tables have."""
+    """A column that follows another column than before, counting only the columns that both tables have."""
 
     name: str
     after: str | None
@@ -112,7 +112,7 @@ class IndexDropped:
 
 @dataclass(frozen=True, slots=True)
 class IndexChanged:
-    """An index of the same name with another definition."""
+    """An index whose definition differs under the same name."""
 
     before: Index
     after: Index
@@ -135,7 +135,7 @@ _OPTIONS = ("schema", "name", "charset", "collation", "engine", "comment", "chec
 
 
 def diff_tables(a: Table, b: Table) -> tuple[TableChange, ...]:
-    """Return what turns `a` into `b`: options, then columns in order, then indexes. Empty exactly when `equals(a, b)`.
+    """Return the changes from `a` to `b`: options, columns in order, indexes. Empty exactly when `equals(a, b)`.
 
     Two tables that list the same indexes in another order yield an OptionChanged "index_order".
     """
@@ -188,12 +188,12 @@ def _index_changes(a: Table, b: Table) -> list[TableChange]:
 
 
 def equals(a: Table, b: Table) -> bool:
-    """Tell whether two tables are identical, names and comments included."""
+    """Return whether two tables are identical, names and comments included."""
     return a == b
 
 
 def equivalent(a: Table, b: Table) -> bool:
-    """Tell whether two tables hold the same rows under the same rules, whatever they are called.
+    """Return whether two tables accept the same rows under the same rules, whatever their names.
 
     Ignored: the table's name, comments, the case of names, the order of indexes, checks and foreign keys and the
     names of the latter two, display widths, engine, and how expressions are spelt (case, blanks, backticks, outer
@@ -250,7 +250,10 @@ def _plain_index(index: Index) -> Index:
 
 
 def _plain_text(text: str) -> str:
-    """Return an expression without blanks, backticks, case, introducers and outer parentheses; literals stay."""
+    """Return an expression in lower case without blanks, backticks, introducers and outer parentheses.
+
+    String literals stay as they are.
+    """
     pieces = _split(text)
     for i in range(0, len(pieces), 2):
         pieces[i] = "".join(pieces[i].replace("`", "").lower().split())
@@ -267,7 +270,7 @@ _INTRODUCER = re.compile(r"(?<!\w)_[a-z0-9]+$")
 
 
 def _split(text: str) -> list[str]:
-    """Split into pieces outside and inside string literals, alternating."""
+    """Split an expression into alternating parts: outside and inside string literals."""
     pieces, start, i = [], 0, 0
     while i < len(text):
         if text[i] in "'\"":

@@ -1,14 +1,14 @@
 # ruff: noqa: N818 (the names say what happened; "Error" would add nothing)
-"""What can go wrong with schemas.
+"""The errors of schemas and DDL.
 
-Every error says what, where it can, and what to do; nothing here is ever logged and passed over.
+The message of each states what happened and, where possible, what to do. None is ever logged and then ignored.
 """
 
 _SHOWN = 200
 
 
 def shorten(sql: str) -> str:
-    """Return a statement on one line, cut to what a person reads in an error."""
+    """Return a statement on one line, shortened to fit into an error message."""
     line = " ".join(sql.split())
     return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
 
@@ -20,11 +20,11 @@ _REMEDIES = (
 
 
 class SnapshotStoreError(Exception):
-    """Anything the schema room refuses to do."""
+    """The base class of all errors of this package."""
 
 
 class DdlNotUnderstood(SnapshotStoreError):
-    """A statement whose effect on table shapes is not known for certain; never guessed at."""
+    """A statement whose effect on table definitions is not known for certain. It is never guessed."""
 
     def __init__(self, sql: str, reason: str) -> None:
         super().__init__(f"DDL not understood: {reason}; statement: {shorten(sql)}; {_REMEDIES}")
@@ -36,7 +36,7 @@ class DdlNotUnderstood(SnapshotStoreError):
 
 
 class DdlRejected(SnapshotStoreError):
-    """A statement that is understood and that no server would carry out: nothing has changed."""
+    """A statement that is understood, but that any server would refuse. Nothing has changed."""
 
 
 class UnknownSchema(SnapshotStoreError):
@@ -44,7 +44,7 @@ class UnknownSchema(SnapshotStoreError):
 
 
 class UnknownTable(SnapshotStoreError):
-    """A statement or a lookup names a table that does not exist at that moment."""
+    """A statement or a lookup names a table that does not exist at that time."""
 
 
 class UnknownColumn(SnapshotStoreError):
@@ -56,11 +56,11 @@ class UnknownIndex(SnapshotStoreError):
 
 
 class AlreadyExists(SnapshotStoreError):
-    """A statement creates something that is already there, and does not say IF NOT EXISTS."""
+    """A statement creates something that already exists, without IF NOT EXISTS."""
 
 
 class HistoryConflict(SnapshotStoreError):
-    """Two different definitions claim the same table at the same order key."""
+    """Two different definitions of the same table at the same order key."""
 
 
 class AmbiguousRoute(SnapshotStoreError):

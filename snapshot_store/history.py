@@ -1,12 +1,13 @@
-"""Schema history: every version of every table, as one immutable value that travels to executors.
+"""Schema history: every version of every table, as one immutable value that can be sent to executors.
 
-A version takes effect *after* its key: a row whose transaction key is less than or equal to it still sees what was
+A version takes effect *after* its key: a transaction whose key is less than or equal to it still uses the version
 before. (No row shares a logical DDL's key, so "strictly less" is the whole rule.) Lookup is a binary search.
 
-Logical versions and each node's physical versions are separate lines of history: `node=None` means the logical one.
+The logical history and each node's physical history are kept apart: `node=None` means the logical one.
 
-A line may be *folded*: of its versions below some checkpoint only those still in force there are left, with the numbers
-they always had. Above, every lookup finds what it found before; below, one that cannot be answered raises BeforeBase.
+Each of them may be *folded* at a checkpoint: of the versions below it, only those in force at the checkpoint are kept,
+with their numbers. Lookups above it return what they returned before. A lookup below it that can no longer be answered
+raises BeforeBase.
 """
 
 from bisect import bisect_left
@@ -21,19 +22,19 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 OPAQUE = "opaque"
 GIVEN = ("base", "operator")
-"""Origins of what people say; all others are derived from binlogs."""
+"""Origins of versions that people provide; versions of all other origins are derived from binlogs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """One table's definition from `key` on; `table` is None where the table was dropped or renamed away.
 
-    `version_id` is given by the history (0 before): logical versions count 1, 2, 3… in (key, schema, name) order, and
-    the number is the table id of the output. It never changes when versions are added at greater keys.
-    `origin` is "base", "ddl", "marker", "operator" or "opaque"; `node`, `file` and `position` say where the DDL was
-    read. Opaque: the DDL was not understood, table maps say what the shape is; `table` is then only what it is likely
-    to be, None where nothing is known. `folded`: the versions before this one are gone, and its number is kept, not
-    counted.
+    `version_id` is assigned by the history (0 before that): logical versions are numbered 1, 2, 3… in (key, schema,
+    name) order, and the number is the table id in the output. It never changes when versions are added at greater keys.
+    `origin` is "base", "ddl", "marker", "operator" or "opaque"; `node`, `file` and `position` locate the DDL in the
+    input. Opaque: the DDL was not understood, and the columns are taken from table maps; `table` is then only the
+    likely definition, None if nothing is known. `folded`: the versions before this one are gone, and its number is
+    stored instead of counted.
     """
 
     key: OrderKey
@@ -50,7 +51,7 @@ class TableVersion:
 
     @property
     def opaque(self) -> bool:
-        """Tell whether only table maps know the shape."""
+        """Return whether the columns are known from table maps only."""
         return self.origin == OPAQUE
 
 
@@ -81,7 +82,7 @@ def versions_of(
     position: int = 0,
     origin: str = "ddl",
 ) -> tuple[tuple[TableVersion, ...], tuple[SchemaVersion, ...]]:
-    """Return the versions that say: from `key` on, these are as in `catalog`; what it lacks is dropped."""
+    """Return versions at `key` that define these tables and databases as in `catalog`; those it lacks are dropped."""
     where = (ddl, node, file, position, origin)
     return (
         tuple(TableVersion(key, 0, schema, name, catalog.get(schema, name), *where) for schema, name in sorted(tables)),
@@ -95,11 +96,11 @@ _Line = tuple[str | None, str, str]
 
 @dataclass(frozen=True, slots=True)
 class SchemaHistory:
-    """All versions, sorted by (node, key, schema, name) with the logical line first.
+    """All versions, sorted by (node, key, schema, name) with the logical history first.
 
-    Build one with `with_versions`, which sorts, numbers and checks; the constructor is for values that went through it.
-    A store may give a part of its history, with the versions' true numbers: such a value answers for the tables it was
-    asked for, and must not be added to.
+    Build one with `with_versions`, which sorts, numbers and checks; the constructor takes versions as it returns them.
+    A store may return a part of its history, with the numbers of the whole: such a value is complete for the tables it
+    was loaded for, and no versions may be added to it with `with_versions`.
     """
 
     versions: tuple[TableVersion, ...] = ()
@@ -131,14 +132,14 @@ class SchemaHistory:
         object.__setattr__(self, "_floors", floors)
 
     def __reduce__(self) -> tuple[type["SchemaHistory"], tuple[object, ...]]:
-        # The indexes are rebuilt where the value arrives: they are larger than the versions they point at.
+        # The indexes are rebuilt after unpickling: they are larger than the versions they point at.
         return (SchemaHistory, (self.versions, self.schema_versions))
 
     def at(self, schema: str, name: str, key: OrderKey, node: str | None = None) -> TableVersion | None:
-        """Return the latest version with a key strictly less than `key`, or None if the table was never heard of.
+        """Return the latest version with a key strictly less than `key`, or None if no version of the table is older.
 
-        The version found may be one whose `table` is None: dropped by then. Raises BeforeBase where what was known at
-        `key` has been folded away.
+        The version's `table` is None if the table had been dropped by then. Raises BeforeBase if the versions in force
+        at `key` have been folded.
         """
         found = self._tables.get((node, schema, name))
         place = 0 if found is None else bisect_left(found[0], key)
@@ -149,9 +150,9 @@ class SchemaHistory:
         return found[1][place - 1]
 
     def floor(self, node: str | None = None) -> OrderKey:
-        """Return the key up to which a line of history is folded, the origin if it is not.
+        """Return the key up to which a history is folded, ORIGIN if it is not.
 
-        At greater keys the line answers everything; at lower ones only for tables that have not changed since.
+        Above that key, every lookup is answered; below it, only those for tables that have not changed since.
         """
         return self._floors.get(node, ORIGIN)
 
@@ -170,11 +171,11 @@ class SchemaHistory:
         return () if found is None else tuple(found[1])
 
     def between(self, a: OrderKey, b: OrderKey, node: str | None = None) -> tuple[TableVersion, ...]:
-        """Return the versions with `a` <= key < `b` of one line of history, in (key, schema, name) order."""
+        """Return the versions of one history with `a` <= key < `b`, in (key, schema, name) order."""
         return tuple(v for v in self.versions if v.node == node and a <= v.key < b)
 
     def boundaries(self, *nodes: str | None) -> tuple[OrderKey, ...]:
-        """Return the distinct keys after the origin at which tables change, in all lines or only in those given."""
+        """Return the distinct keys after ORIGIN at which tables change, in all histories or those of `nodes`."""
         return tuple(sorted({v.key for v in self.versions if v.key > ORIGIN and (not nodes or v.node in nodes)}))
 
     def nodes(self) -> tuple[str, ...]:
@@ -182,18 +183,18 @@ class SchemaHistory:
         return tuple(sorted({v.node for v in self.versions if v.node is not None}))
 
     def names(self, node: str | None = None) -> tuple[tuple[str, str], ...]:
-        """Return every (schema, table) that ever existed in one line of history, sorted."""
-        return tuple(sorted((schema, name) for line, schema, name in self._tables if line == node))
+        """Return every (schema, table) that ever existed in one history, sorted."""
+        return tuple(sorted((schema, name) for owner, schema, name in self._tables if owner == node))
 
     def tables(self, key: OrderKey, node: str | None = None) -> list[tuple[str, str]]:
-        """Return the (schema, table) names a transaction with this key sees, sorted."""
+        """Return the (schema, table) names that exist for a transaction with this key, sorted."""
         return [(t.schema, t.name) for t in self._alive(key, node)]
 
     def catalog(self, key: OrderKey, node: str | None = None) -> Catalog:
-        """Return everything a transaction with this key sees."""
+        """Return the schemas and tables that exist for a transaction with this key."""
         schemas = {}
-        for line, name in self._schemas:
-            change = self.schema_at(name, key, node) if line == node else None
+        for owner, name in self._schemas:
+            change = self.schema_at(name, key, node) if owner == node else None
             if change is not None and change.value is not None:
                 schemas[name] = change.value
         tables = {(t.schema, t.name): t for t in self._alive(key, node)}
@@ -208,10 +209,10 @@ class SchemaHistory:
                 yield version.table
 
     def with_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> "SchemaHistory":
-        """Return a history that has these versions too, numbered anew (but for folded ones, which keep their numbers).
+        """Return this history with versions added and all versions renumbered, except folded ones.
 
-        A version that is there already, with the same content, is ignored; with another, HistoryConflict is raised, as
-        it is for a version that is older than what was folded.
+        A version that exists already with the same content is ignored. Raises HistoryConflict if the content differs,
+        or if the version is older than the fold.
         """
         tables = _merge([*self.versions, *versions])
         return SchemaHistory(_numbered(tables), tuple(_merge([*self.schema_versions, *schemas])))
@@ -219,9 +220,10 @@ class SchemaHistory:
     def continued(
         self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion], last: Mapping[str | None, int]
     ) -> "SchemaHistory":
-        """Return a part of a history with versions behind all of its lines' own, numbered on from `last`.
+        """Return a part of a history with later versions added, numbered on from `last`.
 
-        `last` are the numbers of the lines' last versions before those, also of tables that the part does not have.
+        `last` maps each node (None: the logical history) to the number of its last version before those added, which
+        may belong to a table that this part does not have.
         Raises HistoryConflict as `with_versions` does.
         """
         numbers = dict(last)
@@ -235,7 +237,7 @@ class SchemaHistory:
 
 def _order(version: TableVersion | SchemaVersion) -> tuple[str, OrderKey, str, str]:
     schema = version.schema if isinstance(version, TableVersion) else ""
-    # A node is never called "", so the logical line sorts first and apart.
+    # No node is named "", so the logical history sorts first and apart.
     return (version.node or "", version.key, schema, version.name)
 
 
@@ -273,7 +275,7 @@ def _numbered(versions: list[TableVersion]) -> tuple[TableVersion, ...]:
 
 
 def folded_away(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> BeforeBase:
-    """Return the error for a lookup below what was folded."""
+    """Return the error for a lookup below the fold."""
     return BeforeBase(
         f"what there was of {table} at order key {key.text()} in {line_name(node)} is not known any more: the history "
         f"was folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
@@ -281,7 +283,7 @@ def folded_away(table: str, key: OrderKey, floor: OrderKey, node: str | None) ->
 
 
 def older_than_fold(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> HistoryConflict:
-    """Return the error for a version that would change what was folded."""
+    """Return the error for a version that would be added below the fold."""
     return HistoryConflict(
         f"a version of {table} at order key {key.text()} is older than the fold of {line_name(node)} at "
         f"{floor.text()}: nothing can be added there any more; start anew from a copy made before the fold"
@@ -289,5 +291,5 @@ def older_than_fold(table: str, key: OrderKey, floor: OrderKey, node: str | None
 
 
 def line_name(node: str | None) -> str:
-    """Return what a line of history is called in errors."""
+    """Return the name of a history, for error messages."""
     return f"node {node}" if node else "the logical history"

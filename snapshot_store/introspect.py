@@ -1,8 +1,8 @@
-"""A base from a live server: every table's definition, in one consistent pass.
+"""Read a base from a live server: every table's definition, consistently.
 
-Where the server has it (8.0 and later) and the user may take it (BACKUP_ADMIN), LOCK INSTANCE FOR BACKUP keeps DDL out
-while rows go on being written; the binlog position read under it is then exactly that of the snapshot. Elsewhere the
-pass is repeated until two in a row agree, and no position is told.
+If the server has LOCK INSTANCE FOR BACKUP (8.0 and later) and the user may take it (BACKUP_ADMIN), it blocks DDL while
+rows go on being written. The binlog position read under the lock is then exactly that of the snapshot. Otherwise the
+pass is repeated until two in a row agree, and the position remains unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ _REFUSED = frozenset({1044, 1045, 1064, 1227, 1235})  # no privilege, or a serve
 
 
 class ServerRefused(SnapshotStoreError):  # noqa: N818
-    """The server cannot be reached or does not let us in, or its tables did not stand still."""
+    """The server cannot be reached or refuses the login, or its tables kept changing while they were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSnapshot:
-    """What a server had at one moment; `file` and `position` say where its binlog stood, "" and 0 if unknown."""
+    """A server's tables at one time, and its binlog position then ("" and 0 if unknown)."""
 
     catalog: Catalog
     version: str
@@ -52,12 +52,12 @@ def introspect(address: ServerAddress, schemas: Sequence[str] = ()) -> ServerSna
 
 
 class _Changed(Exception):  # noqa: N818
-    """A table went away between being listed and being read."""
+    """A table disappeared after it was listed and before it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What one pass saw: schemas, each table's CREATE TABLE, and each table's columns and their types."""
+    """The result of one pass: schemas, each table's CREATE TABLE, and each table's columns with their types."""
 
     schemas: tuple[Schema, ...]
     texts: Mapping[tuple[str, str], str]
@@ -65,14 +65,14 @@ class _Read:
 
 
 class _Pass:
-    """One session's questions to the server."""
+    """The queries of one session."""
 
     def __init__(self, cursor: Any, schemas: Sequence[str]) -> None:
         self._cursor = cursor
         self._wanted = frozenset(schemas)
 
     def snapshot(self) -> ServerSnapshot:
-        # What is asked for decides how SHOW CREATE TABLE spells; time is of no matter to definitions.
+        # sql_mode and sql_quote_show_create decide how SHOW CREATE TABLE prints; the time zone does not matter.
         self._cursor.execute("SET SESSION sql_mode = '', sql_quote_show_create = 1, lock_wait_timeout = 60")
         variables = dict(self._rows("SHOW VARIABLES WHERE Variable_name IN ('version', 'character_set_server', "
                                     "'collation_server', 'default_collation_for_utf8mb4')"))  # fmt: skip
@@ -103,7 +103,7 @@ class _Pass:
         return True
 
     def _binlog(self) -> tuple[str, int]:
-        """Return where the binlog stands; the statement has two names, and needs a privilege."""
+        """Return the binlog position; the statement has two names, and needs a privilege."""
         for statement in ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS"):
             if self._try(statement):
                 row = self._cursor.fetchone()
@@ -111,7 +111,10 @@ class _Pass:
         return "", 0
 
     def _agreed(self, variables: Mapping[str, str]) -> Catalog:
-        """Return what two passes in a row agree on, and information_schema with SHOW CREATE TABLE in it."""
+        """Return the catalog of the first pass that equals the one before, and in which both sources agree.
+
+        The sources are information_schema and SHOW CREATE TABLE.
+        """
         before = None
         odd: DdlNotUnderstood | None = None
         for _ in range(PASSES):
@@ -124,7 +127,7 @@ class _Pass:
                 try:
                     return _catalog(now, variables)
                 except DdlNotUnderstood as error:
-                    odd = error  # or tables that swapped their names twice at the same places
+                    odd = error  # or tables that exchanged their names during both passes
             before = now
         if odd is not None:
             raise odd
@@ -134,7 +137,7 @@ class _Pass:
         )
 
     def _read(self) -> _Read:
-        """Read everything once."""
+        """Read all definitions once."""
         import pymysql
 
         rows = self._rows("SELECT schema_name, default_character_set_name, default_collation_name "
@@ -183,7 +186,7 @@ def _catalog(read: _Read, variables: Mapping[str, str]) -> Catalog:
     by_name = {schema.name: schema for schema in read.schemas}
     tables: dict[tuple[str, str], Table] = {}
     for (schema, name), text in read.texts.items():
-        # A catalog of its own for each table: growing one by a hundred thousand tables would copy it as often.
+        # A catalog for each table: adding a hundred thousand tables to one would copy it as often.
         made = apply_ddl(Catalog({schema: by_name[schema]}), text, schema, session).catalog.get(schema, name)
         if made is None:
             raise DdlNotUnderstood(text, f"it does not make the table {schema}.{name} that the server shows it for")

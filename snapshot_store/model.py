@@ -1,8 +1,8 @@
-"""Schemas as plain frozen values: what a table is, and nothing about how it came to be.
+"""Schemas as plain frozen values: what a table is, not where its definition was read.
 
 Types keep MySQL's own vocabulary (`information_schema.COLUMNS.DATA_TYPE`), one canonical spelling each: `int`, not
 `integer`; `double`, not `real`; `decimal`, not `numeric`; `tinyint(1)` for BOOL. Character set and collation are always
-resolved (never "inherited"), so two tables compare by value. Values travel to executors, so nothing holds a handle.
+resolved (never "inherited"), so two tables compare by value. Values are sent to executors, so none holds a handle.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Default:
 
     `text` is the literal's value without quotes, or the expression's source text. A bit column's literal is written
     `b'101'`, a binary column's `0xff` unless it is UTF-8 text (that does not itself begin with 0x).
-    A nullable column without a DEFAULT has the default NULL; None is what ALTER COLUMN … DROP DEFAULT leaves behind.
+    A nullable column without a DEFAULT has the default NULL; None is what ALTER COLUMN … DROP DEFAULT leaves.
     """
 
     kind: Literal["literal", "null", "now", "expression"]
@@ -36,7 +36,7 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column, in the order it stands in the table."""
+    """A column of a table."""
 
     name: str
     type: ColumnType
@@ -49,7 +49,7 @@ class Column:
     comment: str = ""
 
     def same_name(self, name: str) -> bool:
-        """Compare names as MySQL does: case-insensitively."""
+        """Return whether the column has this name, compared case-insensitively as MySQL does."""
         return self.name.lower() == name.lower()
 
 
@@ -80,11 +80,11 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table's shape at one moment.
+    """A table's definition at one time.
 
-    `checks` are names with expressions; `unenforced` names those that are NOT ENFORCED. `partitioning` says by which
-    columns rows are kept apart, and in which partitions (`ddl.partitioning`): it decides what the server refuses, and
-    which rows go with a partition.
+    `checks` are (name, expression); `unenforced` are the names of those that are NOT ENFORCED. `partitioning` is the
+    text form of the partitioning (`ddl.partitioning`): it decides which statements a server refuses, and which rows
+    go when a partition is dropped.
     """
 
     schema: str
@@ -126,9 +126,9 @@ class Schema:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All schemas and tables of one server (or of the cluster's logical view) at one moment.
+    """All schemas and tables of one server, or of the cluster's logical view, at one time.
 
-    `views` are the names of views: they share one name space with tables.
+    `views` are the names of views, which share one namespace with tables.
     """
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class Catalog:
         return self.tables.get((schema, name))
 
     def table(self, schema: str, name: str) -> Table:
-        """Return a table. Raises UnknownTable; `get` is for those who can do without."""
+        """Return a table. Raises UnknownTable where `get` returns None."""
         found = self.tables.get((schema, name))
         if found is None:
             raise UnknownTable(

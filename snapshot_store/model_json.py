@@ -1,6 +1,6 @@
-"""Tables and schemas as JSON text: one text for one value, and back exactly.
+"""Tables and schemas as JSON text: equal values have equal text, and the text is read back exactly.
 
-Fields that have their default value are left out, so a field added to the model later needs no migration.
+Fields with their default value are omitted, so adding a field to the model needs no migration.
 """
 
 import json
@@ -24,7 +24,7 @@ def table_to_json(table: Table) -> str:
 
 
 def table_from_json(text: str) -> Table:
-    """Return the table that `table_to_json` wrote. Raises StoreError if it did not write this."""
+    """Return the table that `table_to_json` wrote. Raises StoreError for any other text."""
     table: Table = _load(Table, text)
     return table
 
@@ -35,7 +35,7 @@ def schema_to_json(schema: Schema) -> str:
 
 
 def schema_from_json(text: str) -> Schema:
-    """Return the schema that `schema_to_json` wrote. Raises StoreError if it did not write this."""
+    """Return the schema that `schema_to_json` wrote. Raises StoreError for any other text."""
     schema: Schema = _load(Schema, text)
     return schema
 

@@ -1,11 +1,11 @@
-"""How people name tables and moments.
+"""How users name tables and points in time.
 
-    shop.orders   *.orders_?   orders      a table: patterns with * and ?, any schema where none is named, `a.b`.`c`
+    shop.orders   *.orders_?   orders      a table: patterns with * and ?, any schema if none is given, `a.b`.`c`
     7507804165231 7507…54 digits           a moment: a commit TSO, or an order key
-    2026-09-21T12:30:00                    a moment: wall-clock time, UTC unless it says otherwise
+    2026-09-21T12:30:00                    a moment: wall-clock time, UTC unless it has an offset
 
-A moment takes in what committed at it: asked at the TSO of a DDL one sees what it made. No row shares a DDL's order
-key, so at the key of a row one sees what the row saw.
+A moment includes what committed at it: a lookup at the TSO of a DDL returns the result of that DDL. No row shares a
+DDL's order key, so a lookup at the key of a row returns the definition the row was written with.
 """
 
 import re
@@ -23,9 +23,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """Which tables are meant: `*` stands for any run of characters, `?` for one, unless in backticks.
+    """A pattern of table names: `*` matches any run of characters, `?` matches one, unless in backticks.
 
-    `wild` says of schema and table whether they are patterns.
+    `wild`: whether the schema and the table are patterns.
     """
 
     schema: str
@@ -34,7 +34,7 @@ class NamePattern:
 
     @classmethod
     def parse(cls, text: str) -> "NamePattern":
-        """Read a table's name as people write it; raises ValueError."""
+        """Parse a table's name as users write it. Raises ValueError."""
         match = _NAME.fullmatch(text)
         parts = match.groups() if match else ()
         if not parts or not any(parts):
@@ -50,19 +50,19 @@ class NamePattern:
 
     @classmethod
     def exact(cls, schema: str, table: str) -> "NamePattern":
-        """Return the pattern that means one table."""
+        """Return the pattern that matches exactly one table."""
         return cls(schema, table)
 
     def matches(self, schema: str, table: str) -> bool:
-        """Tell whether a table is meant."""
+        """Return whether the pattern matches a table."""
         return self.matches_schema(schema) and self.matches_table(table)
 
     def matches_schema(self, schema: str) -> bool:
-        """Tell whether tables of a schema may be meant."""
+        """Return whether the pattern may match tables of this schema."""
         return _matches(self.schema, self.wild[0], schema)
 
     def matches_table(self, table: str) -> bool:
-        """Tell whether tables of this name may be meant."""
+        """Return whether the pattern may match tables of this name."""
         return _matches(self.table, self.wild[1], table)
 
     def likes(self) -> tuple[str, str]:
@@ -92,18 +92,18 @@ def _like(pattern: str, wild: bool) -> str:
 def unknown_table(
     pattern: NamePattern, near: Iterable[str], node: str | None = None, physical: bool = False
 ) -> UnknownTable:
-    """Return the error for a table that no history has; `near` are names that it may have been meant for."""
+    """Return the error for a table that no history has; `near` are similar names to suggest."""
     known = list(near)[:3]
     if physical:
-        said = f"{f'node {node}' if node else 'no node'} has {'no' if node else 'a'} physical table of {pattern}"
+        message = f"{f'node {node}' if node else 'no node'} has {'no' if node else 'a'} physical table of {pattern}"
     else:
-        said = f"{f'the history of node {node}' if node else 'the logical history'} has no table {pattern}"
-    return UnknownTable(said + (f": is it {' or '.join(known)}?" if known else ""))
+        message = f"{f'the history of node {node}' if node else 'the logical history'} has no table {pattern}"
+    return UnknownTable(message + (f": is it {' or '.join(known)}?" if known else ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in the global order: `first` is the least key that belongs to it, `after` the least key beyond."""
+    """A point or span of the global order: keys from `first` up to, but not including, `after`."""
 
     first: OrderKey
     after: OrderKey
@@ -122,7 +122,7 @@ class Moment:
 
     @classmethod
     def at_time(cls, time: datetime) -> "Moment":
-        """Return the moment of a wall-clock time: the whole millisecond. Without a time zone it is UTC."""
+        """Return the moment of a wall-clock time: its whole millisecond. A time without an offset is UTC."""
         time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         millis = max(0, (time - _EPOCH) // timedelta(milliseconds=1))
         tso = millis << LOGICAL_BITS
@@ -135,7 +135,7 @@ class Moment:
 
     @classmethod
     def parse(cls, text: str) -> "Moment":
-        """Read a TSO, an order key or a time; raises ValueError."""
+        """Parse a TSO, an order key or a time. Raises ValueError."""
         if text.isascii() and text.isdigit():
             if len(text) == 54:
                 return cls.at_key(OrderKey.parse(text))
@@ -161,14 +161,14 @@ LAST = OrderKey((1 << 63) - 1, (1 << 63) - 1, 1 << 33, 1 << 19)
 
 
 def time_of(key: OrderKey) -> datetime | None:
-    """Return the wall-clock time of a key, in UTC, or None where its TSO carries none."""
+    """Return the wall-clock time of a key, in UTC, or None if its TSO carries no time."""
     if not carries_time(key.commit_tso):
         return None
     return _EPOCH + timedelta(milliseconds=tso_millis(key.commit_tso))
 
 
 def since(key: OrderKey) -> str:
-    """Return where a key stands, for people."""
+    """Return a key as users read it: "the beginning", a time, or a TSO that carries no time."""
     if key == ORIGIN:
         return "the beginning"
     time = time_of(key)

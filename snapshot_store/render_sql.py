@@ -1,7 +1,7 @@
-"""Tables as SQL: the statement that makes a table anew, written as SHOW CREATE TABLE writes it.
+"""Tables as SQL: the CREATE TABLE statement, written as SHOW CREATE TABLE writes it.
 
-Newer attributes stand in executable comments, so older servers take the statement too. Text is escaped for a session
-without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` gives the table back.
+Newer attributes are put into executable comments, so that older servers accept the statement too. Strings are escaped
+for a session without NO_BACKSLASH_ESCAPES. `parse_dump(create_sql(table))` returns the table.
 """
 
 import re
@@ -40,7 +40,7 @@ def create_sql(table: Table, qualified: bool = False) -> str:
 
 
 def _partitions_sql(table: Table) -> str:
-    """Return the partitions behind a table's options; nothing where not all is known of them."""
+    """Return the PARTITION BY clause that follows the table options; "" if it is not completely known."""
     if not table.partitioning:
         return ""
     from snapshot_store.ddl.partitioning import Partitioning  # loads what reads DDL
@@ -75,7 +75,7 @@ def type_sql(type: ColumnType) -> str:
 
 
 def column_sql(column: Column, table: Table) -> str:
-    """Return a column's definition, as it stands in its table."""
+    """Return a column's definition, as in the CREATE TABLE."""
     parts = [quote_name(column.name), type_sql(column.type), *_charset_sql(column.type, table)]
     if column.generated is not None:
         kind = "STORED" if column.generated.stored else "VIRTUAL"
@@ -128,7 +128,7 @@ def _now(type: ColumnType) -> str:
 
 
 def index_sql(index: Index, table: Table) -> str:
-    """Return an index's definition, as it stands in its table."""
+    """Return an index's definition, as in the CREATE TABLE."""
     kind = {"fulltext": "FULLTEXT KEY", "spatial": "SPATIAL KEY"}.get(index.kind)
     if kind is None:
         kind = "UNIQUE KEY" if index.unique else "KEY"

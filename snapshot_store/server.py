@@ -1,6 +1,6 @@
-"""Where a MySQL server is, and how to reach it.
+"""The address of a MySQL server, and connecting to it.
 
-PyMySQL is imported when a server is first spoken to; nothing else in this package needs it.
+PyMySQL is imported at the first connection; nothing else in this package needs it.
 """
 
 import os
@@ -9,12 +9,12 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
 CONNECTION_LOST: Final = frozenset({1053, 1152, 1153, 1184, 2003, 2006, 2013, 2055, 3169, 4031})
-"""Errors of a connection that is gone: https://dev.mysql.com/doc/mysql-errors/en/."""
+"""Error numbers of a lost connection: https://dev.mysql.com/doc/mysql-errors/en/."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is and who asks; the password stays out of what is printed."""
+    """A server's host and port or socket, and the user's login. Printing it does not show the password."""
 
     host: str = "127.0.0.1"
     port: int = 3306
@@ -24,9 +24,9 @@ class ServerAddress:
 
     @classmethod
     def parse(cls, url: str, password: str | None = None) -> "ServerAddress":
-        """Read mysql://user@host:3306 or mysql://user@localhost/?socket=/run/mysqld/mysqld.sock; raises ValueError.
+        """Parse mysql://user@host:3306 or mysql://user@localhost/?socket=/run/mysqld/mysqld.sock; raises ValueError.
 
-        The password is the one given, else that of the URL, else MYSQL_PWD of the environment.
+        The password is `password`, else that of the URL, else MYSQL_PWD of the environment.
         """
         parts = urlsplit(url if "://" in url else f"mysql://{url}")
         if parts.scheme != "mysql" or not (parts.hostname or parts.query):
@@ -38,7 +38,7 @@ class ServerAddress:
         return cls(parts.hostname or "localhost", parts.port or 3306, user, password, socket)
 
     def connect(self, ssl_ca: str | None = None, read_timeout: float | None = None) -> Any:
-        """Return a session in autocommit mode; `ssl_ca`: encrypted, with a server that this CA vouches for.
+        """Return a session in autocommit mode; with `ssl_ca` it is encrypted, and the server's certificate is verified.
 
         `read_timeout`: how many seconds the server may be silent. Raises what PyMySQL raises.
         """
@@ -55,8 +55,8 @@ class ServerAddress:
             connect_timeout=10,
             read_timeout=read_timeout,
             ssl_ca=ssl_ca,
-            ssl_verify_cert=ssl_ca is not None,  # as VERIFY_CA: the client library's own default is not
-            # As MySQL's own clients: a socket of this machine needs no encryption, unless it is asked for.
+            ssl_verify_cert=ssl_ca is not None,  # as VERIFY_CA; the client library's own default does not verify
+            # As in MySQL's own clients, a Unix socket is not encrypted unless requested.
             ssl_disabled=self.socket is not None and ssl_ca is None,
             max_allowed_packet=1 << 30,
         )
@@ -69,7 +69,7 @@ class ServerAddress:
 
 
 def message_of(error: Exception) -> str:
-    """Return the message of an error of PyMySQL: what the server, or the client library, says."""
+    """Return the message of a PyMySQL error, as the server or the client library wrote it."""
     return str(error.args[1]) if len(error.args) > 1 else str(error)
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N818 (the names say what happened; "Error" would add nothing)
-"""What a store or a history refuses to answer, each with a class of its own so that a program can tell them apart."""
+"""The errors of stores and histories, one class for each cause that a program may want to distinguish."""
 
 from snapshot_store.errors import SnapshotStoreError, StoreError
 
@@ -9,15 +9,15 @@ class StoreMissing(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The file is there and is no store, or no longer a whole one."""
+    """The file exists but is not a store, or is damaged."""
 
 
 class StoreUnavailable(StoreError):
-    """DuckDB cannot open, read or write the file, and the file is not at fault."""
+    """DuckDB cannot open, read or write the file, for a reason other than its content."""
 
 
 class StoreBusy(StoreError):
-    """Another process has the store open for longer than one is willing to wait."""
+    """Another process kept the store open for longer than the caller would wait."""
 
 
 class StoreTooNew(StoreError):
@@ -25,12 +25,12 @@ class StoreTooNew(StoreError):
 
 
 class QueryFailed(StoreError):
-    """A question in SQL that DuckDB cannot answer."""
+    """A query that DuckDB cannot run."""
 
 
 class BeforeBase(SnapshotStoreError):
-    """A moment is asked for that lies before everything the history knows: nothing is guessed."""
+    """A lookup at a time before the history begins. Nothing is guessed."""
 
 
 class AmbiguousMoment(SnapshotStoreError):
-    """A wall-clock time is asked for, and the commit TSOs carry none."""
+    """A lookup by wall-clock time in a history whose commit TSOs carry no time."""

@@ -1,6 +1,6 @@
-"""Text out of bytes that are none: what a character set does not know stands in a Python string as a lone surrogate.
+"""Strings with lone surrogates: bytes that are not valid in their character set, decoded with `surrogateescape`.
 
-So it goes back as it was (`surrogateescape`), but no UTF-8 can hold it: not a store's column, not a merged binlog.
+Encoding such a string restores the bytes. UTF-8 text cannot contain it: neither a store's column nor a merged binlog.
 """
 
 import re
@@ -9,12 +9,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def is_text(*texts: str) -> bool:
-    """Tell whether all of the strings are text, without a lone surrogate."""
+    """Return whether none of the strings has a lone surrogate."""
     return not any(map(_SURROGATE.search, texts))
 
 
 def shown(text: str) -> str:
-    """Return the string as text: bytes that were none as `\\xNN`, other surrogates as `\\uNNNN`."""
+    """Return the string as valid text: undecodable bytes as `\\xNN`, other surrogates as `\\uNNNN`."""
     return _SURROGATE.sub(_escaped, text)
 
 

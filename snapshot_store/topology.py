@@ -1,8 +1,8 @@
 """Topology: which physical tables make a logical table, on which nodes.
 
-Routes are written as DM's table router writes them (pingcap/tiflow `pkg/router`): `*` stands for any run of characters,
-`?` for one, `[a-z]` and `[!a-z]` for one of a set; a route without a table pattern is a schema route and renames the
-schema only. Case tells names apart unless a route is told to `fold` it, as DM does by default.
+Routes have the form of DM's table router (pingcap/tiflow `pkg/router`): `*` matches any run of characters, `?` matches
+one, `[a-z]` and `[!a-z]` match one of a set. A route without a table pattern is a schema route and renames the schema
+only. Names are case-sensitive unless the route has `fold`, as in DM by default.
 """
 
 import re
@@ -13,15 +13,15 @@ from functools import lru_cache
 from snapshot_store.errors import AmbiguousRoute
 
 SYSTEM_SCHEMAS = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
-"""Never part of the output."""
+"""Schemas that are never part of the output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """Sends the physical tables that match both patterns to one logical table.
 
-    `target_table` "" keeps the table's own name; `node` limits the route to nodes that match it. `fold`: names and
-    patterns are the same in upper and lower case.
+    An empty `target_table` keeps the table's own name. `node` is a pattern that limits the route to some nodes. `fold`:
+    names and patterns are compared case-insensitively.
     """
 
     schema_pattern: str
@@ -32,11 +32,11 @@ class Route:
     fold: bool = False
 
     def matches_schema(self, node: str, schema: str) -> bool:
-        """Tell whether the route speaks of this schema at all."""
+        """Return whether the route applies to this schema at all."""
         return _matches(self.node, node) and _matches(self.schema_pattern, schema, self.fold)
 
     def matches(self, node: str, schema: str, table: str) -> bool:
-        """Tell whether the route takes this table."""
+        """Return whether the route matches this table."""
         return self.matches_schema(node, schema) and (
             not self.table_pattern or _matches(self.table_pattern, table, self.fold)
         )
@@ -52,11 +52,10 @@ _WILD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The routes of a cluster, and the schemas that never come out.
+    """The routes of a cluster, and the schemas and tables that are left out of the output.
 
-    `ignored` may hold wildcards; give it the marker schema too, where the cluster has one. `hidden` are
-    wildcards, as (schema, table), for tables that never come out. `fold` is that of `Route`, for these; names of a
-    server's own schemas are always as they are written.
+    `ignored` are patterns of schemas; it must include the marker schema if the cluster has one. `hidden` are (schema,
+    table) patterns. `fold`: these patterns are compared case-insensitively, except those of system schemas.
     """
 
     routes: tuple[Route, ...] = ()
@@ -65,11 +64,11 @@ class Topology:
     fold: bool = False
 
     def is_ignored(self, schema: str) -> bool:
-        """Tell whether a schema's tables never come out."""
+        """Return whether a schema is left out of the output."""
         return any(_matches(pattern, schema, self.fold and pattern not in SYSTEM_SCHEMAS) for pattern in self.ignored)
 
     def logical_name(self, node: str, schema: str, table: str) -> tuple[str, str] | None:
-        """Return the logical (schema, table) of a physical one, or None if it never comes out.
+        """Return the logical (schema, table) of a physical one, or None if it is left out of the output.
 
         The most specific route wins; without a route a table keeps its name. Raises AmbiguousRoute when routes of one
         rank disagree.
@@ -84,9 +83,9 @@ class Topology:
         return (route.target_schema or schema, route.target_table or table)
 
     def logical_schema(self, node: str, schema: str) -> str | None:
-        """Return the logical schema of a physical one, or None if it never comes out.
+        """Return the logical schema of a physical one, or None if it is left out of the output.
 
-        Schema routes decide; without one, table routes do when all that match the schema agree on the target.
+        Schema routes decide. Without one, the table routes that match the schema do, if they agree on the target.
         Raises AmbiguousRoute otherwise.
         """
         if self.is_ignored(schema):
@@ -102,7 +101,7 @@ class Topology:
     def physical_tables(
         self, tables: Mapping[str, Iterable[tuple[str, str]]]
     ) -> dict[tuple[str, str], tuple[tuple[str, str, str], ...]]:
-        """Group each node's physical (schema, table) names by the logical table they make, all sorted."""
+        """Return, for each logical table, its physical (node, schema, table) names; all sorted."""
         groups: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
         for node, names in tables.items():
             for schema, table in names:
@@ -112,7 +111,7 @@ class Topology:
         return {logical: tuple(sorted(groups[logical])) for logical in sorted(groups)}
 
     def route(self, node: str, schema: str, table: str) -> Route | None:
-        """Return the route that takes a table, None if none does. Raises AmbiguousRoute."""
+        """Return the route that applies to a table, or None. Raises AmbiguousRoute."""
         matching = [r for r in self.routes if r.matches(node, schema, table)]
         if not matching:
             return None

@@ -1,8 +1,8 @@
-"""Commit TSO and order key: the total order of everything that happens in the cluster.
+"""Commit TSO and order key: the total order of all transactions and DDL of the cluster.
 
 A commit TSO is 64 bits: physical milliseconds << 22 | logical counter (PolarDB-X `TimestampUtils`,
 BITS_LOGICAL_TIME = 22). An order key adds what makes the order total. Its 54-digit text sorts as the key does, so
-files, SQL and people compare alike.
+keys can be compared as text too, in file names and in SQL.
 """
 
 from typing import NamedTuple, NewType
@@ -18,10 +18,10 @@ LAST_MILLIS = 4_294_967_296_000
 
 
 class OrderKey(NamedTuple):
-    """The place of a transaction in the global order; compares as a tuple.
+    """The position of a transaction in the global order; compares as a tuple.
 
-    A transaction without a commit TSO of its own carries the greatest one its node had committed before it,
-    and `seq` 1, 2, 3… behind it; `node_seq` tells the nodes' followers of one TSO apart.
+    A transaction without a commit TSO gets the greatest one that its node had committed before it, and `seq` 1, 2, 3…
+    `node_seq` distinguishes such transactions of different nodes.
     """
 
     commit_tso: int
@@ -34,7 +34,7 @@ class OrderKey(NamedTuple):
         return f"{self.commit_tso:019d}{self.transaction_id:019d}{self.seq:010d}{self.node_seq:06d}"
 
     def previous(self) -> "OrderKey":
-        """Return the greatest key of 54 digits below this one; the origin stays what it is."""
+        """Return the greatest key of 54 digits below this one; ORIGIN for ORIGIN."""
         tso, transaction, seq, node = self
         if node:
             return OrderKey(tso, transaction, seq, node - 1)
@@ -46,7 +46,7 @@ class OrderKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "OrderKey":
-        """Read the 54-digit text form; raises ValueError on anything else."""
+        """Parse the 54-digit text form. Raises ValueError for anything else."""
         if len(text) != 54 or not (text.isascii() and text.isdigit()):
             raise ValueError(f"an order key has 54 digits, not {text!r}")
         return cls(int(text[:19]), int(text[19:38]), int(text[38:48]), int(text[48:]))
@@ -62,5 +62,5 @@ def tso_millis(tso: int) -> int:
 
 
 def carries_time(tso: int) -> bool:
-    """Tell whether the physical part of `tso` is a plausible wall-clock time."""
+    """Return whether the physical part of `tso` is a plausible wall-clock time."""
     return FIRST_MILLIS <= tso_millis(tso) < LAST_MILLIS

@@ -1,9 +1,9 @@
-"""The ALTER TABLE that makes one table of another.
+"""The ALTER TABLE statement that turns one table into another.
 
-Columns that both have keep their order as far as it can be kept; every other column is put behind its neighbour, from
-left to right, so that the neighbour stands already. Definitions are whole (MODIFY, not ALTER COLUMN), with character
-sets spelt out where the table's default changes in the same statement. What rows, constraints and indexes mean is the
-target's afterwards (`diff.equivalent`); the order of indexes is the server's own affair.
+As many shared columns as possible stay where they are. Every other column is placed AFTER its left neighbour, from left
+to right, so that the neighbour is already there. Definitions are complete (MODIFY, not ALTER COLUMN), and give the
+character set if the table's default changes in the same statement. The result is equivalent to the target
+(`diff.equivalent`); the server decides the order of indexes.
 """
 
 from bisect import bisect_left
@@ -16,9 +16,9 @@ from snapshot_store.render_sql import column_sql, create_sql, index_sql, quote_s
 
 
 def alter_sql(a: Table, b: Table) -> tuple[str, ...]:
-    """Return the statements that make `b` of `a`, without semicolons: none if there is nothing to do, mostly one.
+    """Return the statements that turn `a` into `b`, without semicolons: none if nothing differs, usually one.
 
-    A foreign key that changes is dropped by a statement of its own, as MySQL cannot do both in one.
+    A changed foreign key is dropped by a separate statement, since MySQL cannot drop and add it in one.
     """
     actions = [*_options(a, b), *_drops(a, b), *_columns(a, b), *_indexes(a, b), *_constraints(a, b)]
     name = f"{quote_name(a.schema)}.{quote_name(a.name)}"
@@ -31,7 +31,7 @@ def alter_sql(a: Table, b: Table) -> tuple[str, ...]:
 
 
 def change_sql(a: Table | None, b: Table | None) -> tuple[str, ...]:
-    """Return the statements that make `b` of `a`, where None is a table that is not there."""
+    """Return the statements that turn `a` into `b`, where None means that the table does not exist."""
     if a is None:
         return () if b is None else (create_sql(b, qualified=True),)
     if b is None:
@@ -56,7 +56,7 @@ def _drops(a: Table, b: Table) -> list[str]:
 
 
 def _remade(a: Table, b: Table) -> list[Column]:
-    """Return the columns that MySQL cannot change into what they shall be: to and from virtual ones."""
+    """Return the columns that must be dropped and added again: MySQL cannot change to or from a virtual column."""
     pairs = [c for c in diff_tables(a, b) if isinstance(c, ColumnChanged)]
     kinds = [(p.before, {_kind(p.before), _kind(p.after)}) for p in pairs]
     return [column for column, both in kinds if len(both) > 1 and "virtual" in both]
@@ -92,7 +92,7 @@ def _columns(a: Table, b: Table) -> list[str]:
 
 
 def _in_order(a: list[str], b: list[str]) -> set[str]:
-    """Return a longest run of names, not necessarily neighbours, that stand in the same order in both."""
+    """Return a longest common subsequence of two lists of names."""
     place = {name: i for i, name in enumerate(a)}
     shared = [name for name in b if name in place]
     ends: list[int] = []  # ends[n]: the least place at which a run of n + 1 names can end
@@ -116,7 +116,7 @@ def _indexes(a: Table, b: Table) -> list[str]:
     changed = [c for c in diff_tables(a, b) if isinstance(c, IndexChanged)]
     hidden = {c.after.name.lower() for c in changed if replace(c.before, visible=c.after.visible) == c.after}
     remade = {c.after.name.lower() for c in changed} - hidden
-    # Dropping a column takes it out of its indexes, also where it comes back.
+    # Dropping a column removes it from its indexes, even if it is added again.
     columns = {column.name.lower() for column in _remade(a, b)}
     remade |= {n for n, i in before.items() if n in after and any((p.column or "").lower() in columns for p in i.parts)}
     hidden -= remade

@@ -1,10 +1,10 @@
-"""Logical against physical over a whole history: when did a physical table not have the shape of its logical one?
+"""Compare logical and physical tables over a whole history: when did a physical table not fit its logical one?
 
     physical  ──A────────B──────────     ahead    the node changed first, the cluster's DDL came after: an online DDL
     logical   ──A─────────────B─────     behind   the cluster's DDL came first: the node was late
                          └────┘          lasting  it has not ended
 
-Only what rows are made of counts. A stretch that begins with the base counts by how it ends.
+Only differences that matter to row images count. The kind of a span that begins with the base depends on its end.
 """
 
 from collections.abc import Iterator
@@ -17,15 +17,15 @@ from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
 PROBLEMS = ("behind", "lasting", "no-logical-table", "no-physical-table")
-"""Kinds of findings that somebody should look into; "ahead" is what an online DDL does."""
+"""Kinds of findings that need attention; "ahead" is normal for an online DDL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A stretch of history in which tables do not fit: `kind`, from `begins` until `ends` (None: not ended).
+    """A span of history in which a physical table does not fit its logical one: `begins` to `ends` (None: not ended).
 
-    `skew` is how the tables stand to each other at the beginning of the stretch, or, where it lasts, at its end;
-    `stages` are all the ways in which they stand to each other in it, in order.
+    `skew` is the difference at the beginning of the span, or at its end if it has not ended. `stages` are all
+    differences within the span, in order.
     """
 
     kind: str
@@ -39,13 +39,13 @@ class Finding:
 
     @property
     def is_problem(self) -> bool:
-        """Tell whether somebody should look into it."""
+        """Return whether the finding needs attention."""
         return self.kind in PROBLEMS
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The answer of `check`: what was looked at, and what was found."""
+    """The result of `check`: how much was compared, and the findings."""
 
     logical_tables: int
     physical_tables: int
@@ -54,12 +54,12 @@ class Checked:
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """Return the findings that somebody should look into."""
+        """Return the findings that need attention."""
         return tuple(finding for finding in self.findings if finding.is_problem)
 
 
 def check(history: SchemaHistory, topology: Topology) -> Checked:
-    """Return where logical and physical tables do not fit, over the whole history."""
+    """Return where physical tables do not fit their logical tables, over the whole history."""
     findings: list[Finding] = []
     made: set[tuple[str, str]] = set()
     tables = 0
@@ -124,17 +124,17 @@ def _pair(
 def _steps(
     physical: tuple[TableVersion, ...], logical: tuple[TableVersion, ...]
 ) -> Iterator[tuple[OrderKey, str, TableVersion]]:
-    """Yield both tables' versions in order; at one key, the origin too, the physical table's comes first."""
+    """Yield both tables' versions in order; at the same key (ORIGIN too) the physical one comes first."""
     steps = [(v.key, 0, "physical", v) for v in physical] + [(v.key, 1, "logical", v) for v in logical]
     for key, _, cause, version in sorted(steps, key=lambda step: step[:2]):
         yield key, cause, version
 
 
 def _apart(a: TableVersion | None, b: TableVersion | None) -> bool:
-    """Tell whether both tables are there and their rows differ."""
-    one: Table | None = None if a is None else a.table
-    other: Table | None = None if b is None else b.table
-    return one is not None and other is not None and not rows_pass(one, other)
+    """Return whether both tables exist and their row images differ."""
+    physical: Table | None = None if a is None else a.table
+    logical: Table | None = None if b is None else b.table
+    return physical is not None and logical is not None and not rows_pass(physical, logical)
 
 
 def _kind(begun_by: str, ended_by: str) -> str:

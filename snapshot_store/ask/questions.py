@@ -1,12 +1,12 @@
-"""What people ask of a schema history, as functions from values to values.
+"""The queries of a schema history, as functions from values to values.
 
-    find     which tables are meant            show     what a table looked like at a moment
+    find     which tables a pattern matches    show     a table's definition at a moment
     history  its versions, and what changed    diff     what changed between two moments
-    skew     which physical tables differ from their logical table at a moment (questions_skew.py)
-    check    where they differed over the whole history (questions_check.py)
+    skew     which physical tables differ from their logical table at a moment (skew.py)
+    check    where they differed over the whole history (check.py)
 
-A table is named by its *line* of history: (node, schema, name), with node None for the logical one. A history may be a
-part of a store's (`Store.history_of`), as long as it has the lines asked for.
+A table is identified by (node, schema, name), with node None for a logical table. The history may be a part of a
+store's (`Store.history_of`), as long as it has the tables asked for.
 """
 
 import difflib
@@ -32,10 +32,11 @@ def find(
     physical: bool = False,
     topology: Topology | None = None,
 ) -> tuple[Line, ...]:
-    """Return the lines of history that the patterns mean, sorted; raises UnknownTable for one that means none.
+    """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
-    The patterns name logical tables, or with `node` that node's tables; with `physical` the physical tables, of all
-    nodes or of one, that make the logical tables named are meant. `Store.find` does the same without the history.
+    The patterns are matched with logical tables, or with `node` with that node's tables. With `physical` they are
+    matched with logical tables, and the result is the physical tables of these, of all nodes or of `node`.
+    `Store.find` does the same without the history.
     """
     routes = topology or Topology()
     nodes = (history.nodes() if node is None else (node,)) if physical else (node,)
@@ -57,8 +58,8 @@ def find(
 def table_at(history: SchemaHistory, line: Line, moment: Moment, beginning: OrderKey = ORIGIN) -> TableVersion:
     """Return the version of one table in force at a moment.
 
-    Raises UnknownTable where the table did not exist then, BeforeBase where that is not known: before the base it was
-    imported with, or, for a wall-clock time, before the first commit of the binlogs.
+    Raises UnknownTable if the table did not exist then, BeforeBase if that is not known: before the base it was
+    imported with or, for a wall-clock time, before the first commit of the binlogs.
     """
     node, schema, name = line
     check_beginning(moment, beginning)
@@ -87,7 +88,7 @@ def table_at(history: SchemaHistory, line: Line, moment: Moment, beginning: Orde
 
 def check_beginning(moment: Moment, beginning: OrderKey) -> None:
     """Raise BeforeBase for a time before the binlogs begin."""
-    # Small TSOs are places in the order, where the base at the origin holds; a time of long ago is not.
+    # A small TSO is a mere counter, for which the base at ORIGIN is valid; a time before the binlogs is not.
     if moment.key <= beginning and (moment.wall_clock or carries_time(moment.first.commit_tso)):
         raise BeforeBase(
             f"what was at {moment.text} is not known: the binlogs begin at {since(beginning)} (TSO "
@@ -103,7 +104,7 @@ def _source(version: TableVersion) -> str:
 def show(
     history: SchemaHistory, lines: Sequence[Line], moment: Moment, beginning: OrderKey = ORIGIN
 ) -> tuple[TableVersion, ...]:
-    """Return the versions in force at a moment, of those tables that existed; raises as `table_at` if none did."""
+    """Return the versions in force at a moment, of the tables that existed then; raises like `table_at` if none did."""
     found: list[TableVersion] = []
     absent: SnapshotStoreError | None = None
     for line in lines:
@@ -118,7 +119,7 @@ def show(
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """A version, the one before it (None: there is none, or it is folded away), and what changed between them."""
+    """A version, the one before it (None if there is none, or it was folded), and what changed between them."""
 
     version: TableVersion
     before: TableVersion | None
@@ -140,7 +141,7 @@ class VersionChange:
 def history(
     of: SchemaHistory, lines: Sequence[Line], begin: Moment | None = None, end: Moment | None = None
 ) -> tuple[VersionChange, ...]:
-    """Return the versions of some tables, table by table and oldest first, from one moment up to and with another."""
+    """Return the versions of some tables, table by table and oldest first, from `begin` to `end` inclusive."""
     first = ORIGIN if begin is None else begin.first
     after = Moment.latest().key if end is None else end.after
     changes = []
@@ -157,7 +158,7 @@ def history(
 
 @dataclass(frozen=True, slots=True)
 class TableDiff:
-    """One table at two moments (None where it was not there), what changed, and the statements that change it."""
+    """One table at two moments (None if it did not exist), what changed, and the statements that change it."""
 
     line: Line
     before: TableVersion | None
@@ -171,7 +172,7 @@ def diff(
 ) -> tuple[TableDiff, ...]:
     """Return what changed between two moments, for each table that existed at one of them.
 
-    Raises BeforeBase where a moment is before what is known, and as `table_at` if no table existed at either.
+    Raises BeforeBase if a moment is before the history begins, and like `table_at` if no table existed at either.
     """
     diffs = []
     absent: SnapshotStoreError | None = None
@@ -192,13 +193,13 @@ def diff(
 
 
 def diff_versions(line: Line, before: TableVersion | None, after: TableVersion | None) -> TableDiff:
-    """Return what turns one version into another."""
+    """Return the difference between two versions."""
     a, b = (None if version is None else version.table for version in (before, after))
     changes = diff_tables(a, b) if a is not None and b is not None else ()
     return TableDiff(line, before, after, changes, change_sql(a, b))
 
 
 def name_of(line: Line) -> str:
-    """Return what a line is called in answers."""
+    """Return a table's name as users read it."""
     node, schema, name = line
     return f"{schema}.{name}" + (f" of {line_name(node)}" if node else "")

@@ -1,4 +1,4 @@
-"""Skew: physical tables that are not as their logical table is, and what becomes of their rows in a merge."""
+"""Skew: physical tables that differ from their logical table, and how a merge changes their rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """A physical table that is not as its logical table at a moment, and how its rows are reshaped.
+    """A physical table that differs from its logical table at a moment, and how its rows are reshaped.
 
-    `logical` is None, and with it `columns`, where the logical table does not exist then.
+    `logical` and `columns` are None if the logical table does not exist then.
     """
 
     physical: TableVersion
@@ -30,12 +30,12 @@ class Skew:
 
     @property
     def reshaped(self) -> bool:
-        """Tell whether rows change their bytes; if not, only keys, defaults or the like differ."""
+        """Return whether the bytes of rows change; if not, only keys, defaults or the like differ."""
         return self.columns is None or not self.columns.identity
 
     @property
     def trimmed(self) -> tuple[Column, ...]:
-        """Return the physical columns that the logical table lacks: their cells are cut."""
+        """Return the physical columns that the logical table lacks: their cells are removed."""
         table = self.physical.table
         return () if table is None or self.columns is None else tuple(table.columns[i] for i in self.columns.trimmed)
 
@@ -61,16 +61,16 @@ class Skew:
 
     @property
     def reordered(self) -> bool:
-        """Tell whether columns that both have stand in another order."""
-        places = (
+        """Return whether the columns that both tables have are in another order."""
+        indexes = (
             [e.physical_index for e in self.columns.entries if e.physical_index is not None] if self.columns else []
         )
-        return places != sorted(places)
+        return indexes != sorted(indexes)
 
 
 @dataclass(frozen=True, slots=True)
 class SkewAt:
-    """The answer of `skew`: how many physical tables were compared, and those that differ."""
+    """The result of `skew`: how many physical tables were compared, and those that differ."""
 
     moment: Moment
     compared: int
@@ -84,9 +84,9 @@ def skew(
     patterns: Sequence[NamePattern] = (),
     beginning: OrderKey = ORIGIN,
 ) -> SkewAt:
-    """Return which physical tables differ from their logical table at a moment; only of some logical tables if named.
+    """Return the physical tables that differ from their logical table at a moment.
 
-    `Store.history_at(moment.key)` is history enough.
+    With `patterns`, only those of matching logical tables. `Store.history_at(moment.key)` is enough history.
     """
     check_beginning(moment, beginning)
     compared, skews = 0, []
@@ -124,5 +124,5 @@ def compare(physical: TableVersion, logical_name: tuple[str, str], logical: Tabl
 
 
 def rows_pass(physical: Table, logical: Table) -> bool:
-    """Tell whether rows of one table are rows of the other as they are."""
+    """Return whether row images of the physical table need no change for the logical one."""
     return column_map(physical, logical).identity

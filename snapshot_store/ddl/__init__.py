@@ -1,4 +1,4 @@
-"""DDL: what a statement says, and what it makes of a catalog. The only part of this package that needs sqlglot."""
+"""DDL: statements parsed, and applied to a catalog."""
 
 from snapshot_store.ddl.apply.statement import DdlEffect, apply_ddl, apply_parsed
 from snapshot_store.ddl.dump import parse_dump, split_statements

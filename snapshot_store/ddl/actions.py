@@ -1,4 +1,4 @@
-"""What ALTER TABLE does to a table: one class for each kind of action."""
+"""The actions of ALTER TABLE: one class for each kind."""
 
 from dataclasses import dataclass
 
@@ -90,7 +90,7 @@ class AddConstraint:
 
 @dataclass(frozen=True, slots=True)
 class DropConstraint:
-    """DROP a key, foreign key or check; `kind` "any" finds out by the name."""
+    """DROP a key, foreign key or check; `kind` "any" drops whichever has the name."""
 
     kind: str  # "index", "foreign key", "check" or "any"
     name: str
@@ -136,14 +136,14 @@ class SetEnforced:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """FORCE, ALGORITHM=COPY, or ORDER BY these columns: the table is made anew as it is."""
+    """FORCE, ALGORITHM=COPY, or ORDER BY these columns: the table is rebuilt with the same definition."""
 
     order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """DISCARD or IMPORT TABLESPACE: the table's rows go, or come, with its file."""
+    """DISCARD or IMPORT TABLESPACE: the table's rows are removed or added with its file."""
 
     kind: str
 

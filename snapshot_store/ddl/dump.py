@@ -1,4 +1,4 @@
-"""A whole schema from text: what mysqldump --no-data or SHOW CREATE TABLE print."""
+"""Reading a dump: the text that mysqldump --no-data or SHOW CREATE TABLE prints."""
 
 import re
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ _DATA = ("INSERT", "REPLACE", "LOAD")
 
 
 def parse_dump(sql: str, default_schema: str | None = None, session: DdlSession | None = None) -> Catalog:
-    """Return the catalog that a dump makes of an empty server.
+    """Return the catalog after a dump is run on an empty server.
 
-    CREATE DATABASE and USE are followed; a schema that is only used is made with the server's defaults. Rows are passed
-    over. Raises what `apply_ddl` raises.
+    CREATE DATABASE and USE are followed; a schema that only USE names is created with the server's defaults. Rows are
+    skipped. Raises what `apply_ddl` raises.
     """
     session = session or DdlSession()
     catalog = Catalog()
@@ -58,20 +58,20 @@ _DELIMITER = re.compile(r"^[ \t]*DELIMITER[ \t]+(\S+)[ \t]*\r?$", re.IGNORECASE 
 
 
 def split_statements(sql: str, session: DdlSession) -> Iterator[str]:
-    """Yield the statements of a script, comments blanked; DELIMITER lines are followed as the mysql client does."""
-    place, delimiter = 0, ";"
+    """Yield the statements of a script, with comments blanked; DELIMITER lines work as in the mysql client."""
+    start, delimiter = 0, ";"
     while True:
-        line = _DELIMITER.search(sql, place)
-        piece = sql[place : line.start() if line else len(sql)]
+        line = _DELIMITER.search(sql, start)
+        piece = sql[start : line.start() if line else len(sql)]
         yield from _split(piece, delimiter, session)
         if line is None:
             return
-        place, delimiter = line.end(), line[1]
+        start, delimiter = line.end(), line[1]
 
 
 def _split(sql: str, delimiter: str, session: DdlSession) -> Iterator[str]:
     if delimiter != ";":
-        # Between other delimiters stand routines and triggers, each a statement with semicolons inside.
+        # Other delimiters separate routines and triggers, each a statement with semicolons inside.
         for piece in sql.split(delimiter):
             text = expand(piece, session)[0].strip()
             if text:

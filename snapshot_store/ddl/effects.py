@@ -1,16 +1,16 @@
-"""What a statement does to which tables: their rows, their shapes, and what it needs of others.
+"""The effects of a statement on tables: on their rows and definitions, and which other tables it needs.
 
-    CREATE TABLE a LIKE b                             make a; a gets the shape of b
+    CREATE TABLE a LIKE b                             make a; a gets the definition of b
     CREATE TABLE a SELECT … FROM b                    make a; a gets rows of b
     ALTER TABLE a ADD x INT, RENAME TO b              change a; a's rows move to b
-    RENAME TABLE a TO x, b TO a, x TO b               move a → x, b → a, x → b: `origins` says a → b, b → a
-    ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b   rows of a and b change places
-    CREATE TABLE a (… REFERENCES b), CREATE VIEW v    make a, v; they refer to tables that must be there
-    TRUNCATE TABLE a, ALTER TABLE a DROP PARTITION p  rows of a go
+    RENAME TABLE a TO x, b TO a, x TO b               move a → x, b → a, x → b: `origins` is a → b, b → a
+    ALTER TABLE a EXCHANGE PARTITION p WITH TABLE b   rows of a and b are exchanged
+    CREATE TABLE a (… REFERENCES b), CREATE VIEW v    make a, v; they refer to tables that must exist
+    TRUNCATE TABLE a, ALTER TABLE a DROP PARTITION p  rows of a are removed
     ALTER TABLE a IMPORT TABLESPACE                   rows of a come from a file
 
-The one answer to this question: filters, routes, barriers and coordination ask it, so that a statement that one of them
-carries over is the same to all of them. It follows from the text alone; what is there before is not known here.
+Filters, routes, barriers and coordination all use this module, so that they agree on what a statement does. The effects
+follow from the statement alone; which tables exist is not known here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,17 +27,17 @@ Name = tuple[str, str]
 
 
 class Verb(Enum):
-    """What is done to a table."""
+    """A kind of effect on a table."""
 
     MAKE = "make"
     COPY_SHAPE = "copy shape"  # from other
-    COPY_ROWS = "copy rows"  # from other, and with them the shape
-    CHANGE = "change"  # its shape, or what there is to know of it
-    EMPTY = "empty"  # its rows go, or those of some partitions, without a row event
-    FILE = "file"  # its rows, or those of some partitions, go or come with a file, without a row event
-    MOVE = "move"  # it is what other was until then
+    COPY_ROWS = "copy rows"  # from other, and its definition
+    CHANGE = "change"  # its definition, or anything else that matters of it
+    EMPTY = "empty"  # all its rows, or those of some partitions, are removed without a row event
+    FILE = "file"  # its rows, or those of some partitions, are removed or added with a file, without a row event
+    MOVE = "move"  # it is the table that was named other before
     EXCHANGE = "exchange"  # rows of a partition, with those of other
-    REFER = "refer"  # to other, which must be there
+    REFER = "refer"  # to other, which must exist
     DROP = "drop"
 
 
@@ -46,7 +46,7 @@ _MADE_ELSEWHERE = frozenset({Verb.COPY_SHAPE, Verb.COPY_ROWS, Verb.REFER})
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing done to one table, with or from another. `item` is its place in the statement's list of tables."""
+    """An effect on a table, and the other table it involves. `item` is the index in the statement's list of tables."""
 
     verb: Verb
     table: Name
@@ -56,22 +56,22 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """All that a statement does to tables, in its order; nothing for one that is about none."""
+    """All effects of a statement on tables, in its order."""
 
     all: tuple[Effect, ...] = ()
 
     def of_item(self, item: int) -> "Effects":
-        """Return what one item of the statement's list does."""
+        """Return the effects of one item of the statement's list."""
         return Effects(tuple(effect for effect in self.all if effect.item == item))
 
     @property
     def tables(self) -> tuple[Name, ...]:
-        """Return all tables and databases concerned, each once, in the order they are named."""
+        """Return all tables and databases involved, each once, in the order they are named."""
         return tuple(dict.fromkeys(name for effect in self.all for name in _in_order(effect)))
 
     @property
     def changed(self) -> tuple[Name, ...]:
-        """Return those whose rows, shape or existence are others afterwards."""
+        """Return those whose rows, definition or existence the statement changes."""
         found: dict[Name, None] = {}
         for effect in self.all:
             if effect.verb not in _MADE_ELSEWHERE:
@@ -80,33 +80,33 @@ class Effects:
 
     @property
     def needed(self) -> tuple[Name, ...]:
-        """Return those that must be there and stay what they are: models, sources, parents."""
+        """Return those that must exist and stay unchanged: the tables of LIKE, SELECT and REFERENCES."""
         return tuple(name for name in self.tables if name not in self.changed)
 
     @property
     def moves(self) -> tuple[tuple[Name, Name], ...]:
-        """Return (old, new) for each renaming, one after the other."""
+        """Return (old, new) for each rename, in order."""
         return tuple((e.other, e.table) for e in self.all if e.verb is Verb.MOVE and e.other is not None)
 
     @property
     def origins(self) -> dict[Name, Name]:
-        """Return, for each name that holds another table after all renamings, the name that this table had before."""
+        """Return, for each name that belongs to another table after all renames, that table's name before."""
         return {now: origin for origin, now in self.paths if origin != now}
 
     @property
     def paths(self) -> tuple[tuple[Name, Name], ...]:
-        """Return, for each renaming in order, what the table that it moves was called before all, and is behind all."""
-        names: dict[Name, Name] = {}  # now, by what it was
-        whom = []
+        """Return, for each rename in order, the renamed table's name before and after the whole statement."""
+        names: dict[Name, Name] = {}  # current name by original name
+        renamed = []
         for old, new in self.moves:
             origin = next((origin for origin, now in names.items() if now == old), old)
             names[origin] = new
-            whom.append(origin)
-        return tuple((origin, names[origin]) for origin in whom)
+            renamed.append(origin)
+        return tuple((origin, names[origin]) for origin in renamed)
 
     @property
     def rows(self) -> tuple[tuple[Name, Name], ...]:
-        """Return (from, to) of tables between which rows go that no row event tells of."""
+        """Return (from, to) for tables between which rows move without row events."""
         found = [(old, new) for new, old in self.origins.items()]
         for effect in self.all:
             if effect.other is not None and effect.verb in (Verb.EXCHANGE, Verb.COPY_ROWS):
@@ -117,16 +117,16 @@ class Effects:
 
     @property
     def own(self) -> tuple[Name, ...]:
-        """Return those that the statement names as what it is about: with a model, without sources and parents."""
+        """Return the tables the statement is about, and the table of LIKE, but not those of SELECT and REFERENCES."""
         about = Effects(tuple(e for e in self.all if e.verb not in (Verb.REFER, Verb.COPY_ROWS)))
         return about.tables
 
     def others(self, *verbs: Verb) -> tuple[Name, ...]:
-        """Return what `other` is in effects of these kinds, each once."""
+        """Return the other table of each effect of these kinds, each once."""
         return tuple(dict.fromkeys(e.other for e in self.all if e.verb in verbs and e.other is not None))
 
     def having(self, *verbs: Verb) -> tuple[Name, ...]:
-        """Return the tables that effects of these kinds are about, each once."""
+        """Return the table of each effect of these kinds, each once."""
         return tuple(dict.fromkeys(e.table for e in self.all if e.verb in verbs))
 
 
@@ -134,7 +134,7 @@ NONE = Effects()
 
 
 def effects_of(statement: st.Statement, schema: str = "") -> Effects:
-    """Return what a statement does to tables; `schema` is the default database."""
+    """Return the effects of a statement on tables; `schema` is the default database."""
     return Effects(tuple(_effects(statement, schema)))
 
 
@@ -175,10 +175,10 @@ def _effects(statement: st.Statement, schema: str) -> Iterator[Effect]:
 
 
 def _altered(statement: st.AlterTable, named: Callable[[TableName], Name]) -> Iterator[Effect]:
-    """Yield what an ALTER TABLE does: to the table under its old name, the new one last."""
+    """Yield the effects of an ALTER TABLE on the table under its old name; the rename comes last."""
     table = named(statement.table)
     new = [named(action.table) for action in statement.actions if isinstance(action, act.RenameTo)]
-    moved = new[-1] if new and new[-1] != table else None  # the last one counts
+    moved = new[-1] if new and new[-1] != table else None  # the last RENAME TO wins
     found: list[Effect] = []
     for action in statement.actions:
         match action:
@@ -211,7 +211,7 @@ def _parents(items: Iterable[ColumnSpec | Constraint]) -> Iterator[TableName]:
 
 
 def _in_order(effect: Effect) -> tuple[Name, ...]:
-    """Return the tables of an effect as a statement names them: what is renamed before its new name."""
+    """Return the tables of an effect in the order a statement names them: a rename's old name first."""
     if effect.other is None:
         return (effect.table,)
     return (effect.other, effect.table) if effect.verb is Verb.MOVE else (effect.table, effect.other)

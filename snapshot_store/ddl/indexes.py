@@ -1,4 +1,4 @@
-"""Indexes, checks and foreign keys of a table: the names the server gives them, and what it makes or drops by itself.
+"""Indexes, checks and foreign keys: the names the server generates, and the indexes it creates or drops by itself.
 
 Source: `mysql_prepare_create_table`, `make_unique_key_name` and `generate_fk_name` in mysql-server `sql/sql_table.cc`.
 """
@@ -21,8 +21,8 @@ from snapshot_store.mysql.text.charsets import max_bytes
 
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _PREFIXED = _SIZED | set(TEXTS) | set(BLOBS) | SPATIAL_TYPES
-# Engines that keep hash indexes; the others take USING HASH and build a B-tree.
 _LONGEST_STEM = 61
+# Engines that have hash indexes; the others accept USING HASH and build a B-tree.
 _HASH_ENGINES = {"MEMORY": "hash", "NDBCLUSTER": "btree"}
 
 
@@ -34,20 +34,20 @@ def build_indexes(
     engine: str,
     strict: bool = True,
 ) -> tuple[Index, ...]:
-    """Return the indexes after these are added: first what is superfluous goes, then the rest is named, in order.
+    """Return the indexes after keys are added: superfluous ones are dropped, then the new ones are named, in order.
 
-    A foreign key adds an index over its columns unless another index begins with them; such an index goes when one that
-    serves better is added later.
+    A foreign key adds an index on its columns unless another index begins with them. This implicit index is dropped
+    when a better one is added later.
     """
     specs = [key if isinstance(key, KeySpec) else supporting_key(key) for key in added]
     keys = [(i.parts, i.implicit) for i in existing]
     keys += [(spec.parts, isinstance(key, ForeignKeySpec)) for spec, key in zip(specs, added, strict=True)]
     superfluous = _superfluous(keys)
-    indexes = tuple(i for place, i in enumerate(existing) if place not in superfluous)
-    for place, spec in enumerate(specs, len(existing)):
-        if place not in superfluous:
+    indexes = tuple(index for i, index in enumerate(existing) if i not in superfluous)
+    for i, spec in enumerate(specs, len(existing)):
+        if i not in superfluous:
             spec = spec if strict or spec.kind != "index" else _shortened(spec, columns)
-            indexes = _add_index(indexes, spec, columns, table, engine, implicit=keys[place][1])
+            indexes = _add_index(indexes, spec, columns, table, engine, implicit=keys[i][1])
     return indexes
 
 
@@ -55,7 +55,7 @@ _LONGEST_PART = 3072
 
 
 def _shortened(spec: KeySpec, columns: Sequence[Column]) -> KeySpec:
-    """Return a key whose parts that are too long became prefixes: what a server does when it is not strict."""
+    """Return a key with parts that are too long reduced to prefixes, as a server without strict mode does."""
     by_name = {c.name.lower(): c for c in columns}
     parts = []
     for part in spec.parts:
@@ -74,21 +74,21 @@ def supporting_key(key: ForeignKeySpec) -> KeySpec:
 
 
 def _superfluous(keys: Sequence[tuple[Sequence[IndexPart], bool]]) -> set[int]:
-    """Return the places of generated keys that another key makes superfluous."""
+    """Return the indexes into `keys` of generated keys that another key makes superfluous."""
     ignored: set[int] = set()
-    for place, (parts, generated) in enumerate(keys):
-        for other in range(place):
+    for i, (parts, generated) in enumerate(keys):
+        for other in range(i):
             other_parts, other_generated = keys[other]
             if other in ignored or not _covers(parts, generated, other_parts, other_generated):
                 continue
             keep_other = not other_generated or (generated and len(parts) < len(other_parts))
-            ignored.add(place if keep_other else other)
+            ignored.add(i if keep_other else other)
             break
     return ignored
 
 
 def _covers(a: Sequence[IndexPart], a_generated: bool, b: Sequence[IndexPart], b_generated: bool) -> bool:
-    """Tell whether of two keys a generated one is the beginning of the other."""
+    """Return whether one of two keys is generated and is a prefix of the other."""
     if not (a_generated or b_generated):
         return False
     short, long = (a, b) if a_generated and (not b_generated or len(a) <= len(b)) else (b, a)
@@ -99,7 +99,7 @@ def _covers(a: Sequence[IndexPart], a_generated: bool, b: Sequence[IndexPart], b
 def _add_index(
     indexes: Sequence[Index], spec: KeySpec, columns: Sequence[Column], table: str, engine: str, implicit: bool
 ) -> tuple[Index, ...]:
-    """Return the indexes with one more, named by the rules if it has no name; a primary key goes first."""
+    """Return the indexes with one added, with a generated name if it has none; a primary key comes first."""
     by_name = {c.name.lower(): c for c in columns}
     parts = tuple(_resolve_part(part, by_name, table) for part in spec.parts)
     if spec.kind == "fulltext":
@@ -117,7 +117,7 @@ def _add_index(
 
 def _resolve_part(part: IndexPart, columns: dict[str, Column], table: str) -> IndexPart:
     if part.column is None:
-        # It becomes a hidden generated column, so it is read once more at once.
+        # It becomes a hidden generated column, whose expression the server rewrites at once.
         return replace(part, expression=rewrite(part.expression or "", columns, names=False))
     column = columns.get(part.column.lower())
     if column is None:
@@ -126,7 +126,7 @@ def _resolve_part(part: IndexPart, columns: dict[str, Column], table: str) -> In
 
 
 def fit_part(part: IndexPart, column: Column) -> IndexPart:
-    """Return a key part without its prefix length where the whole column is no longer than that."""
+    """Return a key part without its prefix length if the column is not longer than that."""
     if part.length is None:
         return part
     whole = column.type.name not in _PREFIXED or (
@@ -147,7 +147,7 @@ def _structure(spec: KeySpec, engine: str) -> Literal["btree", "hash", "fulltext
 
 
 def for_engine(indexes: Sequence[Index], engine: str) -> tuple[Index, ...]:
-    """Return indexes as they become when their table changes its engine; an explicit USING is not remembered."""
+    """Return a table's indexes after it changes its engine; an explicit USING is forgotten."""
     default: Literal["hash", "btree"] = "hash" if _HASH_ENGINES.get(engine.upper()) == "hash" else "btree"
     return tuple(replace(i, kind=default) if i.kind in ("btree", "hash") else i for i in indexes)
 
@@ -158,7 +158,7 @@ def _stem(parts: Sequence[IndexPart]) -> str:
 
 
 def _free_name(stem: str, indexes: Sequence[Index]) -> str:
-    """Return `stem`, or `stem_2`, `stem_3`… if it is taken by then; later names do not count."""
+    """Return `stem`, or `stem_2`, `stem_3`… if an index has that name already."""
     taken = {i.name.lower() for i in indexes}
     if stem.lower() not in taken and stem.upper() != "PRIMARY":
         return stem
@@ -195,20 +195,20 @@ def add_checks(table: Table, added: Iterable[CheckSpec]) -> Table:
 
 
 def _numbered_name(table: str, suffix: str, names: Iterable[str]) -> str:
-    """Return the name one behind the greatest generated one."""
+    """Return the generated name with the next free number."""
     pattern = re.compile(rf"{re.escape(table)}_{suffix}_(\d{{1,9}})", re.IGNORECASE)
     numbers = [int(found[1]) for name in names if (found := pattern.fullmatch(name))]
     return f"{table}_{suffix}_{max(numbers, default=0) + 1}"
 
 
 def renamed_generated(name: str, old_table: str, new_table: str, suffix: str) -> str:
-    """Return what a generated constraint name becomes when its table is renamed; other names stay."""
+    """Return a constraint's name after its table is renamed: a generated name changes, others stay."""
     if re.fullmatch(rf"{re.escape(old_table)}_{suffix}_\d+", name):
         return new_table + name[len(old_table) :]
     return name
 
 
-# Foreign keys are kept as text in one spelling, which this module alone writes and reads.
+# The model stores foreign keys as text in a single spelling, which only this module writes and reads.
 
 
 def foreign_key_text(key: ForeignKeySpec) -> str:
@@ -221,7 +221,7 @@ def foreign_key_text(key: ForeignKeySpec) -> str:
 
 
 def foreign_key_of(text: str) -> ForeignKeySpec:
-    """Read what `foreign_key_text` wrote."""
+    """Parse what `foreign_key_text` wrote."""
     key = parse_constraint(Cursor.of(text, DdlSession()))
     if not isinstance(key, ForeignKeySpec):
         raise ValueError(f"not a foreign key: {text!r}")

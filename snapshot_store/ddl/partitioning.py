@@ -1,11 +1,11 @@
-"""Partitioning as the model keeps it: two lines of text.
+"""Partitioning, and its text form in the model: two lines.
 
     RANGE (`at`) (`p0`<10,`p1`<MAXVALUE) ()
     {"by": "`at`", "values": [[["10"]], [["MAXVALUE"]]]}
 
-The first line says how rows are kept apart (method), by which columns, in which partitions with which upper bounds, and
-in which subpartitions: what a server refuses. The second, which texts of an older version lack, says which rows are in
-which partition.
+The first line has the method, the columns, the partitions with their upper bounds, and the subpartitions: enough to
+know which statements a server refuses. The second, which older versions did not write, has the expression and the
+values: enough to know which rows are in which partition.
 """
 
 import json
@@ -23,10 +23,10 @@ Part = tuple[str, str, Tuples]
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """A table's partitioning; `bounds` go with `names`, "" where there is none.
+    """A table's partitioning; `bounds` has one entry for each of `names`, "" if there is no bound.
 
-    `values` go with `names` too, as `Partition.tuples`. `expression` is what HASH, RANGE and LIST are by, "" where it
-    is not known; `sub` that of HASH subpartitions, of which each partition has `subs`.
+    `values`, as `Partition.tuples`, has one for each of `names` too. `expression` is that of HASH, RANGE and LIST, ""
+    if it is not known; `sub` is that of HASH subpartitions. Each partition has `subs` subpartitions.
     """
 
     method: str
@@ -43,17 +43,17 @@ class Partitioning:
 
     @property
     def by_value(self) -> bool:
-        """Tell whether each partition is defined by values: RANGE or LIST."""
+        """Return whether each partition is defined by values: RANGE or LIST."""
         return self.method.startswith(("RANGE", "LIST"))
 
     @property
     def parts(self) -> list[Part]:
-        """Return name, bound and values of every partition."""
+        """Return (name, bound, values) for each partition."""
         values = self.values or ((),) * len(self.names)
         return list(zip(self.names, self.bounds, values, strict=True))
 
     def sql(self) -> str | None:
-        """Return the clause PARTITION BY, None where not all of it is known."""
+        """Return the PARTITION BY clause, or None if it is not completely known."""
         by = self._by()
         parts = [self._part_sql(i, part) for i, part in enumerate(self.parts)]
         if by is None or None in parts:
@@ -65,7 +65,7 @@ class Partitioning:
         return f"PARTITION BY {by}\n({listed})"
 
     def _by(self) -> str | None:
-        """Return by what rows are kept apart, and within partitions."""
+        """Return what follows PARTITION BY: method, columns or expression, and SUBPARTITION BY; None if not known."""
         first = len(self.columns) if not self.subs or self.sub else self._own_columns()
         by = f"({self.expression})"
         if self.method.endswith(("COLUMNS", "KEY")):
@@ -79,12 +79,12 @@ class Partitioning:
         return f"{text}\nSUBPARTITION BY {'LINEAR ' if self.linear_sub else ''}{sub} SUBPARTITIONS {self.subs}"
 
     def _own_columns(self) -> int:
-        """Return how many of the columns are the partitions' own; those of subpartitions stand behind them."""
+        """Return how many of the columns are those of PARTITION BY; the columns of SUBPARTITION BY follow them."""
         if self.method.endswith("COLUMNS"):
             return len(self.values[0][0]) if self.values and self.values[0] else len(self.columns)
         return sum(quote_name(column) in self.expression for column in self.columns)
 
-    def _part_sql(self, place: int, part: Part) -> str | None:
+    def _part_sql(self, index: int, part: Part) -> str | None:
         name, _, values = part
         text = f"PARTITION {quote_name(name)}"
         if self.by_value and not values:
@@ -96,30 +96,30 @@ class Partitioning:
             many = len(values[0]) > 1
             text += f" VALUES IN ({','.join(f'({v})' if many else v for v in map(','.join, values))})"
         if self.subs and len(self.subpartitions) == len(self.names) * self.subs:
-            own = self.subpartitions[place * self.subs : (place + 1) * self.subs]
+            own = self.subpartitions[index * self.subs : (index + 1) * self.subs]
             text += f" ({', '.join(f'SUBPARTITION {quote_name(sub)}' for sub in own)})"
         return text
 
     def with_parts(self, parts: Sequence[Part]) -> "Partitioning":
-        """Return the same partitioning into other partitions."""
+        """Return the same partitioning with other partitions."""
         names, bounds = tuple(part[0] for part in parts), tuple(part[1] for part in parts)
         return replace(self, names=names, bounds=bounds, values=tuple(part[2] for part in parts))
 
     def text(self) -> str:
-        """Return the lines that the model keeps."""
+        """Return the text form, for `Table.partitioning`."""
         pairs = zip(self.names, self.bounds, strict=True)
         parts = ",".join(f"{quote_name(n)}<{b}" if b else quote_name(n) for n, b in pairs)
         lists = (",".join(map(quote_name, self.columns)), parts, ",".join(map(quote_name, self.subpartitions)))
         rows = {"by": self.expression, "linear": self.linear, "values": self.values}
         subs = {"sub": self.sub, "subs": self.subs, "linear_sub": self.linear_sub}
-        told = {name: value for name, value in {**rows, **subs}.items() if value}
-        return f"{self.method} " + " ".join(f"({items})" for items in lists) + "\n" + json.dumps(told)
+        known = {name: value for name, value in {**rows, **subs}.items() if value}
+        return f"{self.method} " + " ".join(f"({items})" for items in lists) + "\n" + json.dumps(known)
 
     @classmethod
     def of(cls, text: str) -> "Partitioning":
-        """Read what `text` wrote."""
+        """Parse the text form."""
         text, _, second = text.rpartition("\n") if text.endswith("}") else (text, "", "")
-        told = json.loads(second or "{}")
+        known = json.loads(second or "{}")
         method = text[: text.index(" (")]
         columns, parts, subpartitions = re.findall(r"\(((?:`(?:[^`]|``)+`[^`)]*)*)\)", text[len(method) :])
         found = [(name.replace("``", "`"), bound) for name, bound in _PIECE.findall(parts)]
@@ -129,10 +129,10 @@ class Partitioning:
             tuple(name for name, _ in found),
             tuple(bound for _, bound in found),
             tuple(name.replace("``", "`") for name, _ in _PIECE.findall(subpartitions)),
-            tuple(tuple(tuple(row) for row in values) for values in told.get("values", ())),
-            told.get("by", ""),
-            told.get("linear", False),
-            told.get("sub", ""),
-            told.get("subs", 0),
-            told.get("linear_sub", False),
+            tuple(tuple(tuple(row) for row in values) for values in known.get("values", ())),
+            known.get("by", ""),
+            known.get("linear", False),
+            known.get("sub", ""),
+            known.get("subs", 0),
+            known.get("linear_sub", False),
         )

@@ -1,7 +1,7 @@
-"""What the rest of the world calls: a table from its CREATE TABLE, and a catalog after a statement.
+"""The package's public functions for DDL: parse a CREATE TABLE, and apply a statement to a catalog.
 
-Unlike `snapshot_store.ddl.apply_ddl`, which follows statements that a server has carried out, these also refuse what a
-server would refuse.
+They also refuse what a server would refuse, unlike `snapshot_store.ddl.apply_ddl`, which is for statements that a
+server has executed.
 """
 
 from dataclasses import replace
@@ -14,15 +14,15 @@ from snapshot_store.model import Catalog, Schema, Table
 from snapshot_store.mysql.sql.session import DEFAULT_SQL_MODE, NO_ZERO_DATE, NO_ZERO_IN_DATE, DdlSession
 
 _SESSION = DdlSession(sql_mode=DEFAULT_SQL_MODE)
-# A table keeps the zero dates it was made with, and SHOW CREATE TABLE prints them; mysqldump's sql_mode takes them.
+# A table keeps zero dates it was created with, and SHOW CREATE TABLE prints them; mysqldump's sql_mode accepts them.
 _DUMPED = replace(_SESSION, sql_mode=DEFAULT_SQL_MODE & ~(NO_ZERO_DATE | NO_ZERO_IN_DATE))
 
 
 def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None = None) -> Table:
-    """Return the table that a CREATE TABLE makes, in the database it names, else in `schema`.
+    """Return the table that a CREATE TABLE defines, in the database it names, else in `schema`.
 
-    Without a `session` zero dates are defaults like any other. Tables that foreign keys point at need not exist.
-    Raises DdlNotUnderstood for anything but a CREATE TABLE with its columns written out, and what `apply_ddl` raises.
+    Without a `session`, zero dates are accepted as defaults. Tables that foreign keys point at need not exist. Raises
+    DdlNotUnderstood for anything but a CREATE TABLE with its columns written out, and what `apply_ddl` raises.
     """
     session = replace(session or _DUMPED, validate=True, foreign_key_checks=False)
     ddl = ParsedDdl.of(create_sql, session)
@@ -37,9 +37,9 @@ def parse_table(create_sql: str, *, schema: str = "", session: DdlSession | None
 def apply_ddl(catalog: Catalog, sql: str, *, schema: str | None = None, session: DdlSession | None = None) -> Catalog:
     """Return the catalog after one statement in a session whose default database is `schema`.
 
-    The default database is there, since a session uses it: if the catalog lacks it, it is made with the server's
-    character set. Raises DdlNotUnderstood where the effect is not known for certain, DdlRejected, UnknownSchema,
-    UnknownTable, UnknownColumn, UnknownIndex or AlreadyExists where a server would refuse; no other error.
+    If the catalog lacks the default database, it is added with the server's character set. Raises DdlNotUnderstood
+    where the effect is not known for certain, DdlRejected, UnknownSchema, UnknownTable, UnknownColumn, UnknownIndex or
+    AlreadyExists where a server would refuse; no other error.
     """
     session = replace(session or _SESSION, validate=True)
     if schema is not None and schema not in catalog.schemas:

@@ -1,4 +1,4 @@
-"""From what was written to what it means: character sets, type sizes and defaults are filled in here.
+"""Resolving what a statement leaves open: character sets, type sizes and defaults.
 
 Sources: MySQL 9.7 refman, "Column Character Set and Collation" and "The BLOB and TEXT Types"; each rule is compared
 with a real server in tests/snapshot_store/ddl/test_ddl_mysql.py.
@@ -28,7 +28,7 @@ from snapshot_store.mysql.values.literals import literal_bytes, stored_text
 from snapshot_store.mysql.values.time_zones import in_utc
 
 Charset = tuple[str, str]
-"""A character set and a collation of it."""
+"""A character set and one of its collations."""
 
 _LONGEST_STRING = 65535
 _TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS, strict=True))}
@@ -36,7 +36,7 @@ _TO_BINARY = {"char": "binary", "varchar": "varbinary", **dict(zip(TEXTS, BLOBS,
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a statement's meaning depends on besides its words."""
+    """The statement, its session and its default database, which resolving depends on."""
 
     sql: str
     session: DdlSession
@@ -47,19 +47,19 @@ class Context:
         return DdlNotUnderstood(self.sql, reason)
 
     def limit(self, kept: bool, reason: str) -> None:
-        """Raise DdlRejected if a limit is not kept, in a session that validates."""
+        """Raise DdlRejected unless `kept`, if the session has `validate`."""
         if not kept and self.session.validate:
             raise DdlRejected(f"{reason}; statement: {shorten(self.sql)}")
 
 
 def server_charset(context: Context) -> Charset:
-    """Return what a schema gets that names no character set."""
+    """Return the character set of a schema that is created without one."""
     session = context.session
     return (session.charset_server, session.collation_server)
 
 
 def resolve_options(context: Context, options: Options, current: Charset) -> Charset:
-    """Return the character set that options ask for: `current` where they name none."""
+    """Return the character set that options choose, or `current` if they name none."""
     if options.charset is None and options.collation is None:
         return current
     return choose_charset(context, options.charset, options.collation, current)
@@ -68,7 +68,7 @@ def resolve_options(context: Context, options: Options, current: Charset) -> Cha
 def choose_charset(
     context: Context, charset: str | None, collation: str | None, inherited: Charset, binary: bool = False
 ) -> Charset:
-    """Return the pair that an optional charset, an optional collation and the attribute BINARY choose."""
+    """Return the character set and collation chosen by CHARACTER SET, COLLATE and BINARY, each optional."""
     chosen = None
     if charset is not None:
         chosen = canonical_charset(charset)
@@ -90,7 +90,7 @@ def _default_collation(charset: str, session: DdlSession) -> str:
 
 
 def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> ColumnType:
-    """Return the type a column gets in a table with this character set."""
+    """Return the type of a column in a table with this character set."""
     type = spec.type
     if type.name == "varbinary" and not context.session.strict:
         return _grown(type, BLOBS, type.length or 0)
@@ -107,22 +107,22 @@ def resolve_type(context: Context, spec: TypeSpec, table_charset: Charset) -> Co
 
 
 def _grown(type: ColumnType, family: tuple[str, ...], size: int) -> ColumnType:
-    """Return a string too long for its type as the text that holds it: what a server makes of it when not strict."""
+    """Return the TEXT or BLOB type for a string that is too long, as a server without strict mode chooses it."""
     return type if size <= _LONGEST_STRING else replace(type, name=lob_name(family, size), length=None)
 
 
 def with_charset(type: ColumnType, charset: Charset) -> ColumnType:
-    """Return a string type in a character set; in `binary`, strings are byte strings."""
+    """Return a string type with a character set; `binary` turns strings into byte strings."""
     if charset[0] == "binary" and type.name in _TO_BINARY:
         return replace(type, name=_TO_BINARY[type.name], charset=None, collation=None)
-    # MySQL cuts blanks at the end of a member (refman, "The ENUM Type"), also of SET, but of no byte string.
+    # MySQL removes trailing blanks from members of ENUM (refman, "The ENUM Type") and SET, but not from byte strings.
     cut = "" if charset[0] == "binary" else " "
     members = tuple(squeezed(member, charset[0]).rstrip(cut) for member in type.members)
     return replace(type, charset=charset[0], collation=charset[1], members=members)
 
 
 def converted(type: ColumnType, charset: Charset) -> ColumnType:
-    """Return what CONVERT TO CHARACTER SET makes of a type: texts grow until every old value fits, and never shrink."""
+    """Return a type after CONVERT TO CHARACTER SET: TEXT types grow until every old value fits, and never shrink."""
     if type.name not in STRINGS or type.charset in (None, "binary"):
         return type
     if type.name in TEXTS:
@@ -135,7 +135,7 @@ def converted(type: ColumnType, charset: Charset) -> ColumnType:
 
 
 def converted_column(context: Context, column: Column, charset: Charset) -> Column:
-    """Return what CONVERT TO CHARACTER SET makes of a column."""
+    """Return a column after CONVERT TO CHARACTER SET."""
     type = converted(column.type, charset)
     if column.default is not None and column.default.kind == "literal" and type.charset is not None:
         context.limit(fits(column.default.text, type.charset), f"the default of {column.name} is not in {charset[0]}")
@@ -150,12 +150,12 @@ def lob_name(family: tuple[str, ...], size: int) -> str:
 
 
 def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -> Column:
-    """Return the column a definition makes in a table with this character set; keys are not looked at."""
+    """Return the column that a definition creates in a table with this character set, ignoring its keys."""
     type = resolve_type(context, spec.type, table_charset)
     nullable = spec.nullable
     if nullable is None:
         nullable = type.name != "timestamp" or context.session.explicit_defaults_for_timestamp
-    # A column that counts is never NULL, whatever was written.
+    # An AUTO_INCREMENT column is never NULL, whatever was written.
     nullable = nullable and not spec.auto_increment
     default = spec.default
     if default is None and nullable and spec.generated is None:
@@ -174,7 +174,7 @@ def resolve_column(context: Context, spec: ColumnSpec, table_charset: Charset) -
 
 
 def resolve_default(context: Context, default: Default | Value | None, type: ColumnType, name: str) -> Default | None:
-    """Return a default with its literal in the spelling of its column's type, as `model.Default` describes it."""
+    """Return a default with its literal spelt for its column's type, as `model.Default` describes it."""
     if not isinstance(default, Value):
         return default
     try:
@@ -188,13 +188,13 @@ def resolve_default(context: Context, default: Default | Value | None, type: Col
 
 
 def _characters(value: Value, type: ColumnType, connection: str) -> Value:
-    """Return a literal for a column of text as the text it is. Raises ValueError for what its character set lacks."""
+    """Return a literal for a text column, decoded. Raises ValueError for characters its character set lacks."""
     if type.charset is None or value.kind == "number":
         return value
     if value.kind == "bits":
         value = Value("string", decoded(literal_bytes(value.text), value.charset or type.charset))
     elif value.charset not in (None, "binary", connection) and not value.text.isascii():
-        # The bytes that the connection sent, in another character set than its own.
+        # The connection sent these bytes, and the introducer says that they are in another character set.
         value = Value("string", decoded(value.text.encode(python_codec(connection) or "utf-8"), value.charset))
     if not fits(value.text, type.charset):
         raise ValueError(f"character set {type.charset} lacks a character of {value.text[:40]!r}")

@@ -1,9 +1,9 @@
-"""Expressions as a server writes them anew: it reads them again whenever their table is altered or copied.
+"""Rewriting expressions as a server does: it parses and prints them again whenever their table is altered or copied.
 
     CREATE TABLE t (A VARCHAR(9) CHARSET latin1, CHECK (a > 'x'))      (`a` > _utf8mb4'x')
     ALTER TABLE t COMMENT 'c'                                          (`A` > _latin1'x')
 
-Columns get the spelling of their definition, and literals the character set of what they are compared or joined with
+Columns get the case of their definition, and literals the character set of what they are compared or combined with
 (refman, "Collation Coercibility in Expressions"; `agg_item_charsets` of mysql-server `sql/item.cc`).
 """
 
@@ -17,11 +17,11 @@ from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.expr.text import printed
 from snapshot_store.mysql.sql.session import DdlSession
 
-# Expressions of the model are the server's text: no sql_mode changes how it is read.
+# The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
 _READING = DdlSession()
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _COMPARED = frozenset({"compare", "in", "between", "like"})
-# Functions that bring these arguments of theirs to one character set; None stands for the last one.
+# Functions that convert these arguments to a common character set.
 _JOINED: dict[str, slice] = {
     **dict.fromkeys(("coalesce", "concat", "concat_ws", "field", "find_in_set", "greatest"), slice(None)),
     **dict.fromkeys(("ifnull", "least", "locate", "nullif", "regexp_like", "replace", "strcmp"), slice(None)),
@@ -37,7 +37,7 @@ _UNICODE = ("utf8mb4", "utf8mb3")
 
 
 def rewritten(table: Table) -> Table:
-    """Return the table with its expressions as they are after an ALTER TABLE or CREATE TABLE … LIKE."""
+    """Return the table with its expressions rewritten as by ALTER TABLE or CREATE TABLE … LIKE."""
     by_name = {c.name.lower(): c for c in table.columns}
     return replace(
         table,
@@ -66,7 +66,7 @@ def _column(column: Column, columns: Mapping[str, Column]) -> Column:
 
 
 def rewrite(text: str, columns: Mapping[str, Column], names: bool = True) -> str:
-    """Return an expression as the server writes it anew; columns are by lower-case name. `names`: respell them too."""
+    """Return an expression rewritten. `columns` are by lower-case name; `names`: rewrite the case of names too."""
     try:
         node = read_expression(text, _READING).node
     except DdlNotUnderstood:
@@ -75,7 +75,7 @@ def rewrite(text: str, columns: Mapping[str, Column], names: bool = True) -> str
 
 
 def _rewrite(node: Node, columns: Mapping[str, Column]) -> tuple[Node, str | None]:
-    """Return a node rewritten, and the character set that columns give its value."""
+    """Return a rewritten node, and the character set that its value gets from columns."""
     if node.kind == "column":
         known = columns.get(node.text.lower())
         if known is None:
@@ -94,26 +94,26 @@ def _rewrite(node: Node, columns: Mapping[str, Column]) -> tuple[Node, str | Non
     if node.kind == "using":
         return replace(node, args=tuple(args)), node.text
     if node.kind == "call" and node.text in _JOINED:
-        places = range(len(args))[_JOINED[node.text]]
-        some, charset = _agreed([args[i] for i in places], [charsets[i] for i in places])
-        for place, arg in zip(places, some, strict=True):
-            args[place] = arg
+        indexes = range(len(args))[_JOINED[node.text]]
+        agreed, charset = _agreed([args[i] for i in indexes], [charsets[i] for i in indexes])
+        for i, arg in zip(indexes, agreed, strict=True):
+            args[i] = arg
         return replace(node, args=tuple(args)), None if node.text in _NUMBERS else charset
     as_first = node.kind == "trim" or (node.kind == "call" and node.text in _AS_FIRST)
     return replace(node, args=tuple(args)), charsets[-1 if node.kind == "trim" else 0] if as_first else None
 
 
 def _case(node: Node, args: list[Node], charsets: list[str | None]) -> tuple[Node, str | None]:
-    """CASE: what is compared agrees, and so do the results."""
+    """Rewrite CASE: its compared values get a common character set, and so do its results."""
     operand = node.text.startswith("operand")
     body = range(operand, len(args) - node.text.endswith("else"))
     compared = [0, *body[::2]] if operand else []
     results = [*body[1::2], *range(body.stop, len(args))]
     charset = None
-    for places in (compared, results):
-        some, charset = _agreed([args[i] for i in places], [charsets[i] for i in places])
-        for place, arg in zip(places, some, strict=True):
-            args[place] = arg
+    for indexes in (compared, results):
+        agreed, charset = _agreed([args[i] for i in indexes], [charsets[i] for i in indexes])
+        for i, arg in zip(indexes, agreed, strict=True):
+            args[i] = arg
     return replace(node, args=tuple(args)), charset
 
 

@@ -1,6 +1,6 @@
 """Parts of statements as values, as written: columns, keys, options, partitions, queries.
 
-`parse` and its neighbours make them; `resolve` fills in what was not written.
+`parse` creates them; `resolve` fills in what was not written.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from snapshot_store.mysql.sql.type_spec import TypeSpec
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A literal as a default; its column's type decides what it is.
+    """A literal as a default; the column's type decides which value it denotes.
 
-    `kind` is "string", "number" or "bits", which is a hexadecimal or bit literal as written. `charset` is that of an
+    `kind` is "string", "number" or "bits" (a hexadecimal or bit literal, as written). `charset` is that of an
     introducer, as in _latin1'x'.
     """
 
@@ -89,10 +89,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as written; `kind` is "RANGE" or "LIST" where it is defined by values.
+    """A partition as written; `kind` is "RANGE" or "LIST" if it is defined by values, else "".
 
-    `tuples` are the values as the server prints them, () where they are not understood: a tuple of one expression for
-    each column of RANGE COLUMNS and LIST COLUMNS, of one for others.
+    `tuples` are the values as the server prints them, () if they are not understood. A tuple has one expression for
+    each column of RANGE COLUMNS and LIST COLUMNS, and a single one for RANGE and LIST.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """PARTITION BY; `column` where the expression is only that. `sub` is the clause SUBPARTITION BY."""
+    """PARTITION BY; `column` if the expression is a single column. `sub` is the SUBPARTITION BY clause."""
 
     method: str
     columns: tuple[str, ...]
@@ -118,7 +118,7 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class SelectItem:
-    """`*`, `t.*` (column None), or a column, with what it is called in the result."""
+    """`*`, `t.*` (column None), or a column with its alias."""
 
     table: TableName | None
     column: str | None
@@ -136,7 +136,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that only names columns; `merged` where USING or NATURAL makes one column of two."""
+    """A query that only names columns; `merged`: USING or NATURAL merges two columns into one."""
 
     items: tuple[SelectItem, ...]
     sources: tuple[Source, ...]

@@ -1,6 +1,6 @@
-"""Statements as values: what was written, before any default is filled in.
+"""Statements as values, as written, before any default is filled in.
 
-`parse` makes them, `apply` gives them their meaning.
+`parse` creates them, `apply` applies them to a catalog.
 """
 
 from dataclasses import dataclass, field
@@ -41,8 +41,9 @@ class DropTables:
 
 @dataclass(frozen=True, slots=True)
 class CreateView:
-    """CREATE VIEW, with OR REPLACE or IF NOT EXISTS; ALTER VIEW is one that `must_exist`. `sources` are the tables and
-    views that its query names.
+    """CREATE VIEW, with OR REPLACE or IF NOT EXISTS, or ALTER VIEW (`must_exist`).
+
+    `sources` are the tables and views that its query names.
     """
 
     view: TableName
@@ -62,14 +63,14 @@ class DropViews:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: pairs, carried out one after the other."""
+    """RENAME TABLE: (old, new) pairs, applied in order."""
 
     pairs: tuple[tuple[TableName, TableName], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateTable:
-    """TRUNCATE TABLE: empties it, changes no shape."""
+    """TRUNCATE TABLE, which does not change the definition."""
 
     table: TableName
 
@@ -101,7 +102,7 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """A statement that changes no table's shape; `what` are its leading words, `schema` what USE names."""
+    """A statement that changes no table's definition; `what` are its first words, `schema` is that of USE."""
 
     what: str
     schema: str | None = None
@@ -109,7 +110,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class AlterTable:
-    """ALTER TABLE, CREATE INDEX or DROP INDEX (`kind` says which): a table and what is done to it."""
+    """ALTER TABLE, CREATE INDEX or DROP INDEX (see `kind`): a table and the actions on it."""
 
     table: TableName
     actions: tuple[Action, ...] = field(default=())

@@ -1,4 +1,4 @@
-"""Tables compared and joined: the order in which one table takes the rows of another (DM: `schemacmp`)."""
+"""Comparing and joining tables, ordered by which rows they accept (DM: `schemacmp`)."""
 
 from snapshot_store.lattice.tables import compare, join
 

@@ -1,7 +1,7 @@
-"""The order of columns: a column is above another when whatever a row may hold in the one, it may hold in the other.
+"""The order of columns: a column is greater than another if it accepts every value that the other accepts.
 
-Besides the type: NULL is above NOT NULL, and having a default above having none, since a row may then leave the column
-out. That is also what decides whether a whole table may lack the column.
+Besides the type: NULL is greater than NOT NULL, and a default greater than none, since a row may then omit the column.
+The default also decides how a table that has the column compares with one that lacks it.
 """
 
 import re
@@ -14,7 +14,7 @@ from snapshot_store.model import Column, Default
 from snapshot_store.mysql.column_type import ColumnType
 
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal")
-# What a column without DEFAULT falls back to, by type; '' for all others.
+# The implicit default of a NOT NULL column without DEFAULT, by type; '' for all others.
 _ZEROS = {
     **dict.fromkeys(_NUMBERS, "0"),
     "datetime": "0000-00-00 00:00:00",
@@ -36,12 +36,12 @@ _NONE, _NULL, _AUTO = "no default", "NULL", "AUTO_INCREMENT"
 
 
 def part_of(column: Column) -> str:
-    """Return how errors name a column."""
+    """Return a column's name as errors give it."""
     return f'column "{column.name}"'
 
 
 def compare_columns(a: Column, b: Column) -> list[Finding]:
-    """Return a finding for each aspect of two columns of one name."""
+    """Compare each aspect of two columns of the same name."""
     part = part_of(a)
     return [
         Finding(part, "default", _order_defaults(a, b)),
@@ -53,12 +53,12 @@ def compare_columns(a: Column, b: Column) -> list[Finding]:
 
 
 def missing(column: Column) -> Verdict:
-    """Compare a table that has this column with one that lacks it, alike otherwise."""
+    """Compare a table that has this column with one that lacks it and is otherwise equal."""
     return 1 if _default_of(column) != _NONE else "column with no default value cannot be missing"
 
 
 def join_columns(a: Column, b: Column) -> Column:
-    """Return the column that takes what either takes. Raises Incomparable."""
+    """Return the least column that accepts what either accepts. Raises Incomparable."""
     signs = {finding.aspect: finding.sign for finding in compare_columns(a, b)}
     joined = replace(a, type=join_types(part_of(a), a.type, b.type), invisible=a.invisible and b.invisible)
     if signs["default"] < 0:
@@ -66,7 +66,7 @@ def join_columns(a: Column, b: Column) -> Column:
     if signs["NULL"] < 0:
         joined = replace(joined, nullable=True)
     if {_default_of(a), _default_of(b)} != {_NONE} and _default_of(joined) == _NONE:
-        # TIMESTAMP NOT NULL counts as having a default, TIMESTAMP NULL needs to say so.
+        # TIMESTAMP NOT NULL counts as having a default; for TIMESTAMP NULL it must be given.
         joined = replace(joined, default=Default("null"))
     return joined
 
@@ -74,7 +74,7 @@ def join_columns(a: Column, b: Column) -> Column:
 def filled(column: Column) -> Column:
     """Return the column with a default for rows of a table that lacks it: its own, else NULL, else its type's zero.
 
-    Raises Incomparable where the type has none.
+    Raises Incomparable if the type has no zero.
     """
     if _default_of(column) != _NONE:
         return column
@@ -101,12 +101,12 @@ def _nullable(column: Column) -> bool:
 
 
 def _default_of(column: Column) -> str:
-    """Return what a row gets that leaves the column out: one text for one value."""
+    """Return the value of a row that omits the column, as text: equal values have equal text."""
     default = column.default
     if column.auto_increment:
         return _AUTO
     if column.generated is not None:
-        # It never takes a value, so a row can always leave it out.
+        # It never accepts a value, so a row can always omit it.
         return _NULL
     if default is None:
         # TIMESTAMP NOT NULL has had a default of its own for most of MySQL's life (explicit_defaults_for_timestamp).

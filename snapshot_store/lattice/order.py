@@ -1,7 +1,7 @@
-"""How orders of parts become the order of a whole: all one way, or none.
+"""Product order: two tables compare as their columns and indexes do, if these all compare the same way.
 
-A whole is at most another when each of its parts is. So one part that accepts less and another that accepts more make
-two wholes that cannot be compared, and so does one pair of parts that cannot be.
+A table is less than or equal to another if each of its parts is. If one part accepts less and another accepts more, or
+if two parts cannot be compared, the tables cannot be compared either.
 """
 
 from collections.abc import Iterable
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from snapshot_store.errors import SnapshotStoreError
 
 Verdict = int | str
-"""-1, 0 or 1, as the first accepts less than, the same as, or more than the second; or why none of these holds."""
+"""-1, 0 or 1 if the first accepts less than, the same as, or more than the second; otherwise the reason, as text."""
 
 
 class Incomparable(SnapshotStoreError):  # noqa: N818 (the name says what happened)
-    """Two tables of which neither accepts all rows of the other, or which no table can take the place of.
+    """Two tables of which neither accepts all rows of the other, or that have no join.
 
-    `part` names the column, index or table option; `reason` begins with the words DM uses for the same finding.
+    `part` names the column, index or table option; `reason` begins with DM's wording for the same case.
     """
 
     def __init__(self, part: str, reason: str) -> None:
@@ -29,7 +29,7 @@ class Incomparable(SnapshotStoreError):  # noqa: N818 (the name says what happen
 
 
 class Finding(NamedTuple):
-    """What comparing one aspect of one part came to."""
+    """The result of comparing one aspect of a column, an index or the table's options."""
 
     part: str
     aspect: str
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """Return the verdict. Raises Incomparable if there is none."""
+        """Return -1, 0 or 1. Raises Incomparable if the verdict is a reason."""
         if isinstance(self.verdict, str):
             raise Incomparable(self.part, f"{self.aspect}: {self.verdict}" if self.aspect else self.verdict)
         return self.verdict
@@ -47,7 +47,7 @@ class Finding(NamedTuple):
 
 
 def combine(findings: Iterable[Finding]) -> int:
-    """Return the one sign that all findings but the zeros have. Raises Incomparable at the first that breaks this."""
+    """Return the common sign of all findings, ignoring zeros. Raises Incomparable at the first that contradicts it."""
     decisive: Finding | None = None
     for finding in findings:
         sign = finding.sign
@@ -62,10 +62,10 @@ def combine(findings: Iterable[Finding]) -> int:
 
 
 def sign_of(a: int, b: int) -> int:
-    """Return the order of two numbers."""
+    """Compare two numbers: -1, 0 or 1."""
     return (a > b) - (a < b)
 
 
 def same(a: Any, b: Any) -> Verdict:
-    """Compare values of which none is more than another."""
+    """Compare unordered values: equal or incomparable."""
     return 0 if a == b else f"distinct singletons ({a} vs {b})"

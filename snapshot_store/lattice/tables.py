@@ -1,19 +1,19 @@
-"""Tables ordered by what rows they accept: `compare` two, and `join` two into the least that accepts both's rows.
+"""Tables ordered by the rows they accept: `compare` two tables, or `join` them into the least that accepts all rows.
 
-    CREATE TABLE t (a INT)                accepts less than (is below)
-    CREATE TABLE t (a BIGINT)             which is below
+    CREATE TABLE t (a INT)                accepts less than (is less than)
+    CREATE TABLE t (a BIGINT)             which is less than
     CREATE TABLE t (a BIGINT, b INT)      and
-    CREATE TABLE t (a BIGINT, UNIQUE(a))  is below the second, but neither above nor below the first.
+    CREATE TABLE t (a BIGINT, UNIQUE(a))  is less than the second, but incomparable with the first.
 
-A column more, a wider one, NULL for NOT NULL, a default where there was none, an index less: each makes a table larger.
-The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp, and its table_test.go), so what coordinates
-the shards' DDL here agrees with DM. As there, nothing else counts: the order of columns, names of tables, comments,
-engines, checks, foreign keys and visibility.
+An added column, a wider type, NULL instead of NOT NULL, an added default, a dropped index: each makes a table greater.
+The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp, and its table_test.go), so shards' DDL is
+coordinated as in DM. As there, these are ignored: the order of columns, names of tables, comments, engines, checks,
+foreign keys and visibility.
 
-`join` is commutative, to the last byte. It is associative wherever both ways are defined, up to `compare` giving 0,
-with one exception that follows from DM's rules: a column NOT NULL without DEFAULT that another table lacks gets its
-type's zero as DEFAULT, and if a third table has the column nullable without one, only the way that joins the first two
-first keeps the zero.
+`join` is commutative, to the last byte. It is associative wherever both results are defined, up to `compare` returning
+0, with one exception that follows from DM's rules: a column NOT NULL without DEFAULT that another table lacks gets its
+type's zero as DEFAULT. If a third table has the column nullable without a DEFAULT, the zero is kept only if the first
+two are joined first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ __all__ = ["Incomparable", "compare", "join"]
 
 
 def compare(a: Table, b: Table) -> int:
-    """Return -1 if `b` accepts every row that `a` accepts, 1 the other way round, and 0 for both.
+    """Return -1 if `b` accepts every row that `a` accepts, 1 if `a` accepts every row of `b`, and 0 if both hold.
 
-    Raises Incomparable where neither holds.
+    Raises Incomparable if neither holds.
     """
     return combine(_findings(a, b))
 
@@ -43,7 +43,7 @@ def _findings(a: Table, b: Table) -> Iterator[Finding]:
     for name, column in (other | mine).items():
         if name in mine and name in other:
             yield from compare_columns(mine[name], other[name])
-            # Follows from the indexes, but "k(a) against k(b)" is clearer told of the columns.
+            # Follows from the indexes too, but an error about the column is clearer than "k(a) against k(b)".
             yield Finding(part_of(column), "key", sign_of(name in other_keys, name in keys))
         else:
             lacking = missing(column)
@@ -58,15 +58,15 @@ def _index_findings(mine: dict[str, Index], other: dict[str, Index]) -> Iterator
             for aspect, verdict in _order_indexes(mine[name], other[name]).items():
                 yield Finding(part, aspect, verdict)
         else:
-            # The side that has the index refuses what the other takes.
+            # The table that has the index rejects rows that the other accepts.
             yield Finding(part, "", -1 if name in mine else 1)
 
 
 def join(a: Table, b: Table) -> Table:
     """Return the least table that accepts the rows of both. Raises Incomparable if there is none.
 
-    What does not count for the order, such as name and engine, comes from the table whose text sorts first, so that the
-    result does not depend on the order of the two; checks and foreign keys stay where both have them.
+    What the order ignores, such as name and engine, is taken from the table whose text sorts first, so that the result
+    does not depend on the order of the arguments. Checks and foreign keys are kept if both tables have them.
     """
     a, b = sorted((a, b), key=repr)
     verdict = order_charsets((a.charset, a.collation), (b.charset, b.collation))
@@ -99,9 +99,9 @@ def _join_columns(a: Table, b: Table) -> tuple[Column, ...]:
 
 
 def _merge_orders(a: Sequence[str], b: Sequence[str]) -> list[str]:
-    """Return all names so that as many as can be stand as in both lists; which list is first makes no difference.
+    """Return all names in an order that agrees with both lists as far as possible; the lists can be exchanged.
 
-    Where one list has all names of the other, in the same order, the result is that list.
+    If one list has all names of the other, in the same order, the result is that list.
     """
     merged: list[str] = []
     while a and b:
@@ -113,7 +113,7 @@ def _merge_orders(a: Sequence[str], b: Sequence[str]) -> list[str]:
 
 
 def _join_indexes(a: Table, b: Table) -> tuple[Index, ...]:
-    """Return the indexes that both tables have; two of one name that cannot be joined are no reason to fail."""
+    """Return the indexes that both tables have, without those of the same name that cannot be joined."""
     other = _indexes_by_name(b)
     joined = []
     for name, index in _indexes_by_name(a).items():
@@ -143,7 +143,7 @@ def _parts_text(index: Index) -> str:
 
 
 def _keyed(table: Table) -> set[str]:
-    """Return the columns that SHOW COLUMNS marks: those of the primary key, and those another index begins with."""
+    """Return the columns with a Key in SHOW COLUMNS: those of the primary key, and the first of any other index."""
     parts = [part for i in table.indexes for part in (i.parts if i.name.upper() == "PRIMARY" else i.parts[:1])]
     return {part.column.lower() for part in parts if part.column is not None}
 

@@ -1,8 +1,8 @@
-"""The order of column types: a type is above another when it takes the other's values.
+"""The order of column types: a type is greater than another if it accepts the other's values.
 
-The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp), which knows less than MySQL about what fits
-into what: VARCHAR and TEXT, INT and DECIMAL, signed and unsigned are never compared. Where it says nothing (geometry,
-FLOAT without digits beside FLOAT with) the rule here is noted.
+The rules are those of DM's schemacmp (`pingcap/tidb` pkg/util/schemacmp), which compares fewer types than MySQL
+could: VARCHAR and TEXT, INT and DECIMAL, signed and unsigned are incomparable. Where it has no rule (geometry, FLOAT
+without digits and with), a comment gives the rule used here.
 """
 
 from collections.abc import Callable
@@ -25,13 +25,13 @@ _FAMILIES = {
 }
 # The display width of a signed integer that is written without one; one less if unsigned, but for BIGINT.
 _WIDTHS = {"tinyint": 4, "smallint": 6, "mediumint": 9, "int": 11, "bigint": 20}
-# FLOAT takes every value of any FLOAT(M,D).
+# FLOAT accepts every value of any FLOAT(M,D).
 _UNLIMITED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One thing that two types differ in: how to compare it, and how to take it over from the larger type."""
+    """An aspect of a type: how to compare it, and how to copy it from the greater type."""
 
     name: str
     order: Callable[[ColumnType, ColumnType], Verdict]
@@ -39,12 +39,12 @@ class Aspect:
 
 
 def compare_types(part: str, a: ColumnType, b: ColumnType) -> list[Finding]:
-    """Return a finding for each aspect."""
+    """Compare two types in each aspect."""
     return [Finding(part, aspect.name, aspect.order(a, b)) for aspect in _ASPECTS]
 
 
 def join_types(part: str, a: ColumnType, b: ColumnType) -> ColumnType:
-    """Return the type that has the larger of each aspect. Raises Incomparable."""
+    """Return the type that has the greater of each aspect. Raises Incomparable."""
     joined = a
     for aspect in _ASPECTS:
         if Finding(part, aspect.name, aspect.order(a, b)).sign < 0:
@@ -105,18 +105,18 @@ def _order_members(a: ColumnType, b: ColumnType) -> Verdict:
 
 
 def _order_srid(a: ColumnType, b: ColumnType) -> Verdict:
-    """Compare SRIDs: without one, a geometry of any is taken. DM knows no geometry."""
+    """Compare SRIDs: a column without one accepts any geometry. DM has no rule for geometry."""
     if a.srid is None or b.srid is None:
         return sign_of(a.srid is None, b.srid is None)
     return same(a.srid, b.srid)
 
 
 def order_charsets(a: tuple[str | None, str | None], b: tuple[str | None, str | None]) -> Verdict:
-    """Compare a character set and collation with another pair: utf8mb4 is above utf8mb3 and latin1, the rest is apart.
+    """Compare (character set, collation) pairs: utf8mb4 is greater than utf8mb3 and latin1; others are incomparable.
 
-    The collations must be of one name (utf8mb3_bin is below utf8mb4_bin), or each what its character set brings along:
-    MySQL 8 changes utf8mb3_general_ci to utf8mb4_0900_ai_ci when a column goes from one set to the other. The second is
-    ours; TiDB, where every default is _bin, does not need it.
+    The collations must have the same suffix (utf8mb3_bin is less than utf8mb4_bin), or each be the default of its
+    character set: MySQL 8 changes utf8mb3_general_ci to utf8mb4_0900_ai_ci when a column's character set changes. The
+    second rule is not DM's: TiDB does not need it, since its defaults all end in _bin.
     """
     (charset, collation), (other, other_collation) = a, b
     if charset == other:

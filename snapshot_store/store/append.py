@@ -1,4 +1,4 @@
-"""Appending versions: what is new, what is there already, what contradicts; and the numbers of what is new."""
+"""Appending versions: find the new ones, refuse contradictions, and number what is new."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ _KEY = {"table_versions": 4, "schema_versions": 3}
 
 
 def append(connection: Any, path: Path, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion]) -> int:
-    """Append versions within the transaction that is open; return how many are new."""
+    """Append versions within the open transaction; return how many are new."""
     given = SchemaHistory().with_versions(versions, schemas)
     new_tables = new_rows(connection, path, "table_versions", [table_row(v) for v in given.versions])
     new_schemas = new_rows(connection, path, "schema_versions", [schema_row(v) for v in given.schema_versions])
@@ -25,7 +25,7 @@ def append(connection: Any, path: Path, versions: Iterable[TableVersion], schema
 
 
 def new_rows(connection: Any, path: Path, table: str, rows: list[Row]) -> list[Row]:
-    """Return the rows that are not in the table; the first columns are the key, the next is the definition."""
+    """Return the rows that are not in the table. Their first columns are the key, the next is the definition."""
     width = _KEY[table]
     known = _known(connection, table, rows, width)
     new = []
@@ -55,14 +55,14 @@ def _known(connection: Any, table: str, rows: list[Row], width: int) -> dict[Row
 
 
 def _decoded(table: str, definition: str | None) -> object:
-    """Return a definition as a value: what does not count in a comparison of values must not count in text."""
+    """Return a definition as a value: fields that equality of values ignores must be ignored here too."""
     if definition is None:
         return None
     return table_from_json(definition) if table == "table_versions" else schema_from_json(definition)
 
 
 def _numbered(connection: Any, rows: list[Row]) -> list[Row]:
-    """Give each row its number where it comes behind all of its line, else 0: its line is then numbered anew."""
+    """Number each row that comes after all others of its node; the rest get 0, for `renumber`."""
     last: dict[str, tuple[tuple[str, str, str], int]] = {}
     floors: dict[str, str] = {}
     for node in sorted({row[0] for row in rows}):
@@ -78,11 +78,11 @@ def _numbered(connection: Any, rows: list[Row]) -> list[Row]:
             floors[node] = found[4] or ""
     numbered = []
     for row in rows:
-        place, number = last.get(row[0], (("", "", ""), 0))
+        newest, number = last.get(row[0], (("", "", ""), 0))
         if row[1] < floors.get(row[0], ""):
             floor = OrderKey.parse(floors[row[0]])
             raise older_than_fold(f"{row[2]}.{row[3]}", OrderKey.parse(row[1]), floor, row[0] or None)
-        number = number + 1 if place < row[1:4] else 0
+        number = number + 1 if newest < row[1:4] else 0
         if number:
             last[row[0]] = (row[1:4], number)
         numbered.append((*row[:9], number, row[10]))
@@ -90,12 +90,12 @@ def _numbered(connection: Any, rows: list[Row]) -> list[Row]:
 
 
 def renumber(connection: Any) -> None:
-    """Count whole lines anew; folded versions come first and keep their numbers.
+    """Renumber the versions of each node that has an unnumbered one; folded versions come first and keep their numbers.
 
-    Only versions of lines that have one without a number are touched: a line that grew at its end is left alone.
+    The versions of other nodes, to which versions were only added at the end, are not touched.
     """
-    lines = connection.execute("SELECT DISTINCT node FROM table_versions WHERE version_id = 0").fetchall()
-    for (node,) in lines:
+    nodes = connection.execute("SELECT DISTINCT node FROM table_versions WHERE version_id = 0").fetchall()
+    for (node,) in nodes:
         connection.execute(
             """UPDATE table_versions AS t SET version_id = n.number
                FROM (SELECT order_key, schema_name, table_name,
@@ -113,7 +113,7 @@ def _insert(connection: Any, table: str, rows: list[Row], last: list[str]) -> No
     if not rows:
         return
     width = len(rows[0])
-    # Behind the texts come the position, the origin, and what the table has besides.
+    # After the text columns: the position, the origin, and the columns that only this table has.
     types = ["VARCHAR"] * (width - 2 - len(last)) + ["UBIGINT", "VARCHAR", *last]
     values = ", ".join(f"unnest(${i + 1}::{type}[])" for i, type in enumerate(types))
     columns = [[row[i] for row in rows] for i in range(width)]

@@ -1,9 +1,9 @@
-"""The store: all schema versions in one DuckDB file. The only module that knows DuckDB.
+"""The store: all schema versions in one DuckDB file.
 
-DuckDB lets one process write, and no other read meanwhile, so a store is opened, used and closed at once; whoever needs
-schemas for longer takes the history, which is a value. Each change is one transaction: killed at any moment, the store
-holds it whole or not at all. Opening reads next to nothing, however long the history; `history_of` and `lookup` read
-what they are asked for.
+DuckDB lets one process write, and no other read at the same time. So a store is opened, used and closed at once; code
+that needs schemas for longer loads the history, which is a value. Each change is one transaction: if the process is
+killed, the store has all of it or nothing. Opening reads next to nothing, however long the history is; `history_of` and
+`lookup` read only the tables asked for. Only this package and `snapshot_store.ask` know DuckDB.
 """
 
 import time
@@ -45,13 +45,13 @@ from snapshot_store.store_errors import (
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
-# Small work on small tables; extensions would be fetched from the network.
+# The tables are small, so one thread is enough. Extensions would be downloaded.
 _CONFIG = {"threads": "1", "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The answer to a question in SQL."""
+    """The result of an SQL query."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -67,11 +67,11 @@ class Store:
     @classmethod
     @contextmanager
     def open(cls, path: Path, read_only: bool = False, wait_seconds: float = 10.0) -> Iterator["Store"]:
-        """Open the store, making it if it is not there, for the length of a `with` block.
+        """Open the store for the duration of a `with` block; create it if it does not exist.
 
         Waits up to `wait_seconds` for another process to close it, then raises StoreBusy. Raises StoreTooNew if a newer
-        program wrote it, StoreMissing if it is to be read and is not there, StoreError if the file is no store. A store
-        of an older program is brought up to date first, also if it is only to be read.
+        program wrote it, StoreMissing if `read_only` and it does not exist, StoreError if the file is not a store. A
+        store of an older program is migrated first, even if `read_only`.
         """
         connection = _connect(path, read_only, wait_seconds)
         try:
@@ -90,8 +90,8 @@ class Store:
     def append_versions(self, versions: Iterable[TableVersion], schemas: Iterable[SchemaVersion] = ()) -> int:
         """Append versions in one transaction; return how many are new.
 
-        A version the store has already is passed over. Raises HistoryConflict, with nothing appended, if the store has
-        another definition of the same table at the same order key, or was folded above it.
+        Versions that the store has already are skipped. Raises HistoryConflict, with nothing appended, if the store has
+        a different definition of the same table at the same order key, or is folded above it.
         """
         with self._transaction():
             return append(self._connection, self.path, versions, schemas)
@@ -109,21 +109,21 @@ class Store:
         physical: bool = False,
         topology: Topology | None = None,
     ) -> tuple[Line, ...]:
-        """Return the lines of history that the patterns mean, sorted; raises UnknownTable for one that means none.
+        """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
-        The patterns name logical tables, or with `node` that node's tables; with `physical` the physical tables, of all
-        nodes or of one, that make the logical tables named are meant.
+        The patterns are matched with logical tables, or with `node` with that node's tables. With `physical` they are
+        matched with logical tables, and the result is the physical tables of these, of all nodes or of `node`.
         """
         return store_select.find(self._connection, patterns, node, physical, topology or self.topology())
 
     def history_of(self, lines: Iterable[Line]) -> SchemaHistory:
-        """Return all versions of some tables: a part of the history, not to be added to."""
+        """Return all versions of some tables: a part of the history, to which none may be added."""
         return store_select.history_of(self._connection, lines)
 
     def history_at(self, key: OrderKey) -> SchemaHistory:
-        """Return the versions of all tables in force at a key: a part of the history, not to be added to.
+        """Return the versions of all tables in force at a key: a part of the history, to which none may be added.
 
-        Raises BeforeBase where some line of history is folded above the key.
+        Raises BeforeBase if the logical history or a node's is folded above the key.
         """
         for node, floor in sorted(self._floors().items()):
             if key.text() <= floor:
@@ -131,23 +131,23 @@ class Store:
         return store_select.history_at(self._connection, key)
 
     def logical_at(self, key: OrderKey) -> SchemaHistory:
-        """Return the logical versions in force at a key: a part of the history, not to be added to.
+        """Return the logical versions in force at a key: a part of the history, to which none may be added.
 
-        Tables that were dropped by then are left out. Below `floor`, so are those that have changed since.
+        Tables that had been dropped by then are left out; below `floor`, also those that have changed since.
         """
         return store_select.history_at(self._connection, key, logical=True)
 
     def logical_changes(self, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
-        """Return the first logical versions behind a key, in order, `most` of them or more: one key's come together."""
+        """Return the first `most` logical versions after a key, in order, and any others with the key of the last."""
         return store_select.logical_changes(self._connection, after, most)
 
     def floor(self) -> OrderKey:
-        """Return the key up to which the logical history is folded, the origin if it is not."""
+        """Return the key up to which the logical history is folded, ORIGIN if it is not."""
         floor = self._floors().get("")
         return ORIGIN if floor is None else OrderKey.parse(floor)
 
     def lookup(self, names: Sequence[tuple[str, str, OrderKey, str | None]]) -> list[TableVersion | None]:
-        """Return, for each (schema, name, key, node), what `SchemaHistory.at` returns, without loading the history."""
+        """Return for each (schema, name, key, node) what `SchemaHistory.at` would, without loading the history."""
         if not names:
             return []
         columns = [list(column) for column in zip(*names, strict=True)]
@@ -166,10 +166,10 @@ class Store:
         return ORIGIN if text is None else OrderKey.parse(text)
 
     def fold(self, checkpoint: OrderKey) -> int:
-        """Forget what only moments before `checkpoint` can see; return how many versions went.
+        """Remove the versions that are only needed below `checkpoint`; return how many were removed.
 
-        Lookups at keys from the checkpoint on find what they found, with the same numbers. Not to be undone: keep a
-        copy if older moments may matter. A merge goes on from its own floor, so fold below that.
+        Lookups at keys from the checkpoint on return what they returned, with the same numbers. This cannot be undone:
+        keep a copy if lookups at older keys may be needed. Fold below the floor from which a merge continues.
         """
         with self._transaction():
             removed = store_fold.fold(self._connection, checkpoint)
@@ -181,45 +181,45 @@ class Store:
         store_parquet.export_parquet(self._connection, folder)
 
     def import_parquet(self, folder: Path) -> int:
-        """Fill this store, which must be empty, from such a folder; return how many versions it has now."""
+        """Fill this empty store from a folder that `export_parquet` wrote; return how many versions it has."""
         with self._transaction():
             return store_parquet.import_parquet(self._connection, folder)
 
     def topology(self) -> Topology:
-        """Return the cluster's routes as last set; without any, every table keeps its name."""
+        """Return the routes as last set; without any, every table keeps its name."""
         text = read_setting(self._connection, "topology")
         return Topology() if text is None else topology_from_json(text)
 
     def set_topology(self, topology: Topology) -> None:
-        """Keep the cluster's routes with its history."""
+        """Store the routes."""
         write_setting(self._connection, "topology", topology_to_json(topology))
 
     def note(self, name: str) -> str | None:
-        """Return what was left under a name, None if nothing."""
+        """Return the note with this name, or None."""
         return read_setting(self._connection, f"note {name}")
 
     def set_note(self, name: str, text: str) -> None:
-        """Leave a text under a name, for whoever works with the store."""
+        """Store a note: text under a name, of which the store knows nothing else."""
         write_setting(self._connection, f"note {name}", text)
 
     def beginning(self) -> OrderKey:
-        """Return where the binlogs begin, as a key: bases at the origin hold from there; ORIGIN if unknown."""
+        """Return the key at which the binlogs begin, from which bases at ORIGIN are valid; ORIGIN if it is unknown."""
         text = read_setting(self._connection, "beginning")
         return ORIGIN if text is None else OrderKey.parse(text)
 
     def stop(self) -> Stop | None:
-        """Return where the last merge stopped for want of a shape, or None."""
+        """Return where the last merge stopped because a table's definition was unknown, or None."""
         text = read_setting(self._connection, "stop")
         return None if text is None else stop_from_json(text)
 
     def merging(self) -> MergeStore:
-        """Return what a merge may do with this store, while it is open."""
+        """Return this open store as a merge uses it."""
         return MergeStore(self.path, self._connection, self._transaction)
 
     def query(self, sql: str) -> QueryResult:
-        """Answer a question in DuckDB's SQL over the views of `migrations.VIEWS`; nothing outside the store is reached.
+        """Run a query in DuckDB's SQL over the views of `migrations.VIEWS`; it can access nothing outside the store.
 
-        Raises QueryFailed. Meant for a store that was opened to be read: nothing else keeps a statement from writing.
+        Raises QueryFailed. Open the store with `read_only`: nothing else prevents a statement from writing.
         """
         for name, view in VIEWS.items():
             self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {view}")
@@ -228,7 +228,7 @@ class Store:
         self._connection.execute("SET lock_configuration = true")
         try:
             answer = self._connection.execute(sql)
-            if answer is None:  # duckdb's word for a text without a statement
+            if answer is None:  # what DuckDB returns for text without a statement
                 raise QueryFailed("there is no statement")
             columns = tuple(column[0] for column in answer.description or ())
             return QueryResult(columns, tuple(answer.fetchall()) if columns else ())
@@ -255,18 +255,18 @@ class Store:
             raise
 
 
-# ASOF with a strict comparison: the latest version before the key. The semi join keeps other tables out of its sort.
+# ASOF with a strict comparison: the latest version before the key. The semi join keeps other tables out of the sort.
 _LOOKUP = f"""
     WITH wanted AS MATERIALIZED (
         SELECT unnest($1::VARCHAR[]) AS schema_name, unnest($2::VARCHAR[]) AS table_name,
                unnest($3::VARCHAR[]) AS wanted_key, unnest($4::VARCHAR[]) AS node,
-               generate_subscripts($1::VARCHAR[], 1) AS place)
+               generate_subscripts($1::VARCHAR[], 1) AS ordinal)
     SELECT {", ".join(f"v.{name}" for name in TABLE_COLUMNS.split(", "))}
     FROM wanted AS w
     ASOF LEFT JOIN (SELECT * FROM table_versions SEMI JOIN wanted USING (node, schema_name, table_name)) AS v
       ON w.node = v.node AND w.schema_name = v.schema_name AND w.table_name = v.table_name
       AND w.wanted_key > v.order_key
-    ORDER BY w.place
+    ORDER BY w.ordinal
 """
 
 
@@ -281,7 +281,7 @@ _DAMAGE = (
 
 
 def _failed(path: Path, error: Exception) -> StoreError:
-    """Return what DuckDB's error means for the store."""
+    """Return the error of the store for an error of DuckDB."""
     text = (str(error).splitlines() or [""])[0]
     if "database file with version number" in text:
         return StoreTooNew(f"{path} was written by another version of DuckDB: {text}")

@@ -1,7 +1,7 @@
-"""Folding: of the versions below a checkpoint only those stay that a moment at or above it can see.
+"""Folding: of the versions below a checkpoint, only those that a lookup at or above it can return are kept.
 
-What stays keeps its place, its number and who made it, and is marked. Of a line that has lost all its tables the last
-version stays too, as its numbers go on from there.
+A version that is kept has the key, number and origin it had, and is marked as folded. The last version of the logical
+history and of each node is always kept, since numbers continue from it.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from snapshot_store.tso import OrderKey
 
 
 def fold(connection: Any, checkpoint: OrderKey) -> int:
-    """Fold all lines of history within the transaction that is open; return how many versions went."""
+    """Fold the logical history and all nodes' within the open transaction; return how many versions were removed."""
     removed = 0
     for table, names in (
         ("table_versions", ["node", "schema_name", "table_name"]),

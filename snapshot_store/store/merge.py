@@ -1,7 +1,7 @@
-"""What a merge needs of a store: the tables it touches, what people have put there since, and a place for what it made.
+"""The store as a merge uses it: reading the tables it touches, and writing the versions it derives.
 
-A merge goes on from its *floor*, the key below which everything is published. Versions below are final. Those it made
-at or above are made again by every run, as what people say there may have changed what the binlogs mean.
+A merge continues from its *floor*, the key below which everything is published. Versions below the floor are final.
+Each run derives those at or above it again: versions that people provided since may change how the binlogs are read.
 """
 
 import json
@@ -26,9 +26,9 @@ _GIVEN = ", ".join(f"'{origin}'" for origin in GIVEN)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a store holds of some tables below a floor, and what people have said from there on, of all tables.
+    """The versions of some tables below a floor, and the versions of all tables that people provided from there on.
 
-    `numbers` are those of each line of history's last version below the floor.
+    `numbers` maps each node (None: logical) to the number of its last version below the floor.
     """
 
     history: SchemaHistory
@@ -46,11 +46,11 @@ class MergeStore:
         self._transaction = transaction
 
     def part(self, lines: Iterable[Line], floor: OrderKey) -> Part:
-        """Return what a merge that goes on at a floor needs to know; a line's name may be "" for its database alone."""
+        """Return what a merge that continues at a floor needs; the name of a table may be "" for its database alone."""
         return part(self._connection, lines, floor)
 
     def given(self, everything: bool) -> tuple[list[TableVersion], list[SchemaVersion]]:
-        """Return what people said of moments after the beginning, or, with `everything`, bases at the origin too."""
+        """Return the versions that people provided, those at ORIGIN only with `everything`."""
         where = f"origin IN ({_GIVEN})" + ("" if everything else f" AND order_key <> '{ORIGIN.text()}'")
         tables = self._connection.execute(f"SELECT {TABLE_COLUMNS} FROM table_versions WHERE {where}").fetchall()
         schemas = self._connection.execute(f"SELECT {SCHEMA_COLUMNS} FROM schema_versions WHERE {where}").fetchall()
@@ -59,13 +59,13 @@ class MergeStore:
     def missing(
         self, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion]
     ) -> tuple[list[TableVersion], list[SchemaVersion]]:
-        """Return the versions that the store does not have; raises HistoryConflict as `append_versions` does."""
+        """Return those of the versions that the store lacks. Raises HistoryConflict like `append_versions`."""
         new_tables = new_rows(self._connection, self._path, "table_versions", [row_of(v) for v in tables])
         new_schemas = new_rows(self._connection, self._path, "schema_versions", [schema_row(v) for v in schemas])
         return list(map(table_version, new_tables)), list(map(schema_version, new_schemas))
 
     def forget_derived(self) -> None:
-        """Remove everything that a merge made, in one transaction: what people said stays."""
+        """Remove all versions that merges derived, in one transaction; those that people provided are kept."""
         made = f"origin NOT IN ({_GIVEN})"
         with self._transaction():
             self._connection.execute("DELETE FROM settings WHERE name IN ('stop', 'beginning')")
@@ -82,14 +82,14 @@ class MergeStore:
             renumber(self._connection)
 
     def names_in(self, node: str | None, schema: str) -> list[Line]:
-        """Return the lines of all tables that a database ever had."""
+        """Return all tables that a database ever had."""
         rows = self._connection.execute(
             "SELECT DISTINCT table_name FROM table_versions WHERE node = ? AND schema_name = ?", [node or "", schema]
         ).fetchall()
         return [(node, schema, name) for (name,) in rows]
 
     def names(self) -> list[Line]:
-        """Return the lines of all tables and, with the name "", all databases that nodes ever had."""
+        """Return all tables that nodes ever had and, with the name "", all their databases."""
         rows = self._connection.execute(
             """SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE node <> ''
                UNION SELECT DISTINCT node, schema_name, '' FROM schema_versions WHERE node <> ''"""
@@ -97,7 +97,7 @@ class MergeStore:
         return [(node, schema, name) for node, schema, name in rows]
 
     def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
-        """Return, as (node, table), the tables of nodes that there are where everything below a key has happened."""
+        """Return (node, table) for each physical table that exists after everything below a key."""
         rows = self._connection.execute(
             """SELECT node, schema_name, table_name FROM table_versions WHERE node <> '' AND order_key < $1
                GROUP BY ALL HAVING arg_max(definition IS NOT NULL, order_key) ORDER BY ALL""",
@@ -106,7 +106,7 @@ class MergeStore:
         return [(node, (schema, table)) for node, schema, table in rows]
 
     def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
-        """Return the lines of tables whose foreign keys may name one of these: they follow when it is renamed."""
+        """Return the tables whose foreign keys may name one of these: a rename changes them too."""
         rows = self._connection.execute(
             """SELECT DISTINCT schema_name, table_name FROM table_versions
                WHERE node = $1 AND contains(definition, '"foreign_keys":')
@@ -116,7 +116,7 @@ class MergeStore:
         return [(node, schema, name) for schema, name in rows]
 
     def last_number(self, below: OrderKey) -> int | None:
-        """Return the number of the last logical version below a key; None of a folded line, where it may be gone."""
+        """Return the number of the last logical version below a key; None if that history is folded."""
         number, folded = self._connection.execute(
             "SELECT max(version_id), bool_or(folded) FROM table_versions WHERE node = '' AND order_key < ?",
             [below.text()],
@@ -132,9 +132,10 @@ class MergeStore:
         stop: Stop | None,
         beginning: OrderKey | None = None,
     ) -> None:
-        """Put what a run made into the store, in one transaction; what is there already stays as it is.
+        """Store the result of a run, in one transaction.
 
-        What a run before had made from `floor` on and this one has not is removed; what people said stays.
+        Versions that an earlier run derived from `floor` on, and this one did not, are removed. Versions that exist
+        already, and those that people provided, stay as they are.
         """
         with self._transaction():
             replace_derived(self._connection, self._path, floor, tables, schemas)
@@ -148,7 +149,7 @@ class MergeStore:
 
 
 def part(connection: Any, lines: Iterable[Line], floor: OrderKey) -> Part:
-    """Return what a merge that goes on at a floor needs to know; a line's name may be "" for its database alone."""
+    """Return what a merge that continues at a floor needs; the name of a table may be "" for its database alone."""
     final = [floor.text(), ORIGIN.text()]
     numbers = connection.execute(
         "SELECT node, max(version_id) FROM table_versions WHERE order_key < $1 OR order_key = $2 GROUP BY node", final
@@ -170,8 +171,9 @@ def part(connection: Any, lines: Iterable[Line], floor: OrderKey) -> Part:
 def replace_derived(
     connection: Any, path: Path, floor: OrderKey, tables: Iterable[TableVersion], schemas: Iterable[SchemaVersion]
 ) -> None:
-    """Put what a merge made from its floor on in the place of what an earlier run had made there, within the
-    transaction that is open. What people said stays, and so does what is there already.
+    """Replace the versions that an earlier run derived from the floor on by this run's, within the open transaction.
+
+    Versions that both runs derived, and those that people provided, stay as they are.
     """
     tables, schemas = list(tables), list(schemas)
     _keep_only(connection, "table_versions", TABLE_COLUMNS, 4, floor, [_unnumbered(row_of(v)) for v in tables])
@@ -180,7 +182,7 @@ def replace_derived(
 
 
 def _keep_only(connection: Any, table: str, columns: str, width: int, floor: OrderKey, rows: list[Row]) -> None:
-    """Remove what was made from the floor on and is not among the rows."""
+    """Remove the versions derived from the floor on that are not among the rows."""
     found = connection.execute(
         f"SELECT {columns} FROM {table} WHERE order_key >= $1 AND order_key <> $2 AND origin NOT IN ({_GIVEN})",
         [floor.text(), ORIGIN.text()],
@@ -197,7 +199,7 @@ def _keep_only(connection: Any, table: str, columns: str, width: int, floor: Ord
         [[row[i] for row in gone] for i in range(width)],
     )
     if width == 4:
-        # Numbers count on without what is gone; `append` numbers lines that have a 0 anew.
+        # The versions after removed ones are renumbered; `append` renumbers where a number is 0.
         connection.execute(
             """UPDATE table_versions SET version_id = 0
                WHERE order_key >= $1 AND NOT folded AND node IN (SELECT unnest($2::VARCHAR[]))""",

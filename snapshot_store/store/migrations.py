@@ -1,6 +1,6 @@
-"""The store's own tables, version by version. A script is never changed once released; the next one is appended.
+"""The store's tables, as a list of migration scripts. A released script is never changed; new ones are appended.
 
-What people may ask in SQL are the views of `VIEWS`; they keep their columns when the tables beneath them change.
+Users query the views of `VIEWS`, whose columns stay the same when the tables change.
 """
 
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ _WHO = "ddl, file, position, origin"
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # `node` '' is the logical history. `order_key` is the 54-digit text, which sorts as the key does.
-        # `definition` is JSON (model_json.py), NULL where the table is gone.
+        # `definition` is JSON (model_json.py), NULL if the table was dropped.
         """CREATE TABLE table_versions (
             node VARCHAR NOT NULL, order_key VARCHAR NOT NULL CHECK (length(order_key) = 54),
             schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL, definition VARCHAR,
@@ -34,7 +34,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             FROM table_versions""",
     ),
     (
-        # Numbers are stored: counting them would take a sort of the whole history, and folding would change them.
+        # Numbers are stored: computing them would sort the whole history, and folding would change them.
         "ALTER TABLE table_versions ADD COLUMN version_id UBIGINT DEFAULT 0",
         "ALTER TABLE table_versions ADD COLUMN folded BOOLEAN DEFAULT false",
         "ALTER TABLE schema_versions ADD COLUMN folded BOOLEAN DEFAULT false",
@@ -48,8 +48,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE settings (name VARCHAR PRIMARY KEY, value VARCHAR NOT NULL)",
     ),
     (
-        # Without primary keys: no lookup uses their indexes, which are a quarter of the file and make removing slow.
-        # `store_append` sees to it that there is one version of a table at a key.
+        # Without primary keys: no lookup uses their indexes, which take a quarter of the file and slow down deletes.
+        # `store.append` ensures that a table has one version at a key.
         """CREATE TABLE new_table_versions (
             node VARCHAR NOT NULL, order_key VARCHAR NOT NULL CHECK (length(order_key) = 54),
             schema_name VARCHAR NOT NULL, table_name VARCHAR NOT NULL, definition VARCHAR,
@@ -105,7 +105,7 @@ VIEWS: dict[str, str] = {
                coalesce(definition->>'collation', 'utf8mb4_0900_ai_ci') AS collation
         FROM schema_versions""",
 }
-"""What `schema sql` offers, by name; the columns are documented in the README. They live only in open connections."""
+"""The views of `schema sql`, by name; the README documents their columns. They exist only in open connections."""
 
 TABLES_AT = """
     CREATE TEMP MACRO tables_at(tso) AS TABLE
@@ -113,23 +113,23 @@ TABLES_AT = """
             SELECT * FROM versions WHERE commit_tso <= tso
             QUALIFY row_number() OVER (PARTITION BY node, schema_name, table_name ORDER BY order_key DESC) = 1)
         WHERE NOT dropped"""
-"""A table function beside the views: every table as it was after everything committed up to and with a TSO."""
+"""A table function: every table as it was after all commits up to and including a TSO."""
 
 
 class Connection(Protocol):
-    """What is needed of a database connection."""
+    """The part of a database connection that migrations use."""
 
     def execute(self, query: str, parameters: Any = None) -> Any:
         """Run a statement."""
 
 
 def outdated(connection: Connection) -> bool:
-    """Tell whether the store was written by an older program."""
+    """Return whether an older program wrote the store."""
     return version_of(connection) < len(MIGRATIONS)
 
 
 def migrate(connection: Connection, read_only: bool) -> None:
-    """Bring the store's tables to the newest version, in one transaction.
+    """Migrate the store's tables to the newest version, in one transaction.
 
     Raises StoreTooNew if the store was written by a newer program, StoreError if it is read-only and not up to date.
     """
@@ -159,7 +159,7 @@ def _first_table(connection: Connection) -> str | None:
 
 
 def version_of(connection: Connection) -> int:
-    """Return the version of a store's tables; 0 of an empty file."""
+    """Return the version of a store's tables; 0 for an empty file."""
     known = connection.execute("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'store_info'").fetchone()
     if not known[0]:
         return 0

@@ -1,4 +1,4 @@
-"""A store as Parquet files: to hand on, to look into with other tools, and to make a store from again."""
+"""Exporting a store to Parquet files, and importing it into a new store."""
 
 import shutil
 import tempfile
@@ -12,7 +12,7 @@ _TABLES = ("table_versions", "schema_versions", "settings", "store_info")
 
 
 def export_parquet(connection: Any, folder: Path) -> None:
-    """Write a file per table into a new folder, which appears whole or not at all."""
+    """Write one file for each table into a new folder, which appears complete or not at all."""
     if folder.exists():
         raise StoreError(f"{folder} exists already: name a folder that is not there yet")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -29,8 +29,9 @@ def export_parquet(connection: Any, folder: Path) -> None:
 
 
 def import_parquet(connection: Any, folder: Path) -> int:
-    """Fill an empty store, within the transaction that is open, from what `export_parquet` wrote; return how many
-    versions it has. Numbers stay what they were.
+    """Fill an empty store from what `export_parquet` wrote; return how many versions it has.
+
+    Runs within the open transaction. Versions keep their numbers.
     """
     for table in _TABLES:
         if not (folder / f"{table}.parquet").is_file():

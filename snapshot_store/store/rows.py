@@ -14,7 +14,7 @@ SCHEMA_COLUMNS = "node, order_key, schema_name, definition, ddl, file, position,
 
 
 def _text(text: str | None) -> str | None:
-    """Return text that a column can hold."""
+    """Return text without lone surrogates, which a column cannot hold."""
     return None if text is None else shown(text)
 
 

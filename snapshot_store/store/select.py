@@ -1,4 +1,4 @@
-"""Which tables a store knows, and a part of its history: nothing is read but what is asked for."""
+"""Queries for the tables of a store and for a part of its history; only what is asked for is read."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 Line = tuple[str | None, str, str]
-"""One table's line of history: node (None: the logical one), schema, name."""
+"""A table in the history: node (None: a logical table), schema, name."""
 
 
 def find(
     connection: Any, patterns: Sequence[NamePattern], node: str | None, physical: bool, topology: Topology
 ) -> tuple[Line, ...]:
-    """Return the lines that the patterns mean, sorted; raises UnknownTable for a pattern that means none.
+    """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
-    `physical`: the patterns name logical tables, and the physical ones that make them are meant, of all nodes or of
-    one. Else they name tables of the node, or logical ones.
+    `physical`: the patterns are matched with logical tables, and the result is the physical tables of these, of all
+    nodes or of `node`. Otherwise they are matched with tables of the node, or with logical ones.
     """
     found: set[Line] = set()
     for pattern in patterns:
@@ -37,7 +37,7 @@ def find(
 def _named(
     connection: Any, likes: Sequence[tuple[str, str]], nodes: Sequence[str] | None
 ) -> list[tuple[str, str, str]]:
-    """Return the lines whose schema and table are like one of the pairs; of all nodes if none is named."""
+    """Return the tables whose schema and name match one of the LIKE pairs; of all nodes if `nodes` is None."""
     where = " OR ".join(r"(schema_name LIKE ? ESCAPE '\' AND table_name LIKE ? ESCAPE '\')" for _ in likes)
     parameters: list[Any] = [part for like in likes for part in like]
     if nodes is None:
@@ -58,7 +58,7 @@ def _physical(connection: Any, pattern: NamePattern, node: str | None, topology:
         to_schema = not route.target_schema or pattern.matches_schema(route.target_schema)
         to_table = not route.target_table or pattern.matches_table(route.target_table)
         if to_schema and to_table:
-            # What a route does not name keeps its own name, which must then be the one that is asked for.
+            # If the route gives no target name, the table keeps its own, which must then match the pattern.
             schema = _route_like(route.schema_pattern) if route.target_schema else own_schema
             likes.append((schema, _route_like(route.table_pattern or "*") if route.target_table else own_table))
     lines = _named(connection, likes, None if node is None else [node])
@@ -71,7 +71,7 @@ def _physical(connection: Any, pattern: NamePattern, node: str | None, topology:
 
 
 def _route_like(pattern: str) -> str:
-    """Return a LIKE pattern that takes at least what a route's pattern takes."""
+    """Return a LIKE pattern that matches at least what a route's pattern matches."""
     plain = re.sub(r"\[.[^\]]*\]", "?", pattern)
     return re.sub(r"([\\%_])", r"\\\1", plain).replace("*", "%").replace("?", "_")
 
@@ -89,7 +89,7 @@ def _near(connection: Any, pattern: NamePattern, node: str | None, physical: boo
 
 
 def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = None) -> SchemaHistory:
-    """Return all versions of some tables and of their databases; or only those below a key and at the origin."""
+    """Return all versions of some tables and of their databases; with `below`, only those below it or at ORIGIN."""
     wanted = list(lines)
     until = "" if below is None else f"WHERE order_key < '{below.text()}' OR order_key = '{ORIGIN.text()}'"
     nodes, schemas, names = ([(line[i] or "") for line in wanted] for i in range(3))
@@ -109,7 +109,7 @@ def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = 
 
 
 def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaHistory:
-    """Return only the versions in force at a key, of all tables or the logical ones; what was dropped is left out."""
+    """Return only the versions in force at a key, of all tables or the logical ones, without dropped tables."""
     parts = []
     line = "AND node = ''" if logical else ""
     for table, columns, names in (
@@ -130,7 +130,7 @@ def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaH
 
 
 def logical_changes(connection: Any, after: OrderKey, most: int) -> tuple[TableVersion, ...]:
-    """Return the first logical versions behind a key, in order; those of one key are never parted."""
+    """Return the first `most` logical versions after a key, in order, and any others with the key of the last."""
     rows = connection.execute(
         f"""SELECT {TABLE_COLUMNS} FROM table_versions WHERE node = '' AND order_key > $1 AND order_key <= coalesce(
                 (SELECT order_key FROM table_versions WHERE node = '' AND order_key > $1

@@ -1,4 +1,4 @@
-"""What a store knows besides versions: the cluster's routes, and where its binlogs begin."""
+"""The settings of a store: the routes, where the binlogs begin, and where the last merge stopped."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,11 +10,11 @@ from snapshot_store.topology import Route, Topology
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Where the last merge stopped because it did not know a shape, until one goes on from there.
+    """Where the last merge stopped because a table's definition was unknown; removed when a merge gets past it.
 
-    `statement`: at a DDL that it did not understand; else at rows that fit no known shape. `node` is None for a logical
-    DDL. `order_key` is the text of the DDL's or the rows' key, `tables` are the (schema, table) that the statement
-    names as far as that could be read.
+    `statement`: it stopped at a DDL that is not understood, otherwise at rows that fit no known definition. `node` is
+    None for a logical DDL. `order_key` is the text of the DDL's or the rows' key. `tables` are the (schema, table) that
+    the statement names, as far as it could be parsed.
     """
 
     statement: bool
@@ -32,7 +32,7 @@ def stop_to_json(stop: Stop) -> str:
 
 
 def stop_from_json(text: str) -> Stop:
-    """Return the stop that `stop_to_json` wrote. Raises StoreError if it did not write this."""
+    """Return the stop that `stop_to_json` wrote. Raises StoreError for any other text."""
     try:
         values = json.loads(text)
         return Stop(**{**values, "tables": tuple((schema, table) for schema, table in values["tables"])})
@@ -50,7 +50,7 @@ def topology_to_json(topology: Topology) -> str:
 
 
 def topology_from_json(text: str) -> Topology:
-    """Return the topology that `topology_to_json` wrote. Raises StoreError if it did not write this."""
+    """Return the topology that `topology_to_json` wrote. Raises StoreError for any other text."""
     try:
         values = json.loads(text)
         hidden = frozenset((schema, table) for schema, table in values.get("hidden", ()))  # older stores have none

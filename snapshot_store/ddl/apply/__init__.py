@@ -1,1 +1,1 @@
-"""Statements to catalogs: what a DDL makes of the tables it names."""
+"""Applying a parsed DDL to a catalog."""

@@ -1,12 +1,13 @@
-"""ALTER TABLE: all actions of one statement together, in the server's order, not in the statement's.
+"""ALTER TABLE: all actions of a statement are applied together, in the server's order instead of the statement's.
 
 The server builds the new column list in two passes (`prepare_fields_and_keys`, mysql-server `sql/sql_table.cc`):
 
-1. Old columns in their order: dropped ones are left out, changed and renamed ones stand where the old one stood.
+1. Old columns in their order: dropped ones are left out, changed and renamed ones keep their position.
    Every action names the *old* columns, so `CHANGE a b …, CHANGE b a …` swaps two names.
 2. Added columns, and changed ones with FIRST or AFTER, in the statement's order; AFTER names one of the *new* list.
 
-Then old keys (without dropped columns, with new names), then new keys; a key without a name counts those before it.
+Then old keys (without dropped columns, with new names), then new keys; the name of an unnamed key depends on those
+before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +83,7 @@ def alter_table(
         server_charset(context) if session_schema is None else (session_schema.charset, session_schema.collation),
     )
     table = _with_options(context, table, actions, (schema.charset, schema.collation), conversion)
-    columns = _place(work, table, _changed_columns(work, table))
+    columns = _arranged(work, table, _changed_columns(work, table))
     if conversion is not None:
         columns = [converted_column(context, c, conversion) for c in columns]
     check_names(tuple(columns), table.name)
@@ -122,7 +123,7 @@ _WITHOUT_DEFAULT = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
 
 @dataclass(slots=True)
 class _Work:
-    """The actions by what they touch; names are lower case and those of the old table."""
+    """The actions of a statement, indexed by column: names are those of the old table, in lower case."""
 
     context: Context
     table: Table
@@ -200,7 +201,7 @@ def _conversion(context: Context, actions: Sequence[Action], inherited: Charset)
 
 
 def _changed_columns(work: _Work, table: Table) -> list[Column]:
-    """Return the old columns that stay, changed where they stand."""
+    """Return the old columns that are not dropped, each with its changes, in the old order."""
     columns = []
     for column in work.table.columns:
         name = column.name.lower()
@@ -229,26 +230,26 @@ def _adjusted(work: _Work, column: Column, name: str) -> Column:
     return column
 
 
-def _place(work: _Work, table: Table, columns: list[Column]) -> list[Column]:
-    """Return the columns with new ones added and changed ones moved."""
+def _arranged(work: _Work, table: Table, columns: list[Column]) -> list[Column]:
+    """Return the columns with new ones inserted and changed ones moved."""
     for action in work.actions:
         if isinstance(action, AddColumn):
             new = resolve_column(work.context, action.column, (table.charset, table.collation))
         elif isinstance(action, ChangeColumn) and action.position is not None:
             found = next((c for c in columns if c.same_name(action.column.name)), None)
-            if found is None:  # dropped, or changed once more, by the same statement: servers refuse it
+            if found is None:  # dropped or changed again by the same statement: servers refuse that
                 raise UnknownColumn(f"table {table.schema}.{table.name} has no column {action.old} to move")
             new, columns = found, [c for c in columns if c is not found]
         else:
             continue
-        place = len(columns)
+        index = len(columns)
         if action.position is not None:
-            place = 0 if action.position.after is None else _behind(columns, action.position.after, work.table)
-        columns = [*columns[:place], new, *columns[place:]]
+            index = 0 if action.position.after is None else _index_after(columns, action.position.after, work.table)
+        columns = [*columns[:index], new, *columns[index:]]
     return columns
 
 
-def _behind(columns: Sequence[Column], name: str, table: Table) -> int:
+def _index_after(columns: Sequence[Column], name: str, table: Table) -> int:
     for i, column in enumerate(columns):
         if column.same_name(name):
             return i + 1
@@ -256,7 +257,7 @@ def _behind(columns: Sequence[Column], name: str, table: Table) -> int:
 
 
 def _without_constraints(work: _Work, table: Table) -> Table:
-    """Return the table without dropped keys, checks and foreign keys; a check goes with the last of its columns."""
+    """Return the table without dropped keys, foreign keys and checks, nor checks of dropped columns."""
     for drop in _only(work.actions, DropConstraint):
         table = _drop_constraint(table, drop)
     for action in _only(work.actions, SetEnforced):
@@ -280,7 +281,7 @@ def _drop_constraint(table: Table, drop: DropConstraint) -> Table:
     if drop.kind in ("check", "any") and len(checks) < len(table.checks):
         return replace(table, checks=checks, unenforced=tuple(n for n in table.unenforced if n.lower() != name))
     if drop.kind == "foreign key" and table.engine not in ("InnoDB", "ndbcluster"):
-        return table  # An engine that forgets foreign keys lets any be dropped.
+        return table  # An engine that does not store foreign keys accepts dropping any.
     what = "constraint" if drop.kind == "any" else drop.kind
     raise UnknownIndex(f"table {table.schema}.{table.name} has no {what} {drop.name}")
 
@@ -294,7 +295,7 @@ def _enforced(table: Table, action: SetEnforced) -> Table:
 
 
 def _carried_indexes(work: _Work, table: Table) -> tuple[Index, ...]:
-    """Return the old indexes that are not dropped, with new names, without dropped columns."""
+    """Return the old indexes that are not dropped, with their new names and without dropped columns."""
     indexes = list(table.indexes)
     for rename in _only(work.actions, RenameIndex):
         place = _index_place(work.table, table.indexes, rename.old)
@@ -332,7 +333,7 @@ def _carried_parts(work: _Work, parts: Sequence[IndexPart], columns: Mapping[str
 
 
 def _inherited_part(work: _Work, part: IndexPart, new: Column) -> IndexPart:
-    """Return a part of a key whose column was dropped and added again: the key stays, as long as it was."""
+    """Return a key part whose column was dropped and added again: the key stays, with the length it had."""
     place = work.table.index_of(part.column or "")
     old = work.table.columns[place or 0]
     sized = old.type.length if old.type.charset or old.type.name.endswith("binary") else column_bytes(old.type)

@@ -1,4 +1,4 @@
-"""CREATE TABLE: a table from its definition, or from another table."""
+"""CREATE TABLE: building a table from its definition, or as a copy of another."""
 
 from dataclasses import replace
 
@@ -38,12 +38,12 @@ _ENGINES = {
 
 
 def canonical_engine(name: str) -> str:
-    """Return an engine's name as the server shows it; one we do not know stays as written."""
+    """Return an engine's name as the server prints it; an unknown name is returned as written."""
     return _ENGINES.get(name.lower(), name)
 
 
 def chosen_engine(context: Context, name: str) -> str:
-    """Return the engine that a table gets; without NO_ENGINE_SUBSTITUTION, the default one for an unknown one."""
+    """Return the engine of a new table. Without NO_ENGINE_SUBSTITUTION, an unknown one is replaced by the default."""
     known = name.lower() in _ENGINES
     session = context.session
     if session.validate and not known and not session.sql_mode & SQL_MODES["NO_ENGINE_SUBSTITUTION"]:
@@ -88,7 +88,7 @@ def build_table(context: Context, statement: CreateTable, schema: Schema, select
 
 
 def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return written columns, then selected ones; a column that is both stands among the selected, as written."""
+    """Return the written columns, then the selected ones; one that is both is listed with the selected, as written."""
     written = {column.name.lower(): column for column in columns}
     names = {column.name.lower() for column in selected}
     merged = []
@@ -99,7 +99,7 @@ def _with_selected(columns: tuple[Column, ...], selected: tuple[Column, ...]) ->
 
 
 def _check_left_out(context: Context, columns: tuple[Column, ...], selected: tuple[Column, ...]) -> None:
-    """A column that the query does not give must have a value of its own."""
+    """Raise DdlRejected for a column that the query does not select and that has no default."""
     names = {column.name.lower() for column in selected}
     for column in columns:
         given = column.name.lower() in names or column.nullable or column.default is not None or column.auto_increment
@@ -136,7 +136,7 @@ def check_names(columns: tuple[Column, ...], table: str) -> None:
 
 
 def constraints_of(items: tuple[ColumnSpec | Constraint, ...]) -> list[Constraint]:
-    """Return all constraints in the order written, those inside columns included."""
+    """Return all constraints in the order written, including those inside column definitions."""
     found: list[Constraint] = []
     for item in items:
         found += item.constraints if isinstance(item, ColumnSpec) else [item]
@@ -144,7 +144,7 @@ def constraints_of(items: tuple[ColumnSpec | Constraint, ...]) -> list[Constrain
 
 
 def with_constraints(context: Context, table: Table, constraints: list[Constraint]) -> Table:
-    """Return the table with keys, checks and foreign keys added, and what they entail."""
+    """Return the table with keys, checks and foreign keys added, and the NOT NULL and indexes they imply."""
     keys = [c for c in constraints if isinstance(c, KeySpec | ForeignKeySpec)]
     added = [c for c in constraints if isinstance(c, CheckSpec)]
     if context.session.validate:
@@ -155,7 +155,7 @@ def with_constraints(context: Context, table: Table, constraints: list[Constrain
     table = add_checks(table, added)
     foreign = [c for c in constraints if isinstance(c, ForeignKeySpec)]
     if table.engine not in ("InnoDB", "ndbcluster"):
-        # Other engines take a foreign key, make its index, and forget it.
+        # Other engines accept a foreign key and create its index, but do not store the key.
         foreign = []
     table = replace(
         table,
@@ -178,7 +178,7 @@ def _zero(context: Context, column: Column) -> str:
 
 
 def with_implicit_timestamps(context: Context, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Apply explicit_defaults_for_timestamp=OFF: the first TIMESTAMP follows the clock, the others default to zero."""
+    """Apply explicit_defaults_for_timestamp=OFF: the first TIMESTAMP follows the clock, others default to zero."""
     result, first = [], True
     for column in columns:
         given = column.default is not None or column.on_update_now or column.generated is not None
@@ -191,7 +191,7 @@ def with_implicit_timestamps(context: Context, columns: tuple[Column, ...]) -> t
 
 
 def copy_table(source: Table, schema: str, name: str) -> Table:
-    """Return what CREATE TABLE … LIKE makes: everything but foreign keys, with checks named anew."""
+    """Return the table that CREATE TABLE … LIKE creates: without foreign keys, and with new names for checks."""
     source = rewritten(source)
     checks = [CheckSpec(None, text, name not in source.unenforced) for name, text in sorted(source.checks)]
     indexes = tuple(replace(i, implicit=False) for i in source.indexes)

@@ -33,7 +33,7 @@ def _meant(
                 if not column.invisible:
                     yield table, column, source.outer
         return
-    hits = [(t, t.columns[place], s.outer) for s, t in pairs if (place := t.index_of(item.column)) is not None]
+    hits = [(t, t.columns[index], s.outer) for s, t in pairs if (index := t.index_of(item.column)) is not None]
     if not hits:
         raise UnknownColumn(f"the query names a column {item.column} that none of its tables has")
     if len(hits) > 1:
@@ -49,7 +49,7 @@ def _is_called(source: Source, table: Table, name: TableName) -> bool:
 
 
 def _as_result(column: Column, outer: bool, name: str, table: Table) -> Column:
-    """Return what a new table gets for a column that a query reads."""
+    """Return the column of the new table for a column that the query selects."""
     default = column.default
     nullable = column.nullable or outer
     if column.auto_increment:

@@ -1,4 +1,4 @@
-"""What renaming does beyond the table itself: to foreign keys that point at it, and to names made from its name."""
+"""Renaming a table or column: foreign keys that point at it, and names generated from the table's name."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -11,7 +11,7 @@ Name = tuple[str, str]
 
 
 def rename_table(catalog: Catalog, old: Name, new: Name) -> Catalog:
-    """Return the catalog with a table, which must exist, under another name that must be free."""
+    """Return the catalog with a table renamed; the table must exist and the new name must be free."""
     table = _with_new_names(catalog.tables[old], new[1])
     keys = []
     for text in table.foreign_keys:
@@ -28,9 +28,9 @@ def rename_table(catalog: Catalog, old: Name, new: Name) -> Catalog:
 
 
 def under_name(table: Table, name: Name, aim: Callable[[Name], Name]) -> Table:
-    """Return a table by itself under another name, with the names made from its name.
+    """Return a single table under another name, with the names generated from it.
 
-    Its foreign keys point at what `aim` makes of the tables they point at.
+    `aim` maps the tables that its foreign keys point at to those they are to point at.
     """
     renamed = _with_new_names(table, name[1])
     keys = [foreign_key_of(text) for text in renamed.foreign_keys]

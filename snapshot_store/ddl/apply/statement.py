@@ -1,4 +1,4 @@
-"""Apply a statement to a catalog: what all tables look like afterwards, and which ones changed."""
+"""Apply a statement to a catalog: returns the catalog afterwards, and which tables changed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,13 +38,13 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class DdlEffect:
-    """What a statement did.
+    """The result of a statement.
 
-    `changed` are the tables whose definition is another now, made and dropped ones included, sorted; `tables` are
-    those the statement names, in its order (TRUNCATE names a table and changes none); `effects` is what it does to
-    them and to others. `kind` is "CREATE TABLE",
-    "ALTER TABLE", "DROP TABLE", "RENAME TABLE", "TRUNCATE TABLE", "CREATE INDEX", "DROP INDEX", "CREATE DATABASE",
-    "ALTER DATABASE", "DROP DATABASE", or "IGNORED" for statements that change no table's shape.
+    `changed` are the tables whose definition changed, including created and dropped ones, sorted. `tables` are those
+    the statement names, in its order (TRUNCATE names a table and changes none). `effects` is what it does to them and
+    to others. `kind` is "CREATE TABLE", "ALTER TABLE", "DROP TABLE", "RENAME TABLE", "TRUNCATE TABLE", "CREATE INDEX",
+    "DROP INDEX", "CREATE DATABASE", "ALTER DATABASE", "DROP DATABASE", or "IGNORED" for statements that change no
+    table's definition.
     """
 
     catalog: Catalog
@@ -56,24 +56,24 @@ class DdlEffect:
 
 
 def apply_ddl(catalog: Catalog, sql: str, default_schema: str | None, session: DdlSession | None = None) -> DdlEffect:
-    """Return what one statement makes of a catalog.
+    """Apply one statement to a catalog.
 
     Raises DdlNotUnderstood for text whose effect is not known for certain, and UnknownSchema, UnknownTable,
     UnknownColumn, UnknownIndex or AlreadyExists where the catalog contradicts it, and with `session.validate`
-    DdlRejected where a server would refuse it otherwise; no other error. What is done to views, routines, users and
-    the like is "IGNORED"; the catalog keeps the names of views.
+    DdlRejected where a server would refuse it for another reason; no other error. Statements about views, routines,
+    users and the like are "IGNORED"; the catalog keeps the names of views.
     """
     return apply_parsed(catalog, ParsedDdl.of(sql, session or DdlSession()), default_schema)
 
 
 def apply_parsed(catalog: Catalog, ddl: ParsedDdl, default_schema: str | None) -> DdlEffect:
-    """Return what one statement makes of a catalog. Raises what `apply_ddl` raises."""
+    """Apply one parsed statement to a catalog. Raises what `apply_ddl` raises."""
     statement = ddl.statement
     context = Context(ddl.sql, ddl.session, default_schema)
     try:
         after = _APPLY[type(statement)](context, catalog, statement)
     except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-        # A value beyond what any server takes, such as a default of five thousand digits.
+        # A value beyond what any server accepts, such as a default of five thousand digits.
         raise context.error(f"a value in it cannot be read ({type(error).__name__})") from error
     return DdlEffect(
         after,

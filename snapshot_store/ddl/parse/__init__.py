@@ -1,1 +1,1 @@
-"""Text to statements: what a DDL says, before it meets any table."""
+"""Parsing a DDL: from text to a statement, without looking at any table."""

@@ -37,7 +37,7 @@ from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
 
 def parse_alter_table(cursor: Cursor) -> AlterTable:
-    """Read what follows ALTER TABLE."""
+    """Parse what follows ALTER TABLE."""
     table = cursor.table_name()
     actions: list[Action] = []
     while not cursor.done:
@@ -48,7 +48,7 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
         if cursor.accept_symbol(","):
             if cursor.done or (actions and isinstance(actions[-1], PartitionWork | SetPartitioning)):
                 raise cursor.error("expected an action")
-        # Only options follow each other without a comma, and the partitions follow everything.
+        # Only options may follow each other without a comma; partitioning may follow anything.
         elif not (
             cursor.done
             or at_placement(cursor)
@@ -60,7 +60,7 @@ def parse_alter_table(cursor: Cursor) -> AlterTable:
 
 
 def _actions(cursor: Cursor) -> list[Action]:
-    """Read one item of the list; ADD (…) is several actions, and what changes no shape is none."""
+    """Parse one item of the list. ADD (…) is several actions; an item that does not change the definition is none."""
     if at_partition_work(cursor):
         return _partition_work(cursor)
     if found := cursor.accept_one("DISCARD", "IMPORT"):
@@ -95,7 +95,7 @@ def _actions(cursor: Cursor) -> list[Action]:
 
 
 def _skip_inert(cursor: Cursor) -> bool:
-    """Move past an action that changes no shape."""
+    """Skip an action that does not change the table's definition, if the next words are one."""
     if cursor.accept("LOCK"):
         skip_lock_option(cursor, "LOCK")
         return True
@@ -120,7 +120,7 @@ def _rebuild(cursor: Cursor) -> list[Action]:
 
 
 def _partition_work(cursor: Cursor) -> list[Action]:
-    """Read an action on partitions; one that is not MySQL's takes the rest of the statement with it."""
+    """Parse an action on partitions. If it is not MySQL's syntax, the rest of the statement is skipped."""
     place = cursor.place
     try:
         work = parse_partition_work(cursor)

@@ -18,10 +18,10 @@ _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 
 
 def parse_column(cursor: Cursor, changed: bool = False) -> ColumnSpec:
-    """Read a column definition up to what cannot belong to it; that of a column `changed` has no REFERENCES."""
+    """Parse a column definition as far as it extends; with `changed` (CHANGE, MODIFY) it has no REFERENCES."""
     name = cursor.name()
     if cursor.accept_symbol("."):
-        # `tbl`.`column`, as old grammars allow; the last part is the name.
+        # `tbl`.`column`, as old grammars allow; the last part is the column's name.
         name = cursor.name()
     serial = cursor.at("SERIAL")
     column = ColumnSpec(name, parse_type(cursor))
@@ -37,7 +37,7 @@ def parse_column(cursor: Cursor, changed: bool = False) -> ColumnSpec:
 
 
 def _references(cursor: Cursor, column: ColumnSpec) -> ColumnSpec:
-    """Read REFERENCES, the last of a column's attributes; it means nothing before 9.0."""
+    """Parse REFERENCES, the last of a column's attributes; servers before 9.0 ignore it."""
     key = parse_references(cursor, None, None, (column.name,))
     if cursor.session.server_version < 90000:
         return column
@@ -50,7 +50,7 @@ def _serial(column: ColumnSpec) -> ColumnSpec:
 
 
 def _attribute(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
-    """Read one attribute into the column; None if none stands here."""
+    """Parse one attribute into the column; None if the next words are not one."""
     if cursor.accept("NOT", "NULL"):
         return replace(column, nullable=False)
     if cursor.accept("NULL"):
@@ -108,12 +108,12 @@ def _constraint(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
 
 
 def _with_key(column: ColumnSpec, key: KeySpec) -> ColumnSpec:
-    """Return the column with a key of its own; said twice, it is one all the same."""
+    """Return the column with a key on it; the same key written twice is added once."""
     return column if key in column.constraints else replace(column, constraints=(*column.constraints, key))
 
 
 def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
-    """Read an attribute that says nothing about the column's values."""
+    """Skip an attribute that does not affect the column's values; None if the next words are not one."""
     if cursor.accept_one("COLUMN_FORMAT", "STORAGE"):
         cursor.word_or_name()
         return column
@@ -125,7 +125,7 @@ def _storage(cursor: Cursor, column: ColumnSpec) -> ColumnSpec | None:
 
 
 def parse_default(cursor: Cursor) -> Default | Value:
-    """Read the value after DEFAULT, which is not CURRENT_TIMESTAMP."""
+    """Parse the value after DEFAULT, other than CURRENT_TIMESTAMP."""
     if cursor.at_symbol("("):
         return Default("expression", canonical(cursor.parenthesized(), cursor.session))
     if cursor.accept("NULL"):
@@ -153,7 +153,7 @@ def _number(cursor: Cursor) -> str:
 
 
 def _now(cursor: Cursor) -> int:
-    """Read CURRENT_TIMESTAMP and return its precision."""
+    """Parse CURRENT_TIMESTAMP and return its precision."""
     if not cursor.accept_one(*_NOW):
         raise cursor.error("expected CURRENT_TIMESTAMP")
     if not cursor.accept_symbol("("):

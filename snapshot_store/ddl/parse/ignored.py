@@ -1,4 +1,4 @@
-"""Statements that change no table's shape: told by their first words, and read to their end."""
+"""Statements that change no table's definition: recognized by their first words, and skipped."""
 
 from snapshot_store.ddl.statements import Ignored
 from snapshot_store.mysql.sql.cursor import Cursor
@@ -38,9 +38,9 @@ INERT_VERBS = frozenset(
         "XA",
     }
 )
-"""Statements that change no table's shape, by their first word."""
+"""The first words of statements that change no table's definition."""
 
-# Objects that are no tables, by what follows CREATE, ALTER or DROP.
+# Objects other than tables, by the words after CREATE, ALTER or DROP.
 _INERT_OBJECTS = (
     ("USER",),
     ("ROLE",),
@@ -66,7 +66,7 @@ _INERT_OBJECTS = (
 
 
 def ignored(cursor: Cursor, what: str) -> Ignored:
-    """Read to the end of a statement that changes no table."""
+    """Skip the rest of a statement that changes no table."""
     if cursor.word() in _WITH_BODY:
         cursor.skip_all()
     cursor.skip_rest()
@@ -74,5 +74,5 @@ def ignored(cursor: Cursor, what: str) -> Ignored:
 
 
 def at_inert_object(cursor: Cursor) -> bool:
-    """Tell whether an object that is no table stands here, behind its modifiers if it has any."""
+    """Return whether the next words name an object other than a table; its modifiers must have been skipped."""
     return any(cursor.at(*words) for words in _INERT_OBJECTS)

@@ -1,4 +1,4 @@
-"""Keys, foreign keys and checks, inside CREATE TABLE, ALTER TABLE ADD, and CREATE INDEX."""
+"""Parsing keys, foreign keys and checks in CREATE TABLE, ALTER TABLE ADD, and CREATE INDEX."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from snapshot_store.mysql.sql.cursor import Cursor
 
 
 def at_constraint(cursor: Cursor) -> bool:
-    """Tell whether a table constraint or a key stands here, not a column; all MySQL's words for them are reserved."""
+    """Return whether a constraint or key begins here rather than a column; its first words are reserved in MySQL."""
     return at_private_index(cursor) or cursor.word() in (
         "CONSTRAINT",
         "PRIMARY",
@@ -25,7 +25,7 @@ def at_constraint(cursor: Cursor) -> bool:
 
 
 def parse_constraint(cursor: Cursor) -> Constraint:
-    """Read a key, foreign key or check."""
+    """Parse a key, foreign key or check."""
     symbol = None
     if cursor.accept("CONSTRAINT") and cursor.word() not in ("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         symbol = cursor.name()
@@ -51,14 +51,14 @@ def parse_constraint(cursor: Cursor) -> Constraint:
 
 
 def _key(cursor: Cursor, kind: str) -> KeySpec:
-    """Read an optional name, the key parts and the options."""
+    """Parse an optional name, the key parts and the options."""
     name = None if cursor.at_symbol("(") or cursor.at("USING") else cursor.name()
     algorithm = parse_algorithm(cursor)
     return parse_key_body(cursor, KeySpec(kind, name, (), algorithm))
 
 
 def parse_algorithm(cursor: Cursor) -> str | None:
-    """Read USING BTREE or HASH, if it stands here."""
+    """Parse USING BTREE or HASH, if it comes next."""
     if not cursor.accept_one("USING", "TYPE"):
         return None
     found = cursor.accept_one("BTREE", "HASH", "RTREE")
@@ -68,7 +68,7 @@ def parse_algorithm(cursor: Cursor) -> str | None:
 
 
 def parse_key_body(cursor: Cursor, key: KeySpec) -> KeySpec:
-    """Read the key parts in parentheses and the options after them."""
+    """Parse the key parts in parentheses and the options after them."""
     cursor.expect_symbol("(")
     ordered = key.kind not in ("fulltext", "spatial")
     parts = [_part(cursor, ordered)]
@@ -120,7 +120,7 @@ def _option(cursor: Cursor, key: KeySpec) -> KeySpec | None:
 
 
 def parse_check(cursor: Cursor, name: str | None) -> CheckSpec:
-    """Read CHECK (expression) [[NOT] ENFORCED]."""
+    """Parse CHECK (expression) [[NOT] ENFORCED]."""
     cursor.expect("CHECK")
     expression = canonical(cursor.parenthesized(), cursor.session)
     if cursor.accept("NOT", "ENFORCED"):
@@ -132,7 +132,7 @@ def parse_check(cursor: Cursor, name: str | None) -> CheckSpec:
 def parse_references(
     cursor: Cursor, name: str | None, index_name: str | None, columns: tuple[str, ...]
 ) -> ForeignKeySpec:
-    """Read REFERENCES table [(columns)] [MATCH …] [ON DELETE …] [ON UPDATE …]."""
+    """Parse REFERENCES table [(columns)] [MATCH …] [ON DELETE …] [ON UPDATE …]."""
     cursor.expect("REFERENCES")
     table = cursor.table_name()
     referenced = cursor.names() if cursor.at_symbol("(") else ()

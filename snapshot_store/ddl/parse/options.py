@@ -1,4 +1,4 @@
-"""Table and schema options, and the tails of CREATE and ALTER TABLE that say nothing about a table's shape."""
+"""Parsing table and schema options, and skipping clauses that do not affect a table's definition."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ from snapshot_store.ddl.specs import Options
 from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.types import accept_charset, charset_name
 
-# Partitioning, and PolarDB-X's placement clauses: whatever follows is placement too, and is not read.
+# Partitioning, and PolarDB-X's placement clauses: everything that follows is placement too, and is skipped.
 _PLACEMENT = frozenset(
     {
         "BROADCAST",
@@ -22,7 +22,7 @@ _PLACEMENT = frozenset(
         "TBPARTITIONS",
     }
 )
-# Options whose value changes no shape (refman, "CREATE TABLE Statement").
+# Options whose value does not affect the definition (refman, "CREATE TABLE Statement").
 _INERT = frozenset(
     {
         "AUTOEXTEND_SIZE",
@@ -55,12 +55,12 @@ _INERT = frozenset(
 
 
 def at_placement(cursor: Cursor) -> bool:
-    """Tell whether a partitioning or placement clause begins here."""
+    """Return whether a partitioning or placement clause comes next."""
     return cursor.word() in _PLACEMENT or cursor.at("LOCAL", "PARTITION")
 
 
 def skip_placement(cursor: Cursor) -> None:
-    """Move past placement to the end; a SELECT after it would add columns, so it must not hide there."""
+    """Skip placement to the end; raise if a SELECT follows, since that would add columns."""
     while not cursor.done:
         if cursor.word() in ("SELECT", "AS", "TABLE", "IGNORE", "REPLACE"):
             raise cursor.error("CREATE TABLE … SELECT takes its columns from a query")
@@ -71,16 +71,16 @@ def skip_placement(cursor: Cursor) -> None:
 
 
 def at_table_option(cursor: Cursor) -> bool:
-    """Tell whether a table option stands here."""
-    place = cursor.place
+    """Return whether a table option comes next."""
+    start = cursor.place
     try:
         return parse_table_option(cursor, Options()) is not None
     finally:
-        cursor.place = place
+        cursor.place = start
 
 
 def parse_table_options(cursor: Cursor) -> Options:
-    """Read table options up to the first thing that is none."""
+    """Parse table options until something else comes."""
     options = Options()
     while (extended := parse_table_option(cursor, options)) is not None:
         options = extended
@@ -89,7 +89,7 @@ def parse_table_options(cursor: Cursor) -> Options:
 
 
 def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
-    """Read one table option into `options`; None if none stands here."""
+    """Parse one table option into `options`; None if something else comes next."""
     extended = _charset_option(cursor, options)
     if extended is not None:
         return extended
@@ -100,7 +100,7 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
         cursor.accept_symbol("=")
         return replace(options, comment=cursor.string())
     if cursor.accept("START", "TRANSACTION"):
-        # What CREATE TABLE … SELECT becomes in a row-based binlog, since 8.0.21.
+        # A row-based binlog has this instead of the query of CREATE TABLE … SELECT, since 8.0.21.
         return options
     start = cursor.peek().start
     if cursor.at("DATA", "DIRECTORY") or cursor.at("INDEX", "DIRECTORY"):
@@ -117,7 +117,7 @@ def parse_table_option(cursor: Cursor, options: Options) -> Options | None:
 
 
 def parse_schema_options(cursor: Cursor) -> Options:
-    """Read the options of CREATE and ALTER DATABASE to the end."""
+    """Parse the options of CREATE and ALTER DATABASE, to the end."""
     options = Options()
     while not cursor.done:
         extended = _charset_option(cursor, options)
@@ -153,7 +153,7 @@ _LOCKS = {
 
 
 def skip_lock_option(cursor: Cursor, option: str) -> str:
-    """Move past the value of ALGORITHM or LOCK and return it."""
+    """Skip the value of ALGORITHM or LOCK and return it."""
     cursor.accept_symbol("=")
     value = cursor.word_or_name().upper()
     cursor.limit(value in _LOCKS[option], f"unknown {option} {value}")
@@ -180,7 +180,7 @@ _CHOICES = {
 
 
 def _skip_value(cursor: Cursor, option: str) -> str:
-    """Move past the value of an option and return it, "" for a list."""
+    """Skip the value of an option and return it, "" for a list."""
     cursor.accept_symbol("=")
     token = cursor.peek()
     if cursor.at_symbol("("):

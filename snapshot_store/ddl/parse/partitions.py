@@ -1,6 +1,6 @@
-"""Partitioning clauses: read, and changed by ALTER TABLE.
+"""Parsing partitioning clauses, and ALTER TABLE's actions on partitions.
 
-What cannot be read is passed over in statements that a server has carried out. Source: rule `partition_clause` of
+In statements that a server has executed, a clause that is not understood is skipped. Source: rule `partition_clause` of
 mysql-server `sql/sql_yacc.yy`.
 """
 
@@ -27,7 +27,7 @@ _MOST = 8192
 
 
 def parse_partitioning(cursor: Cursor) -> PartitionSpec:
-    """Read PARTITION BY … to the end of the clause."""
+    """Parse PARTITION BY … to the end of the clause."""
     cursor.expect("PARTITION", "BY")
     spec = _method(cursor)
     count = _count(cursor, "PARTITIONS")
@@ -104,8 +104,8 @@ def _definition(cursor: Cursor) -> Partition:
             return replace(partition, subpartitions=tuple(names))
 
 
-def _tuples(text: str, session: DdlSession, one: bool) -> Tuples:
-    """Return the values of a partition, `one` tuple of them or many; () where they are not understood."""
+def _tuples(text: str, session: DdlSession, single: bool) -> Tuples:
+    """Return the values of a partition as tuples, with `single` as one tuple; () if they are not understood."""
     cursor = Cursor(text, text, tokenize(text, session), session)
     found: list[Node] = []
     try:
@@ -116,13 +116,13 @@ def _tuples(text: str, session: DdlSession, one: bool) -> Tuples:
     except DdlNotUnderstood:
         return ()
     nodes = [_in_time_zone(node, session.time_zone) for node in found]
-    if one:
+    if single:
         return (tuple(printed(node) for node in nodes),)
     return tuple(tuple(map(printed, node.args if node.kind == "row" else (node,))) for node in nodes)
 
 
 def _in_time_zone(node: Node, time_zone: str) -> Node:
-    """Return a bound whose UNIX_TIMESTAMP('...') is the number that a server takes down."""
+    """Return a bound with UNIX_TIMESTAMP('...') replaced by the number that a server stores."""
     if node.kind == "call" and node.text == "unix_timestamp" and time_zone and node.args[0].kind == "string":
         try:
             moment = utc_of(datetime.fromisoformat(node.args[0].text), zone_of(time_zone))
@@ -143,7 +143,7 @@ def _skip_options(cursor: Cursor) -> None:
 
 
 def parse_tail(cursor: Cursor) -> PartitionSpec | None:
-    """Read partitioning or placement; None for placement, and for partitioning that is not MySQL's."""
+    """Parse partitioning or placement; None for placement, and for partitioning that is not MySQL's."""
     if not cursor.at("PARTITION"):
         skip_placement(cursor)
         return None
@@ -166,13 +166,13 @@ _TAILS = ("TABLESPACE", "QUICK", "EXTENDED", "FAST", "MEDIUM", "CHANGED", "USE_F
 
 
 def at_partition_work(cursor: Cursor) -> bool:
-    """Tell whether an action on partitions stands here."""
+    """Return whether an action on partitions comes next."""
     words = (*_BY_NAME, "ADD", "COALESCE", "EXCHANGE", "REORGANIZE")
     return cursor.word() in words and cursor.word(1) == "PARTITION"
 
 
 def parse_partition_work(cursor: Cursor) -> PartitionWork:
-    """Read an action on partitions."""
+    """Parse an action on partitions."""
     kind = cursor.next().text.upper()
     cursor.expect("PARTITION")
     if cursor.accept_one("NO_WRITE_TO_BINLOG", "LOCAL"):
@@ -212,7 +212,7 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
 
 
 def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitioning:
-    """Return the partitioning that a clause makes; KEY () takes the primary key."""
+    """Return the partitioning that a clause defines; KEY () means the primary key."""
     named = spec.partitions or tuple(Partition(f"p{i}") for i in range(spec.count or 1))
     sub = spec.sub
     listed = max((len(p.subpartitions) for p in named), default=0)
@@ -232,7 +232,7 @@ def partitioning_of(spec: PartitionSpec, primary_key: Sequence[str]) -> Partitio
 
 
 def bound_of(partition: Partition) -> str:
-    """Return the upper bound of a RANGE partition where two can be compared, else ""."""
+    """Return the upper bound of a RANGE partition if it is an integer or MAXVALUE, which can be compared; else ""."""
     if partition.kind != "RANGE":
         return ""
     text = partition.values[0].strip()

@@ -1,10 +1,10 @@
-"""What PolarDB-X adds to MySQL's DDL: it says where rows lie, and how numbers are given out, so it is passed over.
+"""PolarDB-X's additions to MySQL's DDL, which are skipped: they concern the placement of rows and sequences.
 
-    GLOBAL INDEX g (b) COVERING (c) PARTITION BY KEY (b) PARTITIONS 4      an index like any other
+    GLOBAL INDEX g (b) COVERING (c) PARTITION BY KEY (b) PARTITIONS 4      an ordinary index
     AUTO_INCREMENT BY GROUP                                                AUTO_INCREMENT
     ALTER TABLE t SPLIT PARTITION p0 INTO …                                nothing
 
-Sessions that validate take it too: it is PolarDB-X that refuses or takes such a statement, and MySQL never sees it.
+Sessions with `validate` accept them too: PolarDB-X accepts or refuses such a statement, and MySQL never sees it.
 Source: the PolarDB-X documentation, "CREATE TABLE", "CREATE INDEX", "ALTER TABLE" and "Table groups".
 """
 
@@ -18,18 +18,18 @@ _SCHEMA_OPTIONS = ("DEFAULT_SINGLE", "LOCALITY", "MODE", "PARTITION_MODE")
 
 
 def at_private_index(cursor: Cursor) -> bool:
-    """Tell whether GLOBAL, CLUSTERED or LOCAL stands here before an index, not as a column's name."""
+    """Return whether GLOBAL, CLUSTERED or LOCAL comes next, before an index and not as a column's name."""
     return cursor.word() in _PLACES and cursor.word(1) in ("INDEX", "KEY", "UNIQUE", *_PLACES)
 
 
 def skip_index_place(cursor: Cursor) -> None:
-    """Move past GLOBAL, CLUSTERED and LOCAL before INDEX."""
+    """Skip GLOBAL, CLUSTERED and LOCAL before INDEX."""
     while at_private_index(cursor):
         cursor.next()
 
 
 def skip_index_tail(cursor: Cursor) -> None:
-    """Move past COVERING and partitioning behind the parts of an index."""
+    """Skip COVERING and partitioning after the parts of an index."""
     if cursor.word() not in _TAILS:
         return
     while not (cursor.done or cursor.at_symbol(",") or cursor.at_symbol(")")):
@@ -40,7 +40,7 @@ def skip_index_tail(cursor: Cursor) -> None:
 
 
 def skip_sequence(cursor: Cursor) -> None:
-    """Move past BY GROUP, BY SIMPLE, BY TIME or BY NEW behind AUTO_INCREMENT, and the unit of a group."""
+    """Skip BY GROUP, BY SIMPLE, BY TIME or BY NEW after AUTO_INCREMENT, and the unit of a group."""
     if not cursor.accept("BY"):
         return
     if cursor.accept_one("GROUP", "SIMPLE", "TIME", "NEW") is None:
@@ -55,7 +55,7 @@ def skip_sequence(cursor: Cursor) -> None:
 
 
 def skip_move(cursor: Cursor) -> bool:
-    """Move to the end past an action that moves partitions about, if one stands here."""
+    """Skip an action that moves partitions, to the end of the statement; return whether there was one."""
     found = cursor.word() in _MOVES and cursor.word(1) in _MOVED
     if found:
         cursor.skip_rest()
@@ -63,7 +63,7 @@ def skip_move(cursor: Cursor) -> bool:
 
 
 def accept_schema_option(cursor: Cursor) -> bool:
-    """Move past an option of a database, if one stands here."""
+    """Skip an option of a database; return whether there was one."""
     if not cursor.accept_one(*_SCHEMA_OPTIONS):
         return False
     cursor.accept_symbol("=")

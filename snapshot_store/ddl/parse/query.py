@@ -28,7 +28,7 @@ _MODIFIERS = (
 
 
 def at_query(cursor: Cursor) -> bool:
-    """Tell whether the query of a CREATE TABLE … SELECT begins here, with the words that may stand before it."""
+    """Return whether the query of a CREATE TABLE … SELECT begins here, or a word that may precede it."""
     word = cursor.word()
     if word in ("IGNORE", "REPLACE", "AS"):
         return True
@@ -38,7 +38,7 @@ def at_query(cursor: Cursor) -> bool:
 
 
 def parse_query(cursor: Cursor) -> Query:
-    """Read [IGNORE | REPLACE] [AS] and the query, to its end."""
+    """Parse [IGNORE | REPLACE] [AS] and the query, to its end."""
     cursor.accept_one("IGNORE", "REPLACE")
     cursor.accept("AS")
     return _query(cursor)

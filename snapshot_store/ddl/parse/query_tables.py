@@ -1,9 +1,9 @@
-"""The tables that a query names, read from its tokens: any query, whatever it computes.
+"""The tables that a query names, found by its tokens, so that any query can be read.
 
     WITH c AS (SELECT * FROM a) SELECT … FROM c JOIN d.b x, (SELECT 1 FROM e) …        a, d.b, e
 
-A table's name stands behind FROM, JOIN, TABLE, or a comma of such a list. FROM inside the parentheses of a function is
-none (`TRIM(x FROM y)`), and names that WITH gives are no tables where they stand without a database.
+A table's name follows FROM, JOIN, TABLE, or a comma in such a list. A FROM in the parentheses of a function is not one
+(`TRIM(x FROM y)`), and a name that WITH defines is not a table unless a database precedes it.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,20 @@ _NO_TABLES = _LIST_ENDS | {"DUAL", "JSON_TABLE", "LATERAL", "TABLE", "VALUES", "
 
 @dataclass
 class _Level:
-    """What is known between one pair of parentheses: whether FROM belongs to a function, and a list of tables is on."""
+    """The state within one pair of parentheses.
+
+    `of_function`: FROM belongs to a function. `listing`: a list of tables is open. `awaits`: a table's name is next.
+    """
 
     of_function: bool = False
     listing: bool = False
     awaits: bool = False
 
     def take(self, word: str) -> None:
-        """Note what a word says of tables."""
+        """Update the state after a word."""
         if (word == "FROM" and not self.of_function) or word == "TABLE":
             self.listing = self.awaits = True
-        elif word in _JOINS and self.listing:  # STRAIGHT_JOIN behind SELECT is none
+        elif word in _JOINS and self.listing:  # after SELECT, STRAIGHT_JOIN is a modifier
             self.awaits = True
         elif word in _NO_TABLES:
             self.awaits = False
@@ -38,7 +41,7 @@ class _Level:
 
 
 def tables_of_query(cursor: Cursor) -> tuple[TableName, ...]:
-    """Read to the end of a statement and return the tables that its query names, each once, in order."""
+    """Read to the end of the statement; return the tables that its query names, each once, in order."""
     tables: dict[TableName, None] = {}
     given: set[str] = set()
     levels, before, with_names = [_Level()], "", False
@@ -47,7 +50,7 @@ def tables_of_query(cursor: Cursor) -> tuple[TableName, ...]:
         if with_names and _at_given_name(cursor):
             given.add(cursor.peek().text.lower())
         if cursor.accept_symbol("("):
-            # A table or a join in parentheses goes on with the list; a query in them begins one of its own.
+            # A table or join in parentheses continues the list; a query in parentheses begins another.
             levels.append(_Level(before in _FROM_TAKERS, here.awaits, here.awaits))
         elif cursor.accept_symbol(")"):
             levels = levels[:-1] or [_Level()]
@@ -66,14 +69,14 @@ def tables_of_query(cursor: Cursor) -> tuple[TableName, ...]:
 
 
 def _at_given_name(cursor: Cursor) -> bool:
-    """Tell whether `name AS (` or `name (columns) AS (` stands here, as WITH gives names."""
+    """Return whether `name AS (` or `name (columns) AS (` comes next, with which WITH defines a name."""
     if not cursor.at_name():
         return False
-    place = cursor.place
+    start = cursor.place
     try:
         cursor.next()
         if cursor.at_symbol("("):
             cursor.parenthesized()
         return cursor.word() == "AS" and cursor.at_symbol("(", 1)
     finally:
-        cursor.place = place
+        cursor.place = start

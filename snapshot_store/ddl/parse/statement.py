@@ -1,4 +1,4 @@
-"""From a statement's text to a value: which statement it is, and the ones other than ALTER TABLE."""
+"""Parsing a statement's text into a value: dispatch by its first word, and all statements but ALTER TABLE."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 @dataclass(frozen=True, slots=True)
 class ParsedDdl:
-    """A statement's text, the session it is read in, and what it says, or the error that tells why that is not known.
+    """A statement's text, the session it ran in, and the parsed statement or the error that parsing raised.
 
-    Two are equal if text and session are: the rest follows from them.
+    Two are equal if text and session are equal, since the result follows from these.
     """
 
     sql: str
@@ -47,7 +47,7 @@ class ParsedDdl:
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "ParsedDdl":
-        """Parse a statement; one that is not understood raises nothing here."""
+        """Parse a statement; an error is stored as the result, not raised."""
         try:
             return cls(sql, session, parse_statement(sql, session))
         except SnapshotStoreError as error:
@@ -55,28 +55,28 @@ class ParsedDdl:
 
     @property
     def statement(self) -> Statement:
-        """Return the statement. Raises DdlNotUnderstood, and DdlRejected in a session that validates."""
+        """Return the parsed statement. Raises DdlNotUnderstood and, in a session with `validate`, DdlRejected."""
         if isinstance(self.result, SnapshotStoreError):
             raise self.result.with_traceback(None)
         return self.result
 
 
 def parse_statement(sql: str, session: DdlSession) -> Statement:
-    """Return what one statement says. Raises DdlNotUnderstood, and nothing else, whatever the text is."""
+    """Parse one statement. Raises DdlNotUnderstood and, in a session with `validate`, DdlRejected; no other error."""
     try:
         cursor = Cursor.of(sql, session)
         statement = _statement(cursor)
         cursor.finish()
     except (IndexError, RecursionError, ValueError, TypeError) as error:
-        # The tokenizer is not ours: it has raised these on garbage.
+        # The tokenizer is sqlglot's, which has raised these for garbage.
         raise DdlNotUnderstood(sql, f"cannot be cut into tokens ({type(error).__name__})") from None
     return statement
 
 
 def file_options(sql: str, session: DdlSession) -> tuple[tuple[int, int], ...]:
-    """Return where options stand that say in which files a server keeps a table: TABLESPACE, DATA DIRECTORY.
+    """Return the (start, end) of options that choose a table's files: TABLESPACE, DATA DIRECTORY, INDEX DIRECTORY.
 
-    Names of tablespaces that every server has are none. Raises DdlNotUnderstood.
+    Tablespaces that every server has are left out. Raises DdlNotUnderstood.
     """
     cursor = Cursor.of(sql, session)
     _statement(cursor)
@@ -94,7 +94,7 @@ def _statement(cursor: Cursor) -> Statement:
 
 
 def _skip_modifiers(cursor: Cursor) -> bool:
-    """Move past OR REPLACE, ALGORITHM, DEFINER and SQL SECURITY; tell whether OR REPLACE is among them."""
+    """Skip OR REPLACE, ALGORITHM, DEFINER and SQL SECURITY; return whether OR REPLACE was among them."""
     replaces = False
     while True:
         if cursor.accept("OR", "REPLACE"):
@@ -122,7 +122,7 @@ def _create(cursor: Cursor) -> Statement:
     if at_inert_object(cursor):
         return ignored(cursor, f"CREATE {cursor.word()}")
     if cursor.accept("TEMPORARY"):
-        # A temporary table belongs to its session; its rows are in no binlog.
+        # A temporary table belongs to its session; its rows are not in a row-based binlog.
         cursor.expect("TABLE")
         return ignored(cursor, "CREATE TEMPORARY TABLE")
     if replaces:
@@ -136,7 +136,7 @@ def _create(cursor: Cursor) -> Statement:
 
 
 def _view_sources(cursor: Cursor) -> tuple[TableName, ...]:
-    """Move past the columns and the query of a view; return the tables that the query names."""
+    """Skip the columns and the query of a view; return the tables that the query names."""
     if cursor.at_symbol("("):
         cursor.parenthesized()
     cursor.expect("AS")
@@ -197,7 +197,7 @@ def _skip_lock_options(cursor: Cursor) -> None:
 
 def _alter(cursor: Cursor) -> Statement:
     if cursor.at("IGNORE", "TABLE"):
-        # It throws rows away that would be duplicates; gone since 5.7.4, but not from forks.
+        # It removes rows that would be duplicates; MySQL dropped it in 5.7.4, forks still have it.
         cursor.limit(cursor.session.server_version < 50704, "ALTER IGNORE TABLE is gone since 5.7.4")
         cursor.next()
     if cursor.accept("TABLE"):

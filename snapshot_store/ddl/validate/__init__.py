@@ -1,1 +1,1 @@
-"""What a server would refuse of a statement."""
+"""Validating a statement: raising DdlRejected for what a server would refuse."""

@@ -1,4 +1,4 @@
-"""What a server refuses in an ALTER TABLE, given the table as it is.
+"""Checks for ALTER TABLE against the table as it is: what a server refuses.
 
 Sources: `prepare_fields_and_keys`, `prepare_key_...` and `check_...dependency` of mysql-server `sql/sql_table.cc`. Each
 rule is compared with a real server by the statements of fixtures/ddl.
@@ -28,7 +28,7 @@ from snapshot_store.mysql.sql.functions import UNSAFE
 
 
 def check_actions(context: Context, table: Table, actions: Sequence[Action]) -> None:
-    """Raise DdlRejected for actions that get in each other's way, or in the way of what else the table has."""
+    """Raise DdlRejected for actions that conflict with each other, or with other parts of the table."""
     touched = [name.lower() for name in _touched_columns(actions)]
     for name in touched:
         context.limit(touched.count(name) == 1, f"column {name} is changed twice")
@@ -89,7 +89,7 @@ def _check_partition_columns(context: Context, table: Table, actions: Sequence[A
 
 
 def _check_new_defaults(context: Context, actions: Sequence[Action]) -> None:
-    """Rows that are there get the default of a new column: it must be the same on a replica."""
+    """Refuse unsafe functions in the default of a new column: existing rows must get the same value on a replica."""
     for action in actions:
         default = action.column.default if isinstance(action, AddColumn) else None
         if isinstance(action, AddColumn) and isinstance(default, Default) and default.kind == "expression":
@@ -98,7 +98,7 @@ def _check_new_defaults(context: Context, actions: Sequence[Action]) -> None:
 
 
 def _check_foreign_keys(context: Context, actions: Sequence[Action]) -> None:
-    """The name of a dropped foreign key is free only after the statement."""
+    """Refuse reusing the name of a dropped foreign key: it is free only after the statement."""
     dropped = {a.name.lower() for a in actions if isinstance(a, DropConstraint) and a.kind in ("foreign key", "any")}
     for action in actions:
         if isinstance(action, AddConstraint) and isinstance(action.constraint, ForeignKeySpec):
@@ -107,7 +107,7 @@ def _check_foreign_keys(context: Context, actions: Sequence[Action]) -> None:
 
 
 def _check_stored(context: Context, column: Column, change: ChangeColumn) -> None:
-    """A virtual column stays virtual, and no other becomes one: their rows are laid out differently."""
+    """Refuse a change to or from a virtual column, since rows do not store its values."""
     old, new = column.generated, change.column.generated
     was, becomes = old is not None and not old.stored, new is not None and not new.stored
     context.limit(was == becomes, f"column {column.name} cannot turn between virtual and stored")
@@ -116,7 +116,7 @@ def _check_stored(context: Context, column: Column, change: ChangeColumn) -> Non
 def _dependents(
     context: Context, table: Table, actions: Sequence[Action], gone: set[str], changed: set[str]
 ) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield what refers to columns by expression and stays, with those columns."""
+    """Yield (kind, name, columns) for each remaining part of the table whose expression refers to columns."""
     drops = {(a.kind, a.name.lower()) for a in actions if isinstance(a, DropConstraint)}
     for column in table.columns:
         if column.name.lower() in gone | changed:

@@ -1,4 +1,4 @@
-"""What a server refuses in a table's columns: sizes, defaults, generated columns, AUTO_INCREMENT.
+"""Checks for a table's columns: sizes, defaults, generated columns, AUTO_INCREMENT.
 
 Sources: `prepare_create_field`, `check_column_...` and `Create_field::init` of mysql-server `sql/`; refman, "Limits on
 Table Column Count and Row Size". Each rule is compared with a real server by the statements of fixtures/ddl.
@@ -18,7 +18,7 @@ from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
 from snapshot_store.mysql.values.literals import folded
 
-# Expressions of the model are the server's text: no sql_mode changes how it is read.
+# The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
 _READING = DdlSession()
 _LARGEST_ROW = 65535
 _MOST_COLUMNS = {"InnoDB": 1017}
@@ -45,7 +45,7 @@ _WITHOUT_EXPRESSIONS = frozenset({"MEMORY", "CSV", "ARCHIVE", "BLACKHOLE", "FEDE
 
 
 def expression_of(context: Context, text: str) -> Expression:
-    """Return an expression of the model as a tree."""
+    """Parse an expression of the model."""
     try:
         return read_expression(text, _READING)
     except DdlNotUnderstood as error:
@@ -53,7 +53,7 @@ def expression_of(context: Context, text: str) -> Expression:
 
 
 def check_columns(context: Context, table: Table) -> None:
-    """Raise DdlRejected for columns that no server makes."""
+    """Raise DdlRejected for columns that a server refuses."""
     most = _MOST_COLUMNS.get(table.engine, 4096)
     context.limit(len(table.columns) <= most, f"{len(table.columns)} columns, at most {most}")
     context.limit(any(not c.invisible for c in table.columns), "a table must have a visible column")
@@ -93,7 +93,7 @@ def _check_members(context: Context, column: Column) -> None:
 
 
 def bytes_of(type: ColumnType) -> int:
-    """Return the most bytes that a string or byte string of this type takes."""
+    """Return the maximum size in bytes of a string or byte string of this type."""
     return (type.length or 0) * max_bytes(type.charset)
 
 
@@ -104,7 +104,7 @@ def _row_bytes(columns: Sequence[Column]) -> int:
 
 
 def column_bytes(type: ColumnType) -> int:
-    """Return how many bytes a column of this type takes in a row of the server's own."""
+    """Return how many bytes a column of this type takes in the server's record format."""
     if type.name in _FIXED_BYTES:
         return _FIXED_BYTES[type.name] + (type.fsp + 1) // 2
     if type.name in ("varchar", "varbinary"):
@@ -181,7 +181,7 @@ def _check_reference(context: Context, referred: Column, known: int, place: int,
 
 
 def check_functions(context: Context, found: Expression, what: str, changing: bool = False, key: bool = False) -> None:
-    """Raise DdlRejected for what may stand in no expression of a table; `changing` allows NOW() and the like."""
+    """Raise DdlRejected for what no expression of a table may contain; `changing` allows NOW() and the like."""
     context.limit(not found.forbidden, f"{what} contains {found.forbidden}")
     context.limit(not found.array or key, f"{what} casts to an array")
     for name in sorted(found.functions):
@@ -191,7 +191,7 @@ def check_functions(context: Context, found: Expression, what: str, changing: bo
 
 
 def check_geometries(context: Context, node: Node, columns: Mapping[str, Column], what: str) -> None:
-    """Raise DdlRejected for arithmetic on a geometry, and for asking which of two is greater."""
+    """Raise DdlRejected for arithmetic on geometries, and for comparing their order."""
     ordered = node.kind == "compare" and node.text in ("<", "<=", ">", ">=")
     for arg in node.args:
         column = columns.get(arg.text.lower()) if arg.kind == "column" else None

@@ -1,4 +1,4 @@
-"""What a server refuses in a table's keys and checks.
+"""Checks for a table's keys and CHECK constraints: what a server refuses.
 
 Sources: `prepare_key`, `prepare_key_column` and `prepare_check_constraints_for_create` of mysql-server
 `sql/sql_table.cc`; refman, "CREATE INDEX Statement". Each rule is compared with a real server by the statements of
@@ -29,7 +29,7 @@ _WORDS = frozenset({"char", "varchar", *TEXTS})
 
 
 def check_key_spec(context: Context, spec: KeySpec, columns: dict[str, Column]) -> None:
-    """Raise DdlRejected for a key that no server makes, as it is written."""
+    """Raise DdlRejected for a key that a server refuses as written."""
     name = (spec.name or "").upper()
     context.limit(spec.kind == "primary" or name != "PRIMARY", "only the primary key is called PRIMARY")
     context.limit(spec.kind != "primary" or spec.visible, "a primary key cannot be invisible")
@@ -70,7 +70,7 @@ def _check_part(context: Context, spec: KeySpec, part: IndexPart, column: Column
     context.limit(part.length > 0, f"the key part {column.name} cannot have length 0")
     whole = type.length if type.name not in _LOBS else None
     if type.name not in _STRINGS:
-        # As long as the whole column, it is no prefix.
+        # A length equal to the whole column is not a prefix.
         same = type.name not in ("enum", "set") and part.length == column_bytes(type)
         context.limit(same, f"column {column.name} can be a key only as a whole")
         return
@@ -91,11 +91,11 @@ def _check_functional(context: Context, spec: KeySpec, part: IndexPart, columns:
         known = columns.get(name)
         context.limit(known is not None, f"{what} refers to {name}, which is no column")
         context.limit(known is None or not known.auto_increment, f"{what} refers to an AUTO_INCREMENT column")
-    context.limit(not _gives_lob(found.node, columns), f"{what} gives a JSON, BLOB or TEXT value; use CAST")
+    context.limit(not _is_lob(found.node, columns), f"{what} gives a JSON, BLOB or TEXT value; use CAST")
 
 
-def _gives_lob(node: Node, columns: dict[str, Column]) -> bool:
-    """Tell whether a node's value certainly has a type that no key takes."""
+def _is_lob(node: Node, columns: dict[str, Column]) -> bool:
+    """Return whether a node's value certainly has a type that cannot be in a key."""
     if node.kind == "column":
         column = columns.get(node.text.lower())
         return column is not None and column.type.name in (*TEXTS, *BLOBS, "json")
@@ -108,7 +108,7 @@ def _gives_lob(node: Node, columns: dict[str, Column]) -> bool:
 
 
 def check_indexes(context: Context, table: Table) -> None:
-    """Raise DdlRejected for keys that are too many or too long, or that their columns or engine do not suit."""
+    """Raise DdlRejected for too many keys, or a key that is too long or not possible for its columns or engine."""
     context.limit(len(table.indexes) <= _MOST_INDEXES, f"more than {_MOST_INDEXES} keys")
     context.limit(table.engine != "CSV" or not table.indexes, "engine CSV has no keys")
     columns = {column.name.lower(): column for column in table.columns}
@@ -124,7 +124,7 @@ def check_indexes(context: Context, table: Table) -> None:
 
 
 def _check_kept(context: Context, index: Index, columns: dict[str, Column]) -> None:
-    """A key must suit its columns as they are now, not only as they were when it was made."""
+    """Check a key against its columns as they are now, since they may have changed after it was created."""
     kind = "primary" if index.name == "PRIMARY" else "unique" if index.unique else "index"
     spec = KeySpec(index.kind if index.kind in ("fulltext", "spatial") else kind, index.name, index.parts)
     for part in index.parts:
@@ -156,7 +156,7 @@ def _check_engine(context: Context, table: Table, index: Index, columns: dict[st
 
 
 def row_key(table: Table) -> Index | None:
-    """Return the primary key, or the first unique key over whole NOT NULL columns, which stands in for one."""
+    """Return the primary key, or the first unique key on whole NOT NULL columns, which serves as one."""
     columns = {column.name.lower(): column for column in table.columns}
     for index in table.indexes:
         parts = [columns.get((part.column or "").lower()) for part in index.parts]
@@ -167,7 +167,7 @@ def row_key(table: Table) -> Index | None:
 
 
 def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
-    """Return how many bytes a key part takes at most, 0 where that is not limited by its type."""
+    """Return the maximum size of a key part in bytes; 0 if its type does not limit it."""
     column = columns.get((part.column or "").lower())
     if column is None or column.type.name not in _STRINGS:
         return 0
@@ -178,7 +178,7 @@ def part_bytes(part: IndexPart, columns: dict[str, Column]) -> int:
 
 
 def check_checks(context: Context, table: Table, added: list[CheckSpec]) -> None:
-    """Raise DdlRejected for checks that no server takes."""
+    """Raise DdlRejected for CHECK constraints that a server refuses."""
     columns = {column.name.lower(): column for column in table.columns}
     for check in added:
         found = expression_of(context, check.expression)

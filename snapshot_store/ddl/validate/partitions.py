@@ -1,4 +1,4 @@
-"""Partitions after an ALTER TABLE, and what a server refuses about them.
+"""Partitions after a statement, and the checks for them.
 
 Sources: `prep_alter_part_table` and `check_partition_info` of mysql-server `sql/sql_partition.cc` and
 `sql/partition_info.cc`; refman, "Partitioning Keys, Primary Keys, and Unique Keys". Each rule is compared with a real
@@ -23,7 +23,7 @@ _NO_KEY = frozenset({*TEXTS, *BLOBS, *SPATIAL_TYPES, "json", "vector"})
 
 
 def partitioned(context: Context, table: Table, spec: PartitionSpec) -> Table:
-    """Return the table with its rows kept apart as the clause says."""
+    """Return the table partitioned by a PARTITION BY clause."""
     key = row_key(table)
     columns = tuple(part.column or "" for part in key.parts) if key else ()
     found = partitioning_of(spec, columns)
@@ -132,11 +132,11 @@ def _check_spec(context: Context, table: Table, spec: PartitionSpec, found: Part
 
 
 def _check_values(context: Context, table: Table, spec: PartitionSpec) -> None:
-    """RANGE COLUMNS and LIST COLUMNS compare values of the column's own kind; several columns are not looked at."""
+    """Check that values for RANGE COLUMNS and LIST COLUMNS fit the column's type; several columns are not checked."""
     if not spec.method.endswith("COLUMNS") or len(spec.columns) != 1:
         return
-    place = table.index_of(spec.columns[0])
-    number = place is not None and table.columns[place].type.name in _INTEGERS
+    index = table.index_of(spec.columns[0])
+    number = index is not None and table.columns[index].type.name in _INTEGERS
     for partition in spec.partitions:
         for text in partition.values:
             for token in tokenize(text, context.session)[:1]:
@@ -154,20 +154,20 @@ def _check_type(context: Context, type: str, name: str, spec: PartitionSpec) -> 
 
 
 def check_partitioned(context: Context, table: Table) -> None:
-    """Raise DdlRejected if a unique key lacks a column that tells partitions apart, or such a column is gone."""
+    """Raise DdlRejected if a unique key lacks a partitioning column, or such a column is missing or cannot be one."""
     if not table.partitioning:
         return
     for column in table.columns:
         context.limit(column.type.name not in SPATIAL_TYPES, f"a partitioned table has no geometry {column.name}")
     wanted = {name.lower() for name in Partitioning.of(table.partitioning).columns}
     for name in wanted:
-        place = table.index_of(name)
-        context.limit(place is not None, f"column {name} tells partitions apart: it must stay")
-        type = table.columns[place].type.name if place is not None else ""
+        index = table.index_of(name)
+        context.limit(index is not None, f"column {name} tells partitions apart: it must stay")
+        type = table.columns[index].type.name if index is not None else ""
         context.limit(type not in _NO_KEY, f"column {name} of type {type} cannot tell partitions apart")
-    for index in table.indexes:
-        if index.unique:
-            columns = {(part.column or "").lower() for part in index.parts}
-            context.limit(wanted <= columns, f"unique key {index.name} lacks a column that tells partitions apart")
+    for key in table.indexes:
+        if key.unique:
+            columns = {(part.column or "").lower() for part in key.parts}
+            context.limit(wanted <= columns, f"unique key {key.name} lacks a column that tells partitions apart")
     context.limit(not table.foreign_keys, "a partitioned table has no foreign keys")
     context.limit(table.engine in ("InnoDB", "ndbcluster"), f"engine {table.engine} has no partitions")

@@ -1,4 +1,4 @@
-"""What a server refuses because of foreign keys, and because of names that a whole database shares.
+"""Checks for foreign keys, and for names that must be unique in a database.
 
 Sources: `prepare_fk_parent_key`, `check_if_field_used_by_fk` and `fk_check_...` of mysql-server `sql/sql_table.cc` and
 `sql/sql_parse.cc`; refman, "FOREIGN KEY Constraints". Each rule is compared with a real server by the statements of
@@ -20,9 +20,9 @@ _BYTES = frozenset({"binary", "varbinary"})
 
 
 def check_references(context: Context, catalog: Catalog, name: Name, renamed: bool = False) -> None:
-    """Raise DdlRejected if a table that was made or changed does not fit its foreign keys, or those that point at it.
+    """Raise DdlRejected if a created or changed table does not fit its foreign keys, or those that point at it.
 
-    A table that was only renamed may point where there is nothing, if it did so before.
+    With `renamed` the table's own foreign keys are not checked: they may point at a missing table, as before.
     """
     table = catalog.tables[name]
     for text in () if renamed else table.foreign_keys:
@@ -43,7 +43,7 @@ def check_unreferenced(context: Context, catalog: Catalog, names: Iterable[Name]
 
 
 def references_to(catalog: Catalog, targets: set[Name]) -> Iterator[tuple[Table, ForeignKeySpec]]:
-    """Yield the foreign keys that point at some tables, each with its own table."""
+    """Yield (table, foreign key) for each foreign key that points at one of the targets."""
     for table in catalog.tables.values():
         for text in table.foreign_keys:
             key = foreign_key_of(text)
@@ -75,7 +75,7 @@ def _check_key(context: Context, catalog: Catalog, table: Table, key: ForeignKey
             context.limit(_compatible(mine, other), f"{what}: {mine.name} and {other.name} are of different types")
     strict = context.session.server_version >= 80400
     if strict and target == (table.schema, table.name) and _lower(key.columns) == _lower(key.referenced):
-        # One key cannot serve both ends of a foreign key.
+        # A single key cannot serve both sides of a foreign key.
         found = sum(_has_unique(replace(parent, indexes=(i,)), key.referenced) for i in parent.indexes) > 1
     else:
         found = _has_unique(parent, key.referenced) if strict else _has_index(parent, key.referenced)
@@ -128,7 +128,7 @@ def _has_unique(table: Table, columns: tuple[str, ...]) -> bool:
 
 
 def _check_names(context: Context, catalog: Catalog, schema: str) -> None:
-    """Checks have names of their own in a whole database, and so have foreign keys."""
+    """Refuse two checks, or two foreign keys, of the same name in a database."""
     checks: Counter[str] = Counter()
     keys: Counter[str] = Counter()
     for table in catalog.tables.values():
