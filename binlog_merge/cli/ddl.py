@@ -1,4 +1,4 @@
-"""`binlog-merge ddl`: what shards' DDL waits for, and what an operator decides about it."""
+"""`binlog-merge ddl`: shows the DDL for which shards are awaited, and records an operator's decisions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,7 +141,7 @@ def _nothing(path: Path) -> StoreUnusable:
 
 
 def _from(at_tso: str | None, floor: "OrderKey", path: Path) -> "OrderKey":
-    """Return the key from which on a decision holds. Raises SchemaConflict below what is published."""
+    """Return the key from which a decision applies. Raises SchemaConflict for a key below what is published."""
     from binlog_merge.pipeline.coordinate.stores import below_published
 
     if at_tso is None:
@@ -180,7 +180,7 @@ def _decided(
 
 
 def _shard(text: str, lock: "Lock") -> "Shard":
-    """Return the shard that is meant: by its name as `locks` prints it, whatever characters it has."""
+    """Return the shard with this name, as `locks` prints it; names may hold any characters."""
     from binlog_merge.pipeline.coordinate.shards.values import Shard
 
     known = {str(shard): shard for shard in (*lock.awaited, *lock.done)}
@@ -193,7 +193,7 @@ def _shard(text: str, lock: "Lock") -> "Shard":
 
 
 def _logical(store: "Store", lock: "Lock") -> Any:
-    """Return the logical table of a lock as it stands."""
+    """Return the current logical table of a lock, None if there is none."""
     from binlog_merge.pipeline.coordinate.shards.notes import table_of
     from snapshot_store.names import LAST
 
@@ -206,7 +206,7 @@ def _logical(store: "Store", lock: "Lock") -> Any:
 def _withdrawn(
     id: str, found: "Locks", decisions: "Sequence[Decided]", floor: "OrderKey", path: Path
 ) -> "tuple[tuple[Decided, ...], list[Decided]]":
-    """Return the decisions that are left, and those that are taken back."""
+    """Return the remaining decisions, and the withdrawn ones."""
     from binlog_merge.pipeline.coordinate.shards.deciding import Refused, lock_named
     from binlog_merge.pipeline.coordinate.stores import below_published
 

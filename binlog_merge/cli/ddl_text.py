@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def locks_values(found: "Locks", decisions: "Sequence[Decided]") -> dict[str, Any]:
-    """Return plain values of what is open, held and decided; `known` is None at the end of the input."""
+    """Return open locks, held rows and decisions as plain values; `known` is None at the end of the input."""
     return {
         "known": None if at_end(found.known) else moment_values(found.known),
         "locks": [_lock_values(lock, found, decisions) for lock in found.locks],
@@ -42,7 +42,7 @@ def _since_values(lock: "Lock") -> dict[str, Any]:
 
 
 def _done_values(shard: "Shard", ran: "Ran | None") -> dict[str, Any]:
-    """Return a shard that is done; without a statement if it counts as having run it."""
+    """Return the values of a shard that is done; without a statement if an operator marked it as done."""
     place = {} if ran is None else {"sql": ran.sql, "file": ran.file, "position": ran.position}
     return {**_shard_values(shard), "ran": None if ran is None else {**moment_values(ran.key), **place}}
 
@@ -82,26 +82,26 @@ def _since(lock: "Lock") -> "OrderKey":
 
 
 def _held_for(lock: "Lock", found: "Locks") -> "list[HeldRows]":
-    """Return what is held of the shards that are done; not said again of statements that queue up behind."""
+    """Return the held rows of shards that are done; none for locks that are queued, which would repeat them."""
     return [held for held in found.held if held.shard in lock.done and lock.stage in ("waiting", "conflict")]
 
 
 def at_end(known: "OrderKey") -> bool:
-    """Return whether everything there is was taken in: the merge was told that no more comes."""
+    """Return whether the merge has processed all input, and no more is to come."""
     from snapshot_store.names import LAST
 
     return known.commit_tso == LAST.commit_tso
 
 
 def known_text(known: "OrderKey") -> str:
-    """Return up to where everything was taken in, for people."""
+    """Return the moment up to which all input is processed as text."""
     from snapshot_store.names import since
 
     return "the end of the input" if at_end(known) else since(known)
 
 
 def locks_text(found: "Locks", decisions: "Sequence[Decided]", out: str) -> str:
-    """Return what is open as text."""
+    """Return open locks, held rows and decisions as text."""
     if not found.locks:
         return f"nothing is open, up to {known_text(found.known)}"
     number = len(found.locks)
@@ -157,7 +157,7 @@ def decided_text(decided: "Decided") -> str:
 
 
 def _advice(found: "Locks", decisions: "Sequence[Decided]", out: str) -> list[str]:
-    """Return how to decide about the first that nothing is decided about."""
+    """Return commands that decide about the first lock without a decision."""
     from binlog_merge.pipeline.coordinate.shards.notes import table_of
 
     known = {decided.id for decided in decisions}

@@ -57,7 +57,7 @@ def _fixture() -> Path:
 
 
 def _clear(out: Path, config: "MergeConfig") -> None:
-    """Remove an earlier demo; anything else is not ours to remove."""
+    """Remove the output of an earlier demo; nothing else is removed."""
     from binlog_merge.files.lock import OutputLock
     from binlog_merge.files.manifest import Manifest
 
@@ -104,7 +104,7 @@ _DDL = re.compile(r"# (ALTER|CREATE|DROP|RENAME|TRUNCATE) ", re.IGNORECASE)
 
 
 def _excerpt(path: Path) -> tuple[list[str], list[str]]:
-    """Return the first lines of the first transaction, and every DDL with its position."""
+    """Return the first lines of the first transaction, and each DDL with its position."""
     from binlog_merge.cli.inspect import inspect_file
 
     begins: list[str] = []

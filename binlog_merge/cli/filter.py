@@ -1,4 +1,4 @@
-"""`binlog-merge filter`: what a filter file would do, before it does it."""
+"""`binlog-merge filter`: shows what a filter file would do, without applying it."""
 
 from collections.abc import Mapping
 from pathlib import Path

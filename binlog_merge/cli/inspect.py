@@ -1,8 +1,8 @@
-"""`binlog-merge inspect`: what stands in binlog files, event by event.
+"""`binlog-merge inspect`: shows the events of binlog files.
 
-Files are read one event at a time, whatever their size. Nothing is skipped: the first event that is not whole and
-sound ends the command with the place and the fault. Events that are sound but of a type that is not read are shown by
-their size, and the command ends with the first of them.
+Files are read one event at a time, whatever their size. Nothing is skipped: the first event that is cut or damaged ends
+the command with its position and the error. Sound events of an unknown type are shown by their size, and the command
+fails with the first of them at the end.
 """
 
 import json
@@ -138,9 +138,9 @@ def _failure(error: format_errors.BinlogFormatError) -> MergeError:
 
 
 def read_events(file: BinaryIO, name: str, start: int = 4, stop: int | None = None) -> Iterator[RawEvent]:
-    """Yield the events of an open binlog that begin in [start, stop), and before them always its format description.
+    """Yield an open binlog's format description, then its events that begin in [start, stop).
 
-    Positions are counted, not taken from log_pos, so files beyond 4 GiB are read right.
+    Positions are counted, not taken from log_pos, so files beyond 4 GiB are handled correctly.
     """
     magic = file.read(len(BINLOG_MAGIC))
     check_magic(magic, name)
@@ -159,7 +159,7 @@ def read_events(file: BinaryIO, name: str, start: int = 4, stop: int | None = No
             yield event
         end = position + event.header.event_size
         if position == first and end < start and not event.header.flags & EventFlag.LOG_EVENT_RELAY_LOG_F:
-            file.seek(start)  # in a relay log, the source's own format description may stand in between
+            file.seek(start)  # in a relay log, the source's format description may be in between
             end = start
         position = end
 
@@ -183,16 +183,16 @@ def _read_event(file: BinaryIO, name: str, position: int, checksum: bool) -> Raw
     if len(head) < EVENT_HEADER_LEN:
         raise format_errors.TruncatedEvent(f"the file ends {len(head)} bytes into an event header", name, position)
     size = EventHeader.parse(head).event_size
-    left = os.fstat(file.fileno()).st_size - position
-    if EVENT_HEADER_LEN <= size <= MAX_EVENT_SIZE and size > left:
+    rest = os.fstat(file.fileno()).st_size - position
+    if EVENT_HEADER_LEN <= size <= MAX_EVENT_SIZE and size > rest:
         # Checked before reading: a damaged length must not make us ask for a gigabyte.
-        raise format_errors.TruncatedEvent(f"event of {size} bytes, {left} are left in the file", name, position)
+        raise format_errors.TruncatedEvent(f"event of {size} bytes, {rest} are left in the file", name, position)
     body = file.read(min(size, MAX_EVENT_SIZE) - EVENT_HEADER_LEN) if size >= EVENT_HEADER_LEN else b""
     return frame(memoryview(head + body), 0, file=name, offset=position, checksum=checksum)
 
 
 def lines_of(events: Iterator[RawEvent], file: str, verbose: int, output: InspectFormat) -> Iterator[str]:
-    """Yield the lines for these events; payloads are unpacked event by event."""
+    """Yield the lines for these events; transaction payloads are unpacked into their events."""
     tables: dict[int, TableMap] = {}
     description: FormatDescription | None = None
     unread: dict[str, RawEvent] = {}  # the first of each type
@@ -245,6 +245,6 @@ def _lines(
             if rows:
                 yield from rows_lines(value, tables.get(value.table_id), verbose)
         if isinstance(value, RowsEvent) and value.ends_statement:
-            tables.clear()  # the ids are announced anew by every statement
+            tables.clear()  # every statement logs its table maps again
     except format_errors.BinlogFormatError as error:
         raise error.at(file, event.offset) from None

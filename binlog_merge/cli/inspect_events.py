@@ -1,7 +1,7 @@
-"""What `inspect` says of an event: the words of mysqlbinlog as text.
+"""Events as text for `inspect`, in the format of mysqlbinlog.
 
-Every line of the text is a comment, so piping it into a server by mistake does nothing. Times are UTC. Names and
-values come from foreign bytes: control characters are shown as \\xNN.
+Every line is a comment, so piping the text into a server by mistake does nothing. Times are UTC. Names and values may
+hold any bytes: control characters are shown as \\xNN.
 """
 
 from collections.abc import Iterator
@@ -66,8 +66,7 @@ _ROWS_NAME = {
 
 
 def shown(text: str, keep: str = "") -> str:
-    r"""Return text that cannot steer a terminal: control characters and stray bytes become \xNN, but for those in
-    `keep`."""
+    r"""Return text that is safe for a terminal: control characters and stray bytes, except `keep`, become \xNN."""
     return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in text)
 
 
@@ -98,7 +97,7 @@ def _table(table_map: TableMap) -> str:
 
 
 def event_lines(event: RawEvent, value: Any) -> Iterator[str]:
-    """Yield the lines of one event, without its rows."""
+    """Yield the lines of an event, without its rows."""
     header = event.header
     crc = "" if event.checksum is None else f" CRC32 0x{event.checksum:08x}"
     title, *rest = _describe(event, value)
@@ -109,7 +108,7 @@ def event_lines(event: RawEvent, value: Any) -> Iterator[str]:
 
 
 def _describe(event: RawEvent, value: Any) -> list[str]:
-    """Return the event's title and what else is to be said, as texts of any number of lines."""
+    """Return the event's title and further texts, each of any number of lines."""
     match value:
         case FormatDescription():
             created = f" created {_clock(value.created)} at startup" if value.created else ""
@@ -185,7 +184,7 @@ def _describe_rare(event: RawEvent, value: Any) -> list[str]:
 
 
 def _user_value(variable: UserVar) -> str:
-    """Return a user variable's value as mysqlbinlog prints it: text in hex, with its character set and collation."""
+    """Return a user variable's value as mysqlbinlog prints it: text in hex, with character set and collation."""
     value = variable.value()
     if value is None:
         return "NULL"
@@ -204,7 +203,7 @@ def _user_value(variable: UserVar) -> str:
 
 
 def _carried(query: Query) -> list[str]:
-    """Return a line for each TSO that PolarDB-X put into the status variables."""
+    """Return a line for each TSO that PolarDB-X has written into the status variables."""
     names = {StatusVar.Q_LIZARD_COMMIT_GCN: "commit", StatusVar.Q_LIZARD_PREPARE_GCN: "prepare"}
     return [f"{names[code]} TSO {tso}" for code, tso in query.status_vars.items() if code in names]
 
@@ -229,7 +228,7 @@ def _payload_title(value: TransactionPayload) -> str:
 
 
 def xid_text(value: XaPrepare) -> str:
-    """Return an XID as XA COMMIT takes it."""
+    """Return an XID in the syntax of XA COMMIT."""
     return f"X'{value.gtrid.hex()}',X'{value.bqual.hex()}',{value.format_id}"
 
 
@@ -249,7 +248,7 @@ def rows_lines(event: RowsEvent, table_map: TableMap | None, verbose: int) -> It
 
 
 class Columns:
-    """What is needed to show the cells of one table map's rows."""
+    """The columns of a table map, for showing the cells of its rows."""
 
     def __init__(self, table_map: TableMap) -> None:
         self.table_map = table_map
@@ -318,7 +317,7 @@ def _quoted(text: str) -> str:
 
 
 def diffs_of(cell: PartialJson) -> tuple[JsonDiff, ...]:
-    """Return the differences a partial cell holds."""
+    """Return the JSON differences in a partial cell."""
     return parse_diffs(memoryview(cell.cell)[4:])
 
 

@@ -1,4 +1,4 @@
-"""Events as plain values, for `inspect -o jsonl`: one JSON object an event."""
+"""Events as plain values for `inspect -o jsonl`: a JSON object for each event."""
 
 import math
 from datetime import date, timedelta
@@ -40,7 +40,7 @@ _DUPLICATES = ("ERROR", "IGNORE", "REPLACE")
 
 
 def event_record(event: RawEvent, value: Any, file: str, inside: bool) -> dict[str, Any]:
-    """Return one event as plain values. `inside` tells that it stands in the transaction payload at its position."""
+    """Return an event as plain values. `inside`: it is in a transaction payload, whose position it has."""
     header = event.header
     return {
         "file": file,
@@ -133,7 +133,7 @@ def _status_value(value: Any) -> Any:
 
 
 def rows_record(event: RowsEvent, table_map: TableMap | None) -> list[dict[str, Any]] | None:
-    """Return the rows of an event by column name; None where the table map stands before the start position."""
+    """Return the rows of an event by column name; None if its table map is before the start position."""
     if table_map is None:
         return None
     columns = Columns(table_map)
@@ -150,7 +150,7 @@ def _row_record(columns: Columns, row: Row) -> dict[str, Any]:
 
 
 def _plain(columns: Columns, i: int, cell: Any) -> Any:
-    """Return a cell as a JSON value: ENUM and SET by their text where it is known, JSON as itcolumns."""
+    """Return a cell as a JSON value: ENUM and SET by their text if known, JSON as a document."""
     if cell is None:
         return None
     if isinstance(cell, PartialJson):
@@ -179,7 +179,7 @@ def _diff_record(diff: JsonDiff) -> dict[str, Any]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a document as plain JSON values: what JSON has no type for becomes text."""
+    """Return a document as plain JSON values: values without a JSON type become text."""
     if isinstance(value, dict):
         return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The command `binlog-merge`: its verbs, its exit codes, and what becomes of errors."""
+"""The command `binlog-merge`: its subcommands, its exit codes, and the reporting of errors."""
 
 import io
 import logging
@@ -104,19 +104,19 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with a code of the table."""
+    """Run the command line and exit with a code from EXIT_CODES."""
     signal.signal(signal.SIGTERM, _terminate)
     logging.getLogger().addFilter(_tells_something)
     sys.exit(run(sys.argv[1:]))
 
 
 def _tells_something(record: logging.LogRecord) -> bool:
-    """Return whether a record of the root logger is for people: py4j logs a traceback there when it is interrupted."""
+    """Return whether to log a record of the root logger: py4j logs a traceback there when it is interrupted."""
     return not record.getMessage().endswith("while sending command.")
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Errors are printed here and nowhere else."""
+    """Run a command line and return its exit code. Errors are printed here and nowhere else."""
     _prepare_output()
     start_log(Level.warning, LineFormat.text)
     code = _run(arguments)
@@ -126,16 +126,16 @@ def run(arguments: Sequence[str]) -> int:
         _let_stdout_go()
     except OSError as error:
         _let_stdout_go()
-        if code in (0, EXIT_FOUND):  # else an error is told already
+        if code in (0, EXIT_FOUND):  # else an error was printed already
             say_error(_merge_error(error))
             return IoError.exit_code
     return code
 
 
 def _prepare_output() -> None:
-    """Make stdout take every text: as UTF-8, or, on a terminal of another alphabet, with what it lacks as \\uNNNN.
+    """Make stdout accept every text: as UTF-8 or, on a terminal with another encoding, with \\uNNNN for the rest.
 
-    What a machine reads must not depend on the locale of who calls.
+    Output for machines must not depend on the caller's locale.
     """
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 (None where the caller has closed it)
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -172,7 +172,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _let_stdout_go() -> None:
-    """Keep the interpreter's last flush quiet: nobody takes what is still to be written."""
+    """Redirect stdout to /dev/null, so that the interpreter's last flush does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -210,7 +210,7 @@ def _merge_error(error: BaseException) -> MergeError:
 
 
 def _stopped_by(error: BaseException) -> BaseException | None:
-    """Return the signal that an error follows from: what is closed in the middle of a word may fail by it."""
+    """Return the signal's exception that caused an error, None if none did: closing after a signal may fail."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, KeyboardInterrupt | Terminated):
         found = found.__context__
@@ -218,12 +218,12 @@ def _stopped_by(error: BaseException) -> BaseException | None:
 
 
 def _gist(text: str) -> str:
-    """Return one line of an error's text; of an executor's, which carries a whole traceback, the line that says it."""
+    """Return the first line of an error's text; of an executor's error, the traceback's last line with the message."""
     lines = [line for line in text.splitlines() if line.strip()]
     if "Traceback (most recent call last):" not in lines:
         return lines[0] if lines else ""
-    told = lines[lines.index("Traceback (most recent call last):") + 1 :]
-    return next((line for line in told if not line.startswith(" ")), lines[0])
+    traceback = lines[lines.index("Traceback (most recent call last):") + 1 :]
+    return next((line for line in traceback if not line.startswith(" ")), lines[0])
 
 
 if __name__ == "__main__":

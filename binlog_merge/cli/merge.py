@@ -1,4 +1,4 @@
-"""`binlog-merge merge`: many nodes' binlogs in, one binlog out."""
+"""`binlog-merge merge`: merges the binlogs of many nodes into one."""
 
 import os
 import shutil
@@ -132,7 +132,7 @@ def run(
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
     """
     check_java()
-    # Spark's own bar would be drawn into our lines.
+    # Spark's own progress bar would overwrite our lines.
     conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
     master = master or conf.pop("spark.master", "local[*]")
     from binlog_merge.spark.job import merge as merge_job
@@ -168,7 +168,7 @@ def run(
 
 
 def _look_through(out: Path, result: "MergeResult", output: OutputFormat) -> "Verified":
-    """Verify the files that a merge wrote; the error says what was published too."""
+    """Verify the files that a merge wrote; an error has the merge's result."""
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
     from binlog_merge.verify.whole import verify
@@ -203,7 +203,7 @@ def spark_options(conf: list[str] | None) -> dict[str, str]:
 
 
 def check_java() -> None:
-    """Raise ConfigError where there is no Java, before Spark says so in fifty lines."""
+    """Raise ConfigError if there is no Java, before Spark reports that in fifty lines."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
     if shutil.which(java) is None:

@@ -1,4 +1,4 @@
-"""What the verbs print: a result or an error, as text for people or as one JSON object for machines."""
+"""The output of the commands: a result or an error, as text for people or as a JSON object for machines."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,17 +18,17 @@ class OutputFormat(StrEnum):
 
 
 def printable(text: object) -> str:
-    r"""Return text that cannot steer a terminal: control characters become \xNN. Names come from foreign bytes."""
+    r"""Return text that is safe for a terminal: control characters become \xNN. Names may hold any bytes."""
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(text))
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line of stdout."""
+    """Print a JSON object on a single line of stdout."""
     print(json.dumps({"schema_version": SCHEMA_VERSION, **document}, default=str), flush=True)
 
 
 def document_of(*, out: str | None = None, result: Any = None, error: MergeError | None = None) -> dict[str, Any]:
-    """Return the JSON document of a run: the result's own keys, of what was published, and `error` beside them."""
+    """Return the JSON document of a run: the keys of its result, if anything was published, and `error`."""
     return {
         "out": out,
         "error": None if error is None else error.to_dict(),
@@ -37,7 +37,7 @@ def document_of(*, out: str | None = None, result: Any = None, error: MergeError
 
 
 def print_result(result: Any, out: str, verbose: bool = False) -> None:
-    """Print what a merge published, for people; `verbose` lists statements that did not come out."""
+    """Print a merge's result for people; `verbose` lists the statements that are not in the output."""
     print("\n".join(printable(line) for line in summary(result.to_dict(), out, verbose)), flush=True)
 
 
@@ -81,7 +81,7 @@ def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[
 
 
 def _ignored(ignored: Mapping[str, Any], verbose: bool) -> Iterator[str]:
-    """Yield what did not come out; with `verbose` each statement of those that are listed, with its place."""
+    """Yield lines about input that is not in the output; with `verbose` also statements with their positions."""
     for key, one, many in _IGNORED:
         if number := ignored.get(key):
             yield f"{number} {one if number == 1 else many}"

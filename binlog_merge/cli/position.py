@@ -1,4 +1,4 @@
-"""`binlog-merge position-of` and `tso-of`: from a commit TSO to a place in a merged log, and back."""
+"""`binlog-merge position-of` and `tso-of`: convert a commit TSO to a position in a merged log, and back."""
 
 import re
 from collections import deque
@@ -43,7 +43,7 @@ Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or o
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the log: what stands before it, what it lies inside of, and what comes next."""
+    """A position in the log: the transaction before it, the one it is inside of, and the next one."""
 
     file: str
     position: int
@@ -75,7 +75,7 @@ def tso_of(directory: Directory, position: PositionOption, output: Format = Outp
 
 
 def find_position(log: MergedLog, limit: OrderKey) -> Place:
-    """Return the place behind the last transaction whose key is not above `limit`. Raises OutsideLog."""
+    """Return the position after the last transaction whose key is at most `limit`. Raises OutsideLog."""
     first, end = OrderKey.parse(log.files[0].first_key), OrderKey.parse(log.files[-1].last_key)
     if limit < first:
         raise OutsideLog(f"{_name(limit)} is before the log, which begins at {_name(first)}")
@@ -88,7 +88,7 @@ def find_position(log: MergedLog, limit: OrderKey) -> Place:
         )
     last: Transaction | None = None
     for found in _from_file_of(log, limit):
-        # A DDL whose key nothing tells is left to the reader: it is not behind the place.
+        # A DDL without a known key is placed after the position, for the user to decide.
         if found.key is None or found.key > limit:
             if found.key is not None or not _later_within(log, found, limit):
                 return _behind(last, found)
@@ -98,14 +98,14 @@ def find_position(log: MergedLog, limit: OrderKey) -> Place:
 
 
 def _later_within(log: MergedLog, ddl: Transaction, limit: OrderKey) -> bool:
-    """Return whether a transaction behind this one is not above `limit`, so that this one is not either."""
-    behind = (t for t in log.transactions(log.file(ddl.file)) if t.start > ddl.start and t.key is not None)
-    following = next(behind, None)
+    """Return whether the next transaction with a key is at most at `limit`, so that this DDL is, too."""
+    later = (t for t in log.transactions(log.file(ddl.file)) if t.start > ddl.start and t.key is not None)
+    following = next(later, None)
     return following is not None and following.key is not None and following.key <= limit
 
 
 def _from_file_of(log: MergedLog, limit: OrderKey) -> Iterator[Transaction]:
-    """Yield the transactions from the last file on that begins at `limit` or before."""
+    """Yield the transactions from the last file on whose first key is at most `limit`."""
     begun = [number for number, file in enumerate(log.files) if OrderKey.parse(file.first_key) <= limit]
     for file in log.files[begun[-1] :]:
         yield from log.transactions(file)
@@ -118,7 +118,7 @@ def _behind(last: Transaction | None, following: Transaction | None) -> Place:
 
 
 def find_transaction(log: MergedLog, name: str, position: int) -> Place:
-    """Return what stands before a position. Raises ConfigError for one that is none, OutsideLog before the first."""
+    """Return the transactions around a position. Raises ConfigError for an invalid one, OutsideLog before the first."""
     file = log.file(name)
     path = log.directory / name
     if position > file.size or position < 4:
@@ -153,12 +153,12 @@ def find_transaction(log: MergedLog, name: str, position: int) -> Place:
 
 
 def _same_moment(limit: OrderKey, end: OrderKey) -> bool:
-    """Return whether a bare TSO is that of the log's last transaction."""
+    """Return whether `limit` is a TSO only, and that of the log's last transaction."""
     return limit.commit_tso == end.commit_tso
 
 
 def _key(text: str) -> OrderKey:
-    """Read a TSO as the greatest key that has it, or an order key."""
+    """Parse an order key, or a TSO as the greatest key with it."""
     if re.fullmatch(r"\d{54}", text, re.ASCII):
         return OrderKey.parse(text)
     if re.fullmatch(r"\d{1,19}", text, re.ASCII) and int(text) < 1 << 63:

@@ -1,7 +1,7 @@
-"""The transactions of a merged log, read from GTID event to GTID event: where each stands, and its order key.
+"""Reads the positions and order keys of a merged log's transactions, from GTID event to GTID event.
 
-A transaction's length is in its GTID event, so what lies between is not read. Its key is in its CTS text; a DDL's is in
-its PolarDB-X comment lines, else in the schema store, else it is only known to lie between its neighbours'.
+A transaction's length is in its GTID event, so the events between are not read. Its key is in its CTS text; a DDL's key
+is in its PolarDB-X comment lines, else in the schema store, else it is only known to be between its neighbours' keys.
 """
 
 import os
@@ -32,7 +32,7 @@ from snapshot_store.tso import OrderKey
 _GTIDS = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
 _CTS = ("# CTS::", "CTS::")
 _KEY_DIGITS = 54
-# ROWS_QUERY with CTS:: and 54 digits, and ::ARCHIVE behind them or not: header, length byte, text, checksum.
+# ROWS_QUERY with CTS:: and 54 digits, with or without ::ARCHIVE after them: header, length byte, text, checksum.
 _CTS_SIZE = EVENT_HEADER_LEN + 1 + len("CTS::") + _KEY_DIGITS + 4
 _CTS_SIZES = (_CTS_SIZE, _CTS_SIZE + len("::ARCHIVE"))
 
@@ -41,7 +41,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction of the log, from its GTID event to its end; `ddl` is its statement if it is a DDL.
+    """A transaction of the log, from its GTID event to its end; `ddl` is its statement if it is a DDL.
 
     `key` is None for a DDL whose key is not known.
     """
@@ -74,7 +74,7 @@ class MergedLog:
         return self.state.files
 
     def file(self, name: str) -> OutputFile:
-        """Return a file by its name; raises ConfigError if the log has none of that name."""
+        """Return the file with this name. Raises ConfigError if the log has none."""
         for file in self.files:
             if file.name == name:
                 return file
@@ -85,7 +85,7 @@ class MergedLog:
         )
 
     def transactions(self, file: OutputFile) -> Iterator[Transaction]:
-        """Yield a file's transactions in order; keys of DDL that their text does not tell come from the store."""
+        """Yield a file's transactions in order; keys of DDL that their text does not contain come from the store."""
         for found in read_transactions(self.directory / file.name, file.size):
             if found.key is None and found.ddl is not None:
                 found = Transaction(*_values(found)[:4], self._ddl_key(found, file), found.ddl)
@@ -141,21 +141,21 @@ def read_transactions(path: Path, size: int) -> Iterator[Transaction]:
                 raise ChecksumMismatch(
                     f"a transaction of {gtid.transaction_length} bytes does not fit", file=str(path), position=position
                 )
-            key, ddl = _told(file, position + header.event_size, end, path)
+            key, ddl = _key_and_ddl(file, position + header.event_size, end, path)
             yield Transaction(path.name, position, end, gtid.text, key, ddl)
             position = end
 
 
 def boundaries(path: Path, start: int, end: int) -> Iterator[int]:
-    """Yield where the events begin that lie in [start, end) of a file."""
+    """Yield the offsets of the events in [start, end) of a file."""
     with _opened(path) as file:
         while start < end and (header := _header(file, start, path)) is not None:
             yield start
             start += header.event_size
 
 
-def _told(file: BinaryIO, first: int, end: int, path: Path) -> tuple[OrderKey | None, str | None]:
-    """Return the order key and the DDL that a transaction's first events and its last one tell."""
+def _key_and_ddl(file: BinaryIO, first: int, end: int, path: Path) -> tuple[OrderKey | None, str | None]:
+    """Return the order key and the DDL in a transaction's first events and its last one; None for what is missing."""
     event = event_at(file, first, path)
     query = Query.parse(event.body)
     key = next((_key_of(event_at(file, at, path)) for at in _ends_with_cts(file, end, first)), None)
@@ -177,7 +177,7 @@ def _comment(text: str, path: Path, position: int) -> tuple[OrderKey | None, str
 
 
 def _ends_with_cts(file: BinaryIO, end: int, first: int) -> Iterator[int]:
-    """Yield where the CTS text at the end of a transaction begins, if there is one."""
+    """Yield the offset of the CTS text at the end of a transaction, if there is one."""
     for size in _CTS_SIZES:
         file.seek(max(first, end - size))
         head = file.read(EVENT_HEADER_LEN)

@@ -1,4 +1,4 @@
-"""How far a merge is, on stderr: a bar per stage on a terminal, a line per finished stage elsewhere."""
+"""The progress of a merge on stderr: a bar per stage on a terminal, a line per finished stage elsewhere."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from binlog_merge.cli.log_lines import logs_json, say
 
 
 class LineProgress:
-    """One line per finished stage: for logs and pipes."""
+    """Prints a line per finished stage: for logs and pipes."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
@@ -35,11 +35,11 @@ class LineProgress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave nothing behind."""
+        """Do nothing: every line is complete."""
 
 
 class BarProgress:
-    """One bar per stage, redrawn in place: for terminals."""
+    """Draws a bar per stage, in place: for terminals."""
 
     def __init__(self) -> None:
         from rich.console import Console

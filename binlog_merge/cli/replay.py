@@ -1,4 +1,4 @@
-"""`binlog-merge replay`: a merged binlog into a server, a DuckDB file, or a change log, exactly once."""
+"""`binlog-merge replay`: applies a merged binlog to a server, a DuckDB file or a change log, exactly once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -194,7 +194,7 @@ def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: 
 
 @contextmanager
 def _done_so_far(title: str, output: OutputFormat) -> Iterator[None]:
-    """Print, where a replay fails, what it has done before."""
+    """If a replay fails, print what it has done before."""
     try:
         yield
     except MergeError as error:

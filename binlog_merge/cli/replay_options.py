@@ -1,4 +1,4 @@
-"""What `replay` and `verify` are told in the same words: filters, ranges of transactions, servers."""
+"""The options that `replay` and `verify` share: filters, ranges of transactions, servers."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -44,7 +44,7 @@ def _rank(binlog: "MergedBinlog", option: str, text: str) -> int:
 def range_of(
     binlog: "MergedBinlog", start: tuple[str | None, int | None], stop: tuple[str | None, int | None]
 ) -> tuple[int | None, int | None]:
-    """Return the first and the last rank; None where none is given."""
+    """Return the first and the last rank; None for one that is not given."""
     from binlog_merge.log.ranges import check_first, first_rank_at, start_rank_at
 
     first: int | None = None
@@ -64,14 +64,14 @@ def range_of(
 
 
 def skipped_of(binlog: "MergedBinlog", skip: Iterable[str]) -> frozenset[int]:
-    """Return the ranks that are to be left out. Raises ConfigError, and OutsideLog for what the log does not have."""
+    """Return the ranks to skip. Raises ConfigError, and OutsideLog for a transaction that the log does not have."""
     from binlog_merge.log.ranges import check_first
 
     return frozenset(check_first(binlog, _rank(binlog, "--skip", text) + 1, f"--skip {text}") - 1 for text in skip)
 
 
 def time_zone_of(name: str | None) -> str | None:
-    """Return what --time-zone names, if it is a time zone. Raises ConfigError."""
+    """Return the time zone of --time-zone. Raises ConfigError if it is not one."""
     from snapshot_store.mysql.values.time_zones import zone_of
 
     try:
@@ -83,7 +83,7 @@ def time_zone_of(name: str | None) -> str | None:
 
 
 def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddress":
-    """Return where a server is, as an option says it, with the password of a file. Raises ConfigError and IoError."""
+    """Return a server's address from an option, with the password from a file. Raises ConfigError and IoError."""
     from snapshot_store.server import ServerAddress
 
     password = None if password_file is None else password_of(password_file)
@@ -94,7 +94,7 @@ def address_of(option: str, url: str, password_file: Path | None) -> "ServerAddr
 
 
 def password_of(file: Path) -> str:
-    """Return the password that a file holds. Raises IoError."""
+    """Read a password from a file. Raises IoError."""
     try:
         return file.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError) as error:

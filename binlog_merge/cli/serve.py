@@ -1,4 +1,4 @@
-"""`binlog-merge serve`: a merged binlog for replicas and binlog readers, over MySQL's own protocol."""
+"""`binlog-merge serve`: serves a merged binlog to replicas and binlog readers over MySQL's protocol."""
 
 from pathlib import Path
 from typing import Annotated
@@ -71,5 +71,5 @@ def serve(
 
 
 def _report(line: str) -> None:
-    """Print a line about what happens."""
+    """Print a line for the operator."""
     say(f"binlog-merge: {line}", line)

@@ -1,4 +1,4 @@
-"""`binlog-merge verify`: whether a merged binlog is whole, and whether a server holds what it says."""
+"""`binlog-merge verify`: checks that a merged binlog is sound, and that a server has its rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,7 +121,7 @@ def verify(
 
 @contextmanager
 def _opened(text: str | None, binlog: "MergedBinlog", password_file: Path | None, ca: str | None) -> Iterator[Any]:
-    """Yield the base that --base names, None where it names none."""
+    """Yield the base of --base, None without the option."""
     from binlog_merge.cli.replay_options import address_of
     from binlog_merge.verify.against import rank_of_server
     from binlog_merge.verify.base import DuckdbBase, Empty, ServerBase, is_duckdb
@@ -159,7 +159,7 @@ def _look_through(directory: Path, output: OutputFormat) -> None:
 
 
 def lines_of(found: "Verified", directory: Path) -> list[str]:
-    """Return the lines that say what is in order."""
+    """Return the lines about a verified log."""
     values = found.to_dict()
     rows = sum(found.rows.values())
     shapes = "every table map fits the schema history" if found.shapes else "there is no schema history to compare with"
@@ -191,16 +191,16 @@ _BASE = "  --base says what tables had before the log: a dump, a DuckDB file, a 
 def _table_lines(table: "TableComparison") -> list[str]:
     if table.problem:
         return [f"  {table.name}  {table.problem}"]
-    told = f"  {table.name}  {table.right[0]} rows, checksum {table.right[1]:08x}"
+    line = f"  {table.name}  {table.right[0]} rows, checksum {table.right[1]:08x}"
     if table.partly:
         wrong = f" but for {'these' if table.rows else 'some'}" if table.different else ""
-        told = f"  {table.name}  {table.right[0]} rows; those that the log names are as they should be{wrong}"
-        told += f"; it was there before the log, which does not name {table.unnamed} of them"
-        told += f", nor all columns of {table.unsaid} others" if table.unsaid else ""
-        told += f"; {table.note}" if table.note else ""
+        line = f"  {table.name}  {table.right[0]} rows; those that the log names are as they should be{wrong}"
+        line += f"; it was there before the log, which does not name {table.unnamed} of them"
+        line += f", nor all columns of {table.unsaid} others" if table.unsaid else ""
+        line += f"; {table.note}" if table.note else ""
     elif not table.same:
-        told += f"; should be {table.left[0]} rows, checksum {table.left[1]:08x}"
-    return [told] + [f"    {_row_text(row)}" for row in table.rows]
+        line += f"; should be {table.left[0]} rows, checksum {table.left[1]:08x}"
+    return [line] + [f"    {_row_text(row)}" for row in table.rows]
 
 
 def _row_text(row: "RowDifference") -> str:

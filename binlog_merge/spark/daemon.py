@@ -1,4 +1,4 @@
-"""Spark's Python daemon with the kernels loaded before it forks: workers share their pages and start at once."""
+"""Spark's Python daemon, with the kernels loaded before it forks: workers share their pages and start at once."""
 
 import gc
 import sys
@@ -20,7 +20,7 @@ _worker = daemon.worker
 
 
 def _quiet_worker(*arguments: Any) -> int:
-    """Run a worker; one that Spark dismisses after a minute without work ends without a traceback."""
+    """Run a worker, without a traceback when Spark ends it after a minute without work."""
     try:
         return int(_worker(*arguments))
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The merge on Spark."""
+"""Runs the merge on Spark."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""Stages as Spark jobs: a task is a row of `spark.range`, its input travels in the closure, its result comes back as
-one value.
+"""Runs stages as Spark jobs: a task is a row of `spark.range`, with its input in the closure and its result a value.
 
 No shuffle, no RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connect as well.
 """
@@ -19,21 +18,21 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """Runs tasks on a session. Attempts may repeat: a task's outputs are named by the task, or by the attempt."""
+    """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt."""
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
 
     @property
     def slots(self) -> int:
-        """Return how many tasks run at once."""
+        """Return the number of tasks that run at once."""
         try:
             return int(self._spark.sparkContext.defaultParallelism)
         except Exception:
             return int(self._spark.conf.get("spark.default.parallelism", "2"))
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Run `function` on every task, one Spark task each, and return the results in order."""
+        """Run `function` on every task, each as a Spark task, and return the results in order."""
         if not tasks:
             return []
         frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
@@ -45,9 +44,7 @@ class SparkRunner:
 
 
 class _Body:
-    """What a Spark task does: look up its input by number, call the function, hand back the seconds it took and the
-    result, as bytes.
-    """
+    """The body of a Spark task: looks up its input by number, calls the function, and returns seconds and result."""
 
     def __init__(self, function: Callable[[Any], Any], tasks: tuple[Any, ...]) -> None:
         self._function = function

@@ -30,8 +30,9 @@ _DEFAULTS = {
 
 
 def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Any:
-    """Return a session; `conf` overrides the defaults. Workers run this interpreter, with the kernels' cache where it
-    is. Raises ConfigError where Spark does not start.
+    """Return a session; `conf` overrides the defaults. Raises ConfigError if Spark does not start.
+
+    Workers run this interpreter, with the same cache of kernels.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,7 +1,8 @@
-"""`binlog-merge schema show | history | diff | skew | check | sql`: questions, each one call and one print."""
+"""`binlog-merge schema show | history | diff | skew | check | sql`: queries on a schema store."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
@@ -31,7 +32,13 @@ from binlog_merge.cli.schema.store import (
 from binlog_merge.errors import EXIT_FOUND
 
 if TYPE_CHECKING:
+    from snapshot_store.ask.check import Checked
+    from snapshot_store.ask.questions import TableDiff, VersionChange
+    from snapshot_store.ask.skew import SkewAt
     from snapshot_store.history import TableVersion
+    from snapshot_store.store.db import Store as SchemaStore
+
+Answer = TypeVar("Answer")
 
 _SHOW = """Show what tables looked like at a moment; at the end of the history unless told.
 
@@ -103,27 +110,35 @@ def show(
     from snapshot_store.ask import questions
 
     names = names_of(tables)
-    with opened(store) as one:
-        moment = moment_in(one, at_tso, at_time)
-        topology = topology_in(one, config)
-        found: dict[Any, TableVersion] = {}
-        for name in names:  # one by one: a table named must be there, of a pattern's only some
-            lines = one.find([name], node, physical, topology)
-            for version in questions.show(one.history_of(lines), lines, moment, one.beginning()):
-                found[version.node, version.schema, version.name] = version
-    print_shown(list(found.values()), output)
+
+    def ask(store: "SchemaStore") -> "list[TableVersion]":
+        moment = moment_in(store, at_tso, at_time)
+        topology = topology_in(store, config)
+        versions: dict[Any, TableVersion] = {}
+        for (
+            name
+        ) in names:  # separately: a table that is named must exist at the moment, of a pattern's tables only some
+            lines = store.find([name], node, physical, topology)
+            for version in questions.show(store.history_of(lines), lines, moment, store.beginning()):
+                versions[version.node, version.schema, version.name] = version
+        return list(versions.values())
+
+    _answer(store, output, ask, _forms_of_versions())
 
 
 def print_shown(versions: "Sequence[TableVersion]", output: SchemaFormat) -> None:
-    """Print tables as they were."""
+    """Print versions of tables."""
+    _print(output, versions, _forms_of_versions())
+
+
+def _forms_of_versions() -> "_Forms":
     from binlog_merge.cli.schema import text as schema_text
     from binlog_merge.cli.schema import values as schema_values
 
-    _print(
-        output,
-        lambda: schema_text.shown_text(versions),
-        lambda: {"tables": [schema_values.table_values(version) for version in versions]},
-        lambda: schema_text.shown_sql(versions),
+    return _Forms(
+        schema_text.shown_text,
+        lambda versions: {"tables": [schema_values.table_values(version) for version in versions]},
+        schema_text.shown_sql,
     )
 
 
@@ -146,18 +161,20 @@ def history(
     bounds = [None if text is None else moment_of(o, text) for o, text in (("--from", begin), ("--to", end))]
     if bounds[0] is not None and bounds[1] is not None:
         check_order(bounds[0], bounds[1])
-    with opened(store) as one:
+
+    def ask(store: "SchemaStore") -> "Sequence[VersionChange]":
         for bound in bounds:
             if bound is not None:
-                check_clock(one, bound)
-        lines = one.find(names, node, physical, topology_in(one, config))
-        changes = questions.history(one.history_of(lines), lines, *bounds)
-    _print(
-        output,
-        lambda: schema_text.history_text(changes),
-        lambda: {"versions": [schema_values.history_values(change) for change in changes]},
-        lambda: schema_text.history_sql(changes),
+                check_clock(store, bound)
+        lines = store.find(names, node, physical, topology_in(store, config))
+        return questions.history(store.history_of(lines), lines, *bounds)
+
+    forms = _Forms(
+        schema_text.history_text,
+        lambda changes: {"versions": [schema_values.history_values(change) for change in changes]},
+        schema_text.history_sql,
     )
+    _answer(store, output, ask, forms)
 
 
 def diff(
@@ -178,22 +195,26 @@ def diff(
     names = names_of(tables)
     bounds = moment_of("--from", begin), moment_of("--to", end)
     check_order(*bounds)
-    with opened(store) as one:
+
+    def ask(store: "SchemaStore") -> "list[TableDiff]":
         for bound in bounds:
-            check_clock(one, bound)
-        topology = topology_in(one, config)
-        found = {}
+            check_clock(store, bound)
+        topology = topology_in(store, config)
+        diffs = {}
         for name in names:
-            lines = one.find([name], node, physical, topology)
-            for made in questions.diff(one.history_of(lines), lines, *bounds, one.beginning()):
-                found[made.line] = made
-    diffs = list(found.values())
-    _print(
-        output,
-        lambda: schema_text.diff_text(diffs),
-        lambda: {"tables": [schema_values.diff_values(made) for made in diffs]},
-        lambda: schema_text.statements_sql([(questions.name_of(made.line), made.statements) for made in diffs]),
+            lines = store.find([name], node, physical, topology)
+            for table in questions.diff(store.history_of(lines), lines, *bounds, store.beginning()):
+                diffs[table.line] = table
+        return list(diffs.values())
+
+    forms = _Forms(
+        schema_text.diff_text,
+        lambda diffs: {"tables": [schema_values.diff_values(table) for table in diffs]},
+        lambda diffs: schema_text.statements_sql(
+            [(questions.name_of(table.line), table.statements) for table in diffs]
+        ),
     )
+    _answer(store, output, ask, forms)
 
 
 def skew(
@@ -209,19 +230,25 @@ def skew(
     """Show which physical tables differ from their logical table."""
     from binlog_merge.cli.schema import text as schema_text
     from binlog_merge.cli.schema import values as schema_values
-    from snapshot_store.ask.skew import skew as ask
+    from snapshot_store.ask.skew import skew as skew_at
 
     names = names_of(tables or [])
-    with opened(store) as one:
-        moment = moment_in(one, at_tso, at_time)
-        answer = ask(one.history_at(moment.key), topology_in(one, config), moment, names, one.beginning())
-    skews = answer.skews
-    _print(
-        output,
-        lambda: schema_text.skew_text(answer),
-        lambda: {"compared": answer.compared, "skews": [schema_values.skew_values(s) for s in skews]},
-        lambda: schema_text.statements_sql([(schema_text.heading(s.physical), s.statements) for s in skews]),
+
+    def ask(store: "SchemaStore") -> "SkewAt":
+        moment = moment_in(store, at_tso, at_time)
+        return skew_at(store.history_at(moment.key), topology_in(store, config), moment, names, store.beginning())
+
+    forms = _Forms(
+        schema_text.skew_text,
+        lambda answer: {
+            "compared": answer.compared,
+            "skews": [schema_values.skew_values(skew) for skew in answer.skews],
+        },
+        lambda answer: schema_text.statements_sql(
+            [(schema_text.heading(skew.physical), skew.statements) for skew in answer.skews]
+        ),
     )
+    _answer(store, output, ask, forms)
 
 
 def check(
@@ -235,29 +262,34 @@ def check(
     """Check logical against physical tables over the whole history."""
     from binlog_merge.cli.schema import text as schema_text
     from binlog_merge.cli.schema import values as schema_values
-    from snapshot_store.ask.check import check as ask
+    from snapshot_store.ask.check import check as checked_in
 
     names = names_of(tables or [])
-    with opened(store) as one:
-        topology = topology_in(one, config)
-        lines = [line for name in names for line in lines_of(one, name, topology)]
-        checked = ask(one.history_of(lines) if names else one.load_history(), topology)
-    counts = {n: getattr(checked, n) for n in ("logical_tables", "physical_tables", "versions")}
-    problems = [f for f in checked.findings if f.is_problem or schema_values.refused_in(f)]
-    lasting = [f for f in checked.problems if f.ends is None and f.skew is not None]
-    _print(
-        output,
-        lambda: schema_text.check_text(checked),
-        lambda: {
-            **counts,
-            "problems": len(problems),
+
+    def ask(store: "SchemaStore") -> "Checked":
+        topology = topology_in(store, config)
+        lines = [line for name in names for line in lines_of(store, name, topology)]
+        return checked_in(store.history_of(lines) if names else store.load_history(), topology)
+
+    def problems(checked: "Checked") -> int:
+        return sum(1 for finding in checked.findings if finding.is_problem or schema_values.refused_in(finding))
+
+    forms = _Forms(
+        schema_text.check_text,
+        lambda checked: {
+            **{name: getattr(checked, name) for name in ("logical_tables", "physical_tables", "versions")},
+            "problems": problems(checked),
             "findings": [schema_values.finding_values(finding) for finding in checked.findings],
         },
-        lambda: schema_text.statements_sql(
-            [(schema_text.finding_text(f), f.skew.statements if f.skew else ()) for f in lasting]
+        lambda checked: schema_text.statements_sql(
+            [
+                (schema_text.finding_text(finding), finding.skew.statements)
+                for finding in checked.problems
+                if finding.ends is None and finding.skew is not None
+            ]
         ),
     )
-    if problems:
+    if problems(_answer(store, output, ask, forms)):
         raise typer.Exit(EXIT_FOUND)
 
 
@@ -272,27 +304,35 @@ def sql(
     from binlog_merge.cli.schema import text as schema_text
 
     question = sys.stdin.read() if question == "-" else question
-    with opened(store) as one:
-        answer = one.query(question)
-    _print(
-        output,
-        lambda: schema_text.rows_text(answer.columns, answer.rows),
-        lambda: {"columns": answer.columns, "rows": answer.rows},
-        lambda: schema_text.rows_sql(answer.columns, answer.rows),
+    forms = _Forms(
+        lambda answer: schema_text.rows_text(answer.columns, answer.rows),
+        lambda answer: {"columns": answer.columns, "rows": answer.rows},
+        lambda answer: schema_text.rows_sql(answer.columns, answer.rows),
     )
+    _answer(store, output, lambda store: store.query(question), forms)
 
 
-def _print(
-    output: SchemaFormat,
-    text: Callable[[], Iterable[str]],
-    values: Callable[[], dict[str, Any]],
-    statements: Callable[[], Iterable[str]],
-) -> None:
+class _Forms(NamedTuple):
+    """The functions that turn an answer into the formats of -o: lines of text, JSON values, SQL statements."""
+
+    text: Callable[[Any], Iterable[str]]
+    values: Callable[[Any], dict[str, Any]]
+    statements: Callable[[Any], Iterable[str]]
+
+
+def _answer(path: Path, output: SchemaFormat, ask: "Callable[[SchemaStore], Answer]", forms: _Forms) -> "Answer":
+    """Ask an opened store, print the answer, and return it."""
+    with opened(path) as store:
+        answer = ask(store)
+    _print(output, answer, forms)
+    return answer
+
+
+def _print(output: SchemaFormat, answer: Any, forms: _Forms) -> None:
     if output is SchemaFormat.json:
-        print_json({"error": None, **values()})
+        print_json({"error": None, **forms.values(answer)})
         return
-    lines = text() if output is SchemaFormat.text else statements()
-    for line in lines:
+    for line in (forms.text if output is SchemaFormat.text else forms.statements)(answer):
         print(printable(line))
 
 

@@ -1,4 +1,4 @@
-"""`binlog-merge schema`: its verbs, and a store as a whole: export and fold."""
+"""`binlog-merge schema`: its subcommands, with export and fold of a whole store."""
 
 from collections.abc import Callable
 from pathlib import Path

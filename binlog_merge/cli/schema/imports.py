@@ -1,4 +1,4 @@
-"""`binlog-merge schema import | set`: tables from dumps and servers, and an operator's corrections."""
+"""`binlog-merge schema import | set`: records tables from dumps and servers, and an operator's corrections."""
 
 import sys
 from collections.abc import Callable

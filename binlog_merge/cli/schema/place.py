@@ -1,4 +1,4 @@
-"""Where what somebody says of a table takes its place in the order."""
+"""The order key at which an operator's version of a table is recorded."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def place(store: "Store", at_tso: str | None, node: str | None) -> "tuple[OrderKey, Stop | None]":
-    """Return the key from which on what is said holds, and the statement for which it stands, if it does.
+    """Return the key from which an operator's version applies, and the statement that it replaces, if any.
 
-    At the TSO or the key of the statement at which the last merge stopped, it stands at that statement; at those of
-    rows, right before them. Raises SchemaConflict below what a merge has published.
+    At the TSO or the key of the statement at which the last merge stopped, it replaces that statement; at those of
+    rows, it applies right before them. Raises SchemaConflict below what a merge has published.
     """
     from binlog_merge.pipeline.coordinate.stores import below_published
     from snapshot_store.tso import ORIGIN, OrderKey
@@ -45,9 +45,9 @@ def floor_of(path: Path) -> "OrderKey":
 
 
 def free_place(store: "Store", key: "OrderKey", node: str | None, schema: str, table: str) -> "OrderKey":
-    """Return the key, or where a DDL or a snapshot has made a version of the table there, the next: what is said wins.
+    """Return `key`, or the next key if a DDL or a snapshot has a version of the table there, so that ours wins.
 
-    What somebody said there before is not passed over.
+    An operator's earlier version at `key` is replaced instead.
     """
     from snapshot_store.history import OPAQUE
 

@@ -1,4 +1,4 @@
-"""The store that a `schema` verb works on, and what becomes of the store's errors: each has its own exit code."""
+"""Opens the store for a `schema` command, turns its errors into those of the command line, and parses moments."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +17,13 @@ STORE_NAME = "schema.duckdb"
 
 
 def store_path(given: Path) -> Path:
-    """Return the store's file: the one given, or the one a merge made in the directory given."""
+    """Return the store's file: the given file, or that of a merge in the given directory."""
     return given / STORE_NAME if given.is_dir() else given
 
 
 @contextmanager
 def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
-    """Open a store for one verb; errors of the store come out as errors of the command line."""
+    """Open a store for a command; errors of the store become errors of the command line."""
     from snapshot_store.store.db import Store
 
     path = store_path(given)
@@ -35,7 +35,7 @@ def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
 
 
 def names_of(texts: list[str]) -> "list[NamePattern]":
-    """Read the names of tables."""
+    """Parse table names and patterns."""
     from snapshot_store.names import NamePattern
 
     try:
@@ -45,7 +45,7 @@ def names_of(texts: list[str]) -> "list[NamePattern]":
 
 
 def moment_of(option: str, text: str) -> "Moment":
-    """Read a moment: a commit TSO, an order key, or a time."""
+    """Parse a moment: a commit TSO, an order key, or a time."""
     from snapshot_store.names import Moment
 
     try:
@@ -55,7 +55,7 @@ def moment_of(option: str, text: str) -> "Moment":
 
 
 def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Moment":
-    """Return the moment that is asked for; the end of the history if none is."""
+    """Return the moment of the options; the end of the history if neither is given."""
     from snapshot_store.names import Moment
 
     if at_tso is not None and at_time is not None:
@@ -68,7 +68,10 @@ def moment_in(store: "Store", at_tso: str | None, at_time: str | None) -> "Momen
 
 
 def lines_of(store: "Store", name: "NamePattern", topology: "Topology") -> "list[tuple[str | None, str, str]]":
-    """Return the lines of a logical table and of the physical ones that make it; raises UnknownTable without either."""
+    """Return (node, schema, name) of a logical table and of its physical tables.
+
+    Raises UnknownTable if there is neither.
+    """
     from snapshot_store.errors import UnknownTable
 
     found: list[tuple[str | None, str, str]] = []
@@ -84,13 +87,13 @@ def lines_of(store: "Store", name: "NamePattern", topology: "Topology") -> "list
 
 
 def check_order(begin: "Moment", end: "Moment") -> None:
-    """Raise for a stretch of history that ends before it begins."""
+    """Raise ConfigError if a range ends before it begins."""
     if begin.first > end.after:
         raise ConfigError(f"--from ({begin.text}) is later than --to ({end.text})", remedy="swap them")
 
 
 def check_clock(store: "Store", moment: "Moment") -> None:
-    """Raise for a wall-clock time where the store's TSOs carry none."""
+    """Raise ConfigError for a wall-clock time if the store's TSOs have no time."""
     from snapshot_store.store_errors import AmbiguousMoment
     from snapshot_store.tso import ORIGIN, carries_time
 
@@ -103,7 +106,7 @@ def check_clock(store: "Store", moment: "Moment") -> None:
 
 
 def topology_in(store: "Store", config: Path | None) -> "Topology":
-    """Return the routes of a configuration, else those the store keeps."""
+    """Return the routes of a configuration, else those in the store."""
     if config is None:
         return store.topology()
     from binlog_merge.config.merge_config import MergeConfig

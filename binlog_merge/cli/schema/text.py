@@ -1,4 +1,4 @@
-"""Answers about schemas as text for people, and as SQL."""
+"""Formats answers about schemas as text for people, and as SQL."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -27,17 +27,17 @@ _ANY = Table("", "", ())  # a table of the usual character set: others are spelt
 
 
 def line_of(version: TableVersion) -> tuple[str | None, str, str]:
-    """Return the line of history that a version belongs to."""
+    """Return the table whose history a version belongs to: (node, schema, name)."""
     return (version.node, version.schema, version.name)
 
 
 def heading(version: TableVersion) -> str:
-    """Return which version it is, since when, and who made it."""
+    """Return a version's table, key and origin on a line."""
     return f"{name_of(line_of(version))}  version {version.version_id}, since {since(version.key)}, {made_by(version)}"
 
 
 def made_by(version: TableVersion) -> str:
-    """Return where a version comes from."""
+    """Return the origin of a version, with file and position if known."""
     place = version.file + (f":{version.position}" if version.position else "")
     return f"{version.origin}{' ' if place else ''}{place}"
 
@@ -48,7 +48,7 @@ def one_line(ddl: str) -> str:
 
 
 def shown_text(versions: Iterable[TableVersion]) -> Iterator[str]:
-    """Yield tables as they were."""
+    """Yield versions of tables as text."""
     for number, version in enumerate(versions):
         if number:
             yield ""
@@ -64,7 +64,7 @@ def shown_text(versions: Iterable[TableVersion]) -> Iterator[str]:
 
 
 def shown_sql(versions: Iterable[TableVersion]) -> Iterator[str]:
-    """Yield the statements that make tables as they were."""
+    """Yield the CREATE statements of versions."""
     for version in versions:
         if version.table is not None:
             yield f"-- {one_line(heading(version))}"
@@ -94,7 +94,7 @@ _KINDS = {"made": "+ table", "dropped": "- table", "same": "= the same shape", "
 
 
 def history_sql(changes: Iterable[VersionChange]) -> Iterator[str]:
-    """Yield the DDL of the versions; of a version without, the statement that makes its table."""
+    """Yield the DDL of the versions; for a version without DDL, its CREATE statement."""
     for change in changes:
         version = change.version
         yield f"-- {one_line(heading(version))}"
@@ -105,7 +105,7 @@ def history_sql(changes: Iterable[VersionChange]) -> Iterator[str]:
 
 
 def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:
-    """Yield what changed between two moments, and the ALTER that does it."""
+    """Yield the changes between two moments, and the ALTER TABLE for them."""
     for diff in diffs:
         before, after = ("not there" if v is None else f"version {v.version_id}" for v in (diff.before, diff.after))
         same = "" if diff.statements else ": the same"
@@ -117,7 +117,7 @@ def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:
 
 
 def statements_sql(named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """Yield statements under comments that say which table they are for."""
+    """Yield statements, each after a comment with its name."""
     for name, statements in named:
         for statement in statements:
             yield f"-- {one_line(name)}"
@@ -125,7 +125,7 @@ def statements_sql(named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[str]:
 
 
 def change_text(change: TableChange) -> str:
-    """Return one change on one line: + added, - dropped, ~ changed, > moved."""
+    """Return a change on a single line: + added, - dropped, ~ changed, > moved."""
     match change:
         case ColumnAdded(column, after):
             return f"+ column {_column(column)} {_after(after)}"
@@ -185,7 +185,7 @@ def _skew_place(skew: Skew) -> Any:
 
 
 def reshape_text(skew: Skew) -> str:
-    """Return what becomes of the rows of a physical table."""
+    """Return how the rows of a physical table are reshaped."""
     if skew.columns is None:
         return "there is no such logical table then"
     parts = [f"trims {column.name} {type_sql(column.type)}" for column in skew.trimmed]
@@ -200,7 +200,7 @@ def reshape_text(skew: Skew) -> str:
 
 
 def check_text(checked: Checked) -> Iterator[str]:
-    """Yield where logical and physical tables did not fit."""
+    """Yield the periods in which logical and physical tables did not match."""
     problems = [f for f in checked.findings if f.is_problem or refused_in(f)]
     yield (
         f"{counted(checked.logical_tables, 'logical table')}, {counted(checked.physical_tables, 'physical table')}, "
@@ -214,7 +214,7 @@ def check_text(checked: Checked) -> Iterator[str]:
 
 
 def _alike(findings: list[Finding]) -> Iterator[list[Finding]]:
-    """Yield findings of which one line can speak: tables ahead of one DDL in one way. Those to look into stay alone."""
+    """Group findings that share a line: tables ahead of the same DDL in the same way. Problems stay alone."""
     groups: dict[Any, list[Finding]] = {}
     for number, finding in enumerate(findings):
         alone = finding.is_problem or finding.skew is None or bool(refused_in(finding))
@@ -233,7 +233,7 @@ def _findings_text(findings: list[Finding]) -> str:
 
 
 def finding_text(finding: Finding) -> str:
-    """Return a finding on one line."""
+    """Return a finding on a single line."""
     if finding.physical is None:
         return f"{finding.kind}: no node has a physical table of it"
     place = f"{finding.node}  {'.'.join(finding.physical)}"
@@ -259,7 +259,7 @@ def _cell(value: Any) -> str:
 
 
 def rows_sql(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Yield a statement whose result the rows are."""
+    """Yield a statement whose result are these rows."""
     names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
     if not rows:
         yield f"-- no rows of ({names})"

@@ -1,4 +1,4 @@
-"""Answers about schemas as plain values, for -o json."""
+"""Converts answers about schemas to plain values for -o json."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def when(key: OrderKey) -> dict[str, Any]:
 
 
 def version_values(version: TableVersion) -> dict[str, Any]:
-    """Return who made a version, where and when."""
+    """Return the origin, location and time of a version."""
     return {
         "node": version.node,
         "schema": version.schema,
@@ -39,7 +39,7 @@ def version_values(version: TableVersion) -> dict[str, Any]:
 
 
 def table_values(version: TableVersion) -> dict[str, Any]:
-    """Return a version and the table that it makes."""
+    """Return a version and its table."""
     table = version.table
     return {
         **version_values(version),
@@ -49,7 +49,7 @@ def table_values(version: TableVersion) -> dict[str, Any]:
 
 
 def change_values(change: TableChange) -> dict[str, Any]:
-    """Return one change, `kind` being column-added, column-dropped, column-changed, column-moved, index-added, …"""
+    """Return a change; `kind` is column-added, column-dropped, column-changed, column-moved, index-added, …"""
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(change).__name__).lower()
     return {"kind": kind, **asdict(change)}
 
@@ -64,7 +64,7 @@ def history_values(change: VersionChange) -> dict[str, Any]:
 
 
 def diff_values(diff: TableDiff) -> dict[str, Any]:
-    """Return one table's difference between two moments."""
+    """Return a table's difference between two moments."""
     node, schema, name = diff.line
     return {
         "node": node,
@@ -72,7 +72,7 @@ def diff_values(diff: TableDiff) -> dict[str, Any]:
         "table": name,
         "from": None if diff.before is None else version_values(diff.before),
         "to": None if diff.after is None else version_values(diff.after),
-        "changes": [change_values(one) for one in diff.changes],
+        "changes": [change_values(change) for change in diff.changes],
         "alter": list(diff.statements),
     }
 
@@ -102,7 +102,7 @@ def skew_values(skew: Skew) -> dict[str, Any]:
 
 
 def finding_values(finding: Finding) -> dict[str, Any]:
-    """Return a stretch of history in which tables do not fit."""
+    """Return a period in which a physical and a logical table do not match."""
     schema, table = finding.physical or (None, None)
     return {
         "kind": finding.kind,
@@ -119,7 +119,7 @@ def finding_values(finding: Finding) -> dict[str, Any]:
 
 
 def refused(skew: Skew) -> tuple[str, ...]:
-    """Return why a merge stops at rows of a physical table, nothing if it does not."""
+    """Return the reasons for which a merge stops at rows of a physical table; none if it does not."""
     from binlog_merge.reshape.refusals import refusals
 
     physical = skew.physical.table
@@ -130,12 +130,12 @@ def refused(skew: Skew) -> tuple[str, ...]:
 
 
 def refused_in(finding: Finding) -> tuple[str, ...]:
-    """Return why a merge stops at rows that were written in a stretch of history, nothing if it does not."""
+    """Return the reasons for which a merge stops at rows of a finding's period; none if it does not."""
     return tuple(dict.fromkeys(reason for stage in finding.stages for reason in refused(stage)))
 
 
 def pad_text(column: Column) -> str:
-    """Return what a merge writes for a column that the physical table lacks, or why it stops."""
+    """Return the value that a merge writes for a column missing in the physical table, or why it stops."""
     from binlog_merge.errors import MergeError
     from binlog_merge.reshape.pads import pad_cell, pads_now
 
