@@ -20,10 +20,10 @@ from binlog_merge.values.time import moment_of, shifted
 from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES, ConversionError, Lost, Value, encode_cell
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
+from snapshot_store.mysql.sql.functions import FUNCTIONS
 
-_NOW: Final = re.compile(
-    r"\(*\s*(now|current_timestamp|localtime|localtimestamp|utc_timestamp|sysdate)\s*(\(\s*\d?\s*\))?\s*\)*", re.I
-)
+_CLOCKS: Final = "|".join(name for f in FUNCTIONS.values() if f.gives == "datetime" and f.depends for name in f.names)
+_NOW: Final = re.compile(rf"\(*\s*({_CLOCKS})\s*(\(\s*\d?\s*\))?\s*\)*", re.I)
 _BITS: Final = re.compile(r"[bB]'([01]*)'|0b([01]+)")
 _HEX: Final = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'|0x([0-9a-fA-F]+)")
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

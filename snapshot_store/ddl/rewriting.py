@@ -15,24 +15,13 @@ from snapshot_store.model import Column, Table
 from snapshot_store.mysql.expr.nodes import Node, column, literal
 from snapshot_store.mysql.expr.read import read_expression
 from snapshot_store.mysql.expr.text import printed
+from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.session import DdlSession
 
 # The model has expressions as the server prints them: sql_mode does not affect how these are parsed.
 _READING = DdlSession()
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _COMPARED = frozenset({"compare", "in", "between", "like"})
-# Functions that convert these arguments to a common character set.
-_JOINED: dict[str, slice] = {
-    **dict.fromkeys(("coalesce", "concat", "concat_ws", "field", "find_in_set", "greatest"), slice(None)),
-    **dict.fromkeys(("ifnull", "least", "locate", "nullif", "regexp_like", "replace", "strcmp"), slice(None)),
-    **dict.fromkeys(("if", "elt"), slice(1, None)),
-    **dict.fromkeys(("insert",), slice(None, None, 3)),
-    **dict.fromkeys(("lpad", "rpad"), slice(None, None, 2)),
-}
-_NUMBERS = frozenset({"field", "find_in_set", "locate", "regexp_like", "strcmp"})
-_AS_FIRST = frozenset(
-    {"upper", "lower", "substr", "left", "right", "repeat", "reverse", "ltrim", "rtrim", "trim", "substring_index"}
-)
 _UNICODE = ("utf8mb4", "utf8mb3")
 
 
@@ -93,14 +82,14 @@ def _rewrite(node: Node, columns: Mapping[str, Column]) -> tuple[Node, str | Non
         return replace(node, args=tuple(args)), charsets[0]
     if node.kind == "using":
         return replace(node, args=tuple(args)), node.text
-    if node.kind == "call" and node.text in _JOINED:
-        indexes = range(len(args))[_JOINED[node.text]]
+    called = function(node.text) if node.kind == "call" else None
+    if called is not None and called.same_charset is not None:
+        indexes = range(len(args))[called.same_charset]
         agreed, charset = _agreed([args[i] for i in indexes], [charsets[i] for i in indexes])
         for i, arg in zip(indexes, agreed, strict=True):
             args[i] = arg
-        return replace(node, args=tuple(args)), None if node.text in _NUMBERS else charset
-    as_first = node.kind == "trim" or (node.kind == "call" and node.text in _AS_FIRST)
-    return replace(node, args=tuple(args)), charsets[-1 if node.kind == "trim" else 0] if as_first else None
+        return replace(node, args=tuple(args)), None if called.gives == "int" else charset
+    return replace(node, args=tuple(args)), charsets[-1] if node.kind == "trim" else None
 
 
 def _case(node: Node, args: list[Node], charsets: list[str | None]) -> tuple[Node, str | None]:

@@ -17,6 +17,7 @@ from binlog_merge.values.convert import coerce
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import column_sql, engine_array
 from binlog_merge.values.duckdb.compile import compile_value, parse
+from binlog_merge.values.duckdb.functions import OTHER_DIGITS
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql
 from binlog_merge.values.evaluate.kinds import TYPES
 from binlog_merge.values.value import ConversionError, Lost, Value, encode_cell
@@ -25,10 +26,11 @@ from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.session import DdlSession
 
 _TYPES: Final = {**TYPES, "string": TYPES["text"], "int": ColumnType("bigint"), "bool": ColumnType("bigint")}
-_OTHER_DIGITS: Final = frozenset({"/", "pow", "power", "sqrt", "round"})
+_OTHER_DIGITS: Final = frozenset({"/", *(name for called in OTHER_DIGITS for name in function(called).names)})
 
 
 def source_of(column: Column) -> str:

@@ -3,9 +3,10 @@
 Source: refman, "Date and Time Functions".
 """
 
-from collections.abc import Callable, Sequence
+from typing import Final
 
 from binlog_merge.values.duckdb.piece import ExpressionError, Sql, clock, moment
+from binlog_merge.values.duckdb.unify import Args, Function
 from snapshot_store.mysql.sql.session import DdlSession
 
 _FIRST_DAY = "DATE '0001-01-01'"
@@ -34,15 +35,15 @@ def _seconds(digits: str) -> str:
     return f"({whole} // 10000 * 3600 + {whole} // 100 % 100 * 60 + {whole} % 100)"
 
 
-def _of_day(template: str) -> Callable[[Sequence[Sql], DdlSession], Sql]:
+def _of_day(template: str) -> Function:
     return lambda args, session: Sql(f"({template.format(_date(args[0], session))})::HUGEINT", "int")
 
 
-def _to_seconds(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _to_seconds(args: Args, session: DdlSession) -> Sql:
     return Sql(f"({_days(args[0], session)} * 86400 + {_seconds(_digits(args[0], session)[1])})", "int")
 
 
-def _yearweek(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _yearweek(args: Args, session: DdlSession) -> Sql:
     """Weeks begin on Sunday, the first of a year on its first one: a week is of its Sunday's year."""
     if len(args) > 1 and args[1].constant != "0":
         raise ExpressionError("YEARWEEK() in another mode than 0")
@@ -51,11 +52,11 @@ def _yearweek(args: Sequence[Sql], session: DdlSession) -> Sql:
     return Sql(f"(year({sunday}) * 100 + (dayofyear({sunday}) + 6) // 7)::HUGEINT", "int")
 
 
-def _quarter(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _quarter(args: Args, session: DdlSession) -> Sql:
     return Sql(f"(({_digits(args[0], session)[0]} // 100 % 100 + 2) // 3)::HUGEINT", "int")
 
 
-def _datediff(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _datediff(args: Args, session: DdlSession) -> Sql:
     return Sql(f"({_days(args[0], session)} - {_days(args[1], session)})", "int")
 
 
@@ -66,24 +67,24 @@ def _time(piece: Sql, session: DdlSession) -> str:
     return _digits(piece, session)[1] if piece.kind in ("date", "datetime") else clock(piece).text
 
 
-def _time_to_sec(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _time_to_sec(args: Args, session: DdlSession) -> Sql:
     return Sql(_seconds(_time(args[0], session)), "int")
 
 
-def _microsecond(args: Sequence[Sql], session: DdlSession) -> Sql:
+def _microsecond(args: Args, session: DdlSession) -> Sql:
     text = f"abs({_time(args[0], session)})"
     return Sql(f"(({text} - floor({text})) * 1000000)::HUGEINT", "int")
 
 
-DATES = {
-    "to_days": (1, 1, lambda args, session: Sql(_days(args[0], session), "int")),
-    "to_seconds": (1, 1, _to_seconds),
-    "datediff": (2, 2, _datediff),
-    "dayofweek": (1, 1, _of_day("dayofweek({}) + 1")),
-    "weekday": (1, 1, _of_day("isodow({}) - 1")),
-    "dayofyear": (1, 1, _of_day("dayofyear({})")),
-    "quarter": (1, 1, _quarter),
-    "yearweek": (1, 2, _yearweek),
-    "time_to_sec": (1, 1, _time_to_sec),
-    "microsecond": (1, 1, _microsecond),
+DATES: Final[dict[str, Function]] = {
+    "to_days": lambda args, session: Sql(_days(args[0], session), "int"),
+    "to_seconds": _to_seconds,
+    "datediff": _datediff,
+    "dayofweek": _of_day("dayofweek({}) + 1"),
+    "weekday": _of_day("isodow({}) - 1"),
+    "dayofyear": _of_day("dayofyear({})"),
+    "quarter": _quarter,
+    "yearweek": _yearweek,
+    "time_to_sec": _time_to_sec,
+    "microsecond": _microsecond,
 }

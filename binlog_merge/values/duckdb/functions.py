@@ -1,7 +1,9 @@
-"""MySQL's functions in filter expressions: only those whose answer is the same whenever they are asked.
+"""MySQL's functions as SQL of the engine: only those whose answer is the same whenever they are asked.
 
 A function that is not here, NOW() and RAND() among them, is refused. Source: refman, chapter "Functions and Operators".
 """
+
+from typing import Final
 
 from binlog_merge.values.duckdb.compare import comparable
 from binlog_merge.values.duckdb.dates import DATES
@@ -17,19 +19,20 @@ from binlog_merge.values.duckdb.piece import (
     quoted,
     string,
 )
-from binlog_merge.values.duckdb.text import TEXT_FUNCTIONS
+from binlog_merge.values.duckdb.text import TEXTS
 from binlog_merge.values.duckdb.unify import Args, Function, as_model, unified
+from snapshot_store.mysql.sql.functions import MANY, function
 from snapshot_store.mysql.sql.session import DdlSession
 
 
 def call(name: str, args: Args, session: DdlSession) -> Sql:
     """Return a call as SQL. Raises ExpressionError for an unknown function or a wrong number of arguments."""
-    if name not in FUNCTIONS:
+    build = CALLS.get(name)
+    if build is None:
         raise ExpressionError(f"the function {name}() is not known, or not the same every time")
-    least, most, function = FUNCTIONS[name]
-    if not least <= len(args) <= most:
+    if not function(name).takes(len(args), FEWER.get(name, MANY)):
         raise ExpressionError(f"{name}() with {len(args)} arguments")
-    return function(args, session)
+    return build(args, session)
 
 
 def _numeric(template: str, kind: str | None = None) -> Function:
@@ -138,32 +141,36 @@ def _isnull(args: Args, session: DdlSession) -> Sql:
     return boolean(f"({args[0].text} IS NULL)")
 
 
-FUNCTIONS: dict[str, tuple[int, int, Function]] = {
-    **TEXT_FUNCTIONS,
-    "abs": (1, 1, _numeric("abs({0})")),
-    "ceiling": (1, 1, _rounded("ceil")),
-    "ceil": (1, 1, _rounded("ceil")),
-    "floor": (1, 1, _rounded("floor")),
-    "round": (1, 2, _round),
-    "sign": (1, 1, _numeric("sign({0})::HUGEINT", "int")),
-    "pow": (2, 2, _power),
-    "power": (2, 2, _power),
-    "sqrt": (1, 1, _sqrt),
-    "if": (3, 3, _if),
-    "ifnull": (2, 2, _coalesce),
-    "coalesce": (1, 99, _coalesce),
-    "nullif": (2, 2, _nullif),
-    "isnull": (1, 1, _isnull),
-    "greatest": (2, 99, _extreme("greatest")),
-    "least": (2, 99, _extreme("least")),
-    "year": (1, 1, _part(1, 4)),
-    "month": (1, 1, _part(5, 2)),
-    "dayofmonth": (1, 1, _part(7, 2)),
-    "day": (1, 1, _part(7, 2)),
-    "hour": (1, 1, _clock_part(10000, 0)),
-    "minute": (1, 1, _clock_part(100, 100)),
-    "second": (1, 1, _clock_part(1, 100)),
+CALLS: Final[dict[str, Function]] = {
+    **TEXTS,
+    "abs": _numeric("abs({0})"),
+    "ceiling": _rounded("ceil"),
+    "floor": _rounded("floor"),
+    "round": _round,
+    "sign": _numeric("sign({0})::HUGEINT", "int"),
+    "pow": _power,
+    "sqrt": _sqrt,
+    "if": _if,
+    "ifnull": _coalesce,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "isnull": _isnull,
+    "greatest": _extreme("greatest"),
+    "least": _extreme("least"),
+    "year": _part(1, 4),
+    "month": _part(5, 2),
+    "dayofmonth": _part(7, 2),
+    "hour": _clock_part(10000, 0),
+    "minute": _clock_part(100, 100),
+    "second": _clock_part(1, 100),
     **DATES,
-    "json_extract": (2, 2, _json_extract),
-    "json_unquote": (1, 1, _json_unquote),
+    "json_extract": _json_extract,
+    "json_unquote": _json_unquote,
 }
+"""What makes the SQL of a call, by the name that the server prints."""
+
+FEWER: Final = {"json_extract": 2, "regexp_like": 2}
+"""The most arguments of functions that are computed for fewer than MySQL takes."""
+
+OTHER_DIGITS: Final = ("pow", "round", "sqrt")
+"""Functions whose last digits may differ from those that a server computes."""

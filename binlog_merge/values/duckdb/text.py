@@ -1,7 +1,9 @@
-"""MySQL's functions of strings in filter expressions.
+"""MySQL's functions of strings, as SQL of the engine.
 
 Source: refman, "String Functions and Operators", "Regular Expressions".
 """
+
+from typing import Final
 
 from binlog_merge.values.duckdb.collations import likeness
 from binlog_merge.values.duckdb.compare import common_collation, comparable
@@ -120,29 +122,24 @@ def _place(piece: Sql, least: int = -_MOST) -> str:
     return f"{clamped(f'round({number(piece).text})', str(least), str(_MOST))}::BIGINT"
 
 
-TEXT_FUNCTIONS: dict[str, tuple[int, int, Function]] = {
-    "lower": (1, 1, _text("lower({0})")),
-    "lcase": (1, 1, _text("lower({0})")),
-    "upper": (1, 1, _text("upper({0})")),
-    "ucase": (1, 1, _text("upper({0})")),
-    "char_length": (1, 1, _text("length({0})", "int")),
-    "character_length": (1, 1, _text("length({0})", "int")),
-    "length": (1, 1, _length),
-    "octet_length": (1, 1, _length),
-    "left": (2, 2, _ending("left")),
-    "right": (2, 2, _ending("right")),
-    "reverse": (1, 1, _text("reverse({0})")),
-    "trim": (1, 1, _text("trim({0}, ' ')")),
-    "ltrim": (1, 1, _text("ltrim({0}, ' ')")),
-    "rtrim": (1, 1, _text("rtrim({0}, ' ')")),
-    "replace": (3, 3, _text("replace({0}, {1}, {2})")),
-    "concat": (1, 99, _concat),
-    "concat_ws": (2, 99, _concat_ws),
-    "locate": (2, 3, _locate),
-    "find_in_set": (2, 2, _find_in_set),
-    "strcmp": (2, 2, _strcmp),
-    "hex": (1, 1, _hex),
-    "regexp_like": (2, 2, _regexp),
-    "substr": (2, 3, _substring),
+TEXTS: Final[dict[str, Function]] = {
+    "lower": _text("lower({0})"),
+    "upper": _text("upper({0})"),
+    "char_length": _text("length({0})", "int"),
+    "length": _length,
+    "left": _ending("left"),
+    "right": _ending("right"),
+    "reverse": _text("reverse({0})"),
+    "trim": _text("trim({0}, ' ')"),
+    "ltrim": _text("ltrim({0}, ' ')"),
+    "rtrim": _text("rtrim({0}, ' ')"),
+    "replace": _text("replace({0}, {1}, {2})"),
+    "concat": _concat,
+    "concat_ws": _concat_ws,
+    "locate": _locate,
+    "find_in_set": _find_in_set,
+    "strcmp": _strcmp,
+    "hex": _hex,
+    "regexp_like": _regexp,
+    "substr": _substring,
 }
-"""By name: the least and the most arguments, and what makes the call."""

@@ -1,6 +1,7 @@
-"""The functions that `evaluate` computes: what they take, what they give, how.
+"""The functions that `evaluate` computes, and the kinds of arguments it computes them for.
 
-Letters change their case only in ASCII, where every collation agrees. Source: refman, "Built-In Function and Operator
+Names, numbers of arguments and kinds of results are in the catalogue, `snapshot_store.mysql.sql.functions`. Letters
+change their case only in ASCII, where every collation agrees. Source: refman, "Built-In Function and Operator
 Reference".
 """
 
@@ -8,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
@@ -16,33 +18,28 @@ from binlog_merge.binlog.json_binary import json_text
 from binlog_merge.binlog.json_diff import path_legs
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.json import read_json
+from binlog_merge.values.time import moment_of, shifted
 from binlog_merge.values.value import ConversionError, Json, Value
-
-CHANGING: Final = frozenset(
-    (
-        *("uuid", "uuid_short", "rand", "random_bytes", "connection_id", "sysdate", "user", "current_user"),
-        *("current_role", "database", "session_user", "last_insert_id", "statement_digest", "version"),
-    )
-)
-"""Give another value each time, or on each server or session."""
+from snapshot_store.mysql.sql.functions import Kind
 
 _MAX_LENGTH: Final = 1 << 24
 _TEXTS: Final = ("text", "int", "decimal")
+_NUMBERS: Final = ("int", "decimal", "double")
+_MEMBERS: Final = ("text", "int", "double", "json")
 _DATES: Final = ("date", "datetime")
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A function: its value, how many arguments of which kinds it takes, and what kind it gives ("" is theirs).
+class Computation:
+    """How a function is computed, and the kinds of its arguments.
 
-    With `nulls` it is asked about NULL too; else NULL gives NULL.
+    `gives`: the kind of its result if the catalogue has none; "" is the kind of the arguments. With `nulls` it is
+    called with NULL too; otherwise an argument that is NULL makes the result NULL.
     """
 
     run: Callable[..., Value | None]
-    takes: tuple[str, ...]
-    gives: str
-    least: int = 1
-    most: int = 1
+    takes: tuple[Kind, ...]
+    gives: Kind = ""
     nulls: bool = False
 
 
@@ -158,41 +155,79 @@ _DATE_PARTS: Final[dict[str, Callable[[Civil], str]]] = {
 }
 
 
-CALLS: Final[dict[str, Function]] = {
-    "concat": Function(lambda *parts: "".join(map(_text, parts)), _TEXTS, "text", 1, 99),
-    "concat_ws": Function(_concat_ws, _TEXTS, "text", 2, 99, nulls=True),
-    "upper": Function(_ascii(str.upper), _TEXTS, "text"),
-    "lower": Function(_ascii(str.lower), _TEXTS, "text"),
-    "char_length": Function(lambda value: len(_text(value)), _TEXTS, "int"),
-    "left": Function(lambda value, n: _text(value)[: max(0, n)], _TEXTS, "text", 2, 2),
-    "right": Function(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS, "text", 2, 2),
-    "substr": Function(_substr, _TEXTS, "text", 2, 3),
-    "trim": Function(lambda value: _text(value).strip(" "), _TEXTS, "text"),
-    "ltrim": Function(lambda value: _text(value).lstrip(" "), _TEXTS, "text"),
-    "rtrim": Function(lambda value: _text(value).rstrip(" "), _TEXTS, "text"),
-    "reverse": Function(lambda value: _text(value)[::-1], _TEXTS, "text"),
-    "repeat": Function(_repeat, _TEXTS, "text", 2, 2),
-    "lpad": Function(_padded(True), _TEXTS, "text", 3, 3),
-    "rpad": Function(_padded(False), _TEXTS, "text", 3, 3),
-    "hex": Function(lambda value: f"{value & (1 << 64) - 1:X}", ("int",), "text"),
-    "abs": Function(abs, ("int", "decimal", "double"), ""),
-    "sign": Function(lambda value: (value > 0) - (value < 0), ("int", "decimal", "double"), "int"),
-    "floor": Function(math.floor, ("int", "decimal"), "int"),
-    "ceiling": Function(math.ceil, ("int", "decimal"), "int"),
-    "round": Function(_round, ("int", "decimal"), "", 1, 2),
-    "greatest": Function(max, ("int",), "int", 2, 99),
-    "least": Function(min, ("int",), "int", 2, 99),
-    "year": Function(lambda value: value.year, _DATES, "int"),
-    "month": Function(lambda value: value.month, _DATES, "int"),
-    "dayofmonth": Function(lambda value: value.day, _DATES, "int"),
-    "hour": Function(lambda value: value.hour, ("datetime",), "int"),
-    "minute": Function(lambda value: value.minute, ("datetime",), "int"),
-    "second": Function(lambda value: value.second, ("datetime",), "int"),
-    "date_format": Function(_date_format, (*_DATES, "text"), "text", 2, 2),
-    "json_extract": Function(_extract, ("json", "text"), "json", 2, 2),
-    "json_unquote": Function(_unquoted, ("json",), "text"),
-    "json_array": Function(
-        lambda *items: Json([_document(item) for item in items]), ("text", "int", "double", "json"), "json", 0, 99, True
-    ),
-    "json_object": Function(_object, ("text", "int", "double", "json"), "json", 0, 99, True),
+def local_time(commit_us: int, offset: int, digits: int) -> Civil:
+    """Return the commit time on the clock of the time zone that is `offset` minutes ahead of UTC."""
+    unit = 10 ** (6 - digits)
+    return shifted(moment_of(commit_us // unit * unit), offset)
+
+
+def _time_of_day(commit_us: int, offset: int, digits: int) -> timedelta:
+    now = local_time(commit_us, offset, digits)
+    return timedelta(hours=now.hour, minutes=now.minute, seconds=now.second)
+
+
+Argument = Callable[[], Value | None]
+"""An argument that is computed when it is called."""
+
+
+def _first_known(*arguments: Argument) -> Value | None:
+    return next((value for argument in arguments if (value := argument()) is not None), None)
+
+
+CALLS: Final[dict[str, Computation]] = {
+    "concat": Computation(lambda *parts: "".join(map(_text, parts)), _TEXTS),
+    "concat_ws": Computation(_concat_ws, _TEXTS, nulls=True),
+    "upper": Computation(_ascii(str.upper), _TEXTS),
+    "lower": Computation(_ascii(str.lower), _TEXTS),
+    "char_length": Computation(lambda value: len(_text(value)), _TEXTS),
+    "left": Computation(lambda value, n: _text(value)[: max(0, n)], _TEXTS),
+    "right": Computation(lambda value, n: _text(value)[-n:] if n > 0 else "", _TEXTS),
+    "substr": Computation(_substr, _TEXTS),
+    "trim": Computation(lambda value: _text(value).strip(" "), _TEXTS),
+    "ltrim": Computation(lambda value: _text(value).lstrip(" "), _TEXTS),
+    "rtrim": Computation(lambda value: _text(value).rstrip(" "), _TEXTS),
+    "reverse": Computation(lambda value: _text(value)[::-1], _TEXTS),
+    "repeat": Computation(_repeat, _TEXTS),
+    "lpad": Computation(_padded(True), _TEXTS),
+    "rpad": Computation(_padded(False), _TEXTS),
+    "hex": Computation(lambda value: f"{value & (1 << 64) - 1:X}", ("int",)),
+    "abs": Computation(abs, _NUMBERS),
+    "sign": Computation(lambda value: (value > 0) - (value < 0), _NUMBERS),
+    "floor": Computation(math.floor, ("int", "decimal"), "int"),
+    "ceiling": Computation(math.ceil, ("int", "decimal"), "int"),
+    "round": Computation(_round, ("int", "decimal")),
+    "greatest": Computation(max, ("int",), "int"),
+    "least": Computation(min, ("int",), "int"),
+    "year": Computation(lambda value: value.year, _DATES),
+    "month": Computation(lambda value: value.month, _DATES),
+    "dayofmonth": Computation(lambda value: value.day, _DATES),
+    "hour": Computation(lambda value: value.hour, ("datetime",)),
+    "minute": Computation(lambda value: value.minute, ("datetime",)),
+    "second": Computation(lambda value: value.second, ("datetime",)),
+    "date_format": Computation(_date_format, (*_DATES, "text")),
+    "json_extract": Computation(_extract, ("json", "text")),
+    "json_unquote": Computation(_unquoted, ("json",)),
+    "json_array": Computation(lambda *items: Json([_document(item) for item in items]), _MEMBERS, nulls=True),
+    "json_object": Computation(_object, _MEMBERS, nulls=True),
 }
+"""Functions whose arguments are all computed."""
+
+CHOICES: Final[dict[str, Callable[..., Value | None]]] = {
+    "if": lambda condition, yes, no: yes() if condition() else no(),
+    "ifnull": _first_known,
+    "coalesce": _first_known,
+    "nullif": lambda value, other: None if (found := value()) == other() else found,
+}
+"""Functions that compute only the arguments they need."""
+
+CLOCK: Final[dict[str, Callable[[int, int, int], Value]]] = {
+    "now": local_time,
+    "utc_timestamp": lambda commit_us, offset, digits: local_time(commit_us, 0, digits),
+    "curdate": lambda commit_us, offset, digits: local_time(commit_us, offset, 0)._replace(hour=0, minute=0, second=0),
+    "curtime": _time_of_day,
+    "unix_timestamp": lambda commit_us, offset, digits: commit_us // 1_000_000,
+}
+"""Functions of the commit time (microseconds), the time zone's offset (minutes), and a number of fraction digits."""
+
+FEWER: Final = {"json_extract": 2}
+"""The most arguments of functions that are computed for fewer than MySQL takes."""

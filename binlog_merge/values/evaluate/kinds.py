@@ -6,14 +6,12 @@ This is what the plan asks before any row comes: whoever gets a kind can rely on
 from collections.abc import Mapping
 from typing import Final
 
-from binlog_merge.values.evaluate.functions import CALLS, CHANGING
+from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK, FEWER
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
-
-Kind = str
-"""int, decimal, double, text, date, datetime, time, json, null: what a value is before a column makes it its own."""
+from snapshot_store.mysql.sql.functions import MANY, Kind, function
 
 _COLUMN_KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), "int"),
@@ -50,7 +48,7 @@ class NotComputableError(Exception):
     """An expression that has no one answer here; says which part of it, and why."""
 
 
-def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:  # noqa: C901
+def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:
     """Return what kind of value a part gives; raises NotComputableError where it is not computed here."""
     kinds = [kind_of(arg, columns) for arg in node.args] if node.kind not in ("string", "moment") else []
     match node.kind:
@@ -93,27 +91,36 @@ def kind_of(node: Node, columns: Mapping[str, Column]) -> Kind:  # noqa: C901
             unit = node.text.split()[1].lower()
             if unit in UNITS or unit in MONTHS:
                 return "datetime" if unit in ("microsecond", "second", "minute", "hour") else kinds[0]
-        case "call" if node.text in CHANGING:
-            raise NotComputableError(f"{node.text}() gives another value each time")
-        case "call" if node.text in ("if", "ifnull", "coalesce", "nullif"):
-            return _same(node, kinds[1:] if node.text == "if" else kinds)
-        case "call" if node.text in ("now", "utc_timestamp"):
-            return "datetime"
-        case "call" if node.text in ("curdate", "curtime", "unix_timestamp") and not node.args:
-            return {"curdate": "date", "curtime": "time"}.get(node.text, "int")
-        case "call" if node.text in CALLS:
-            function = CALLS[node.text]
-            if not function.least <= len(kinds) <= function.most:
-                raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
-            for kind in kinds:
-                if kind not in (*function.takes, "null"):
-                    raise NotComputableError(f"{node.text}() of a value of kind {kind}")
-            if node.text == "round":
-                if len(node.args) == 2 and node.args[1].kind != "literal":
-                    raise NotComputableError("round() to a number of digits that is not written out")
-                return kinds[0]
-            return function.gives or _same(node, kinds)
-    raise NotComputableError(f"{node.text or node.kind} is not among what is computed here")
+        case "call":
+            return _call_kind(node, kinds)
+    raise _not_computed(node)
+
+
+def _not_computed(node: Node) -> NotComputableError:
+    return NotComputableError(f"{node.text or node.kind} is not among what is computed here")
+
+
+def _call_kind(node: Node, kinds: list[Kind]) -> Kind:
+    called = function(node.text)
+    if called.depends in ("call", "session"):
+        raise NotComputableError(f"{node.text}() gives another value each time")
+    if node.text in CLOCK and (not kinds or called.gives == "datetime"):
+        return called.gives
+    if node.text in CHOICES:
+        return _same(node, kinds[1:] if node.text == "if" else kinds)
+    computation = CALLS.get(node.text)
+    if computation is None:
+        raise _not_computed(node)
+    if not called.takes(len(kinds), FEWER.get(node.text, MANY)):
+        raise NotComputableError(f"{node.text}() with {len(kinds)} arguments")
+    for kind in kinds:
+        if kind not in (*computation.takes, "null"):
+            raise NotComputableError(f"{node.text}() of a value of kind {kind}")
+    if node.text == "round":
+        if len(node.args) == 2 and node.args[1].kind != "literal":
+            raise NotComputableError("round() to a number of digits that is not written out")
+        return kinds[0]
+    return computation.gives or called.gives or _same(node, kinds)
 
 
 def literal_kind(text: str) -> Kind:

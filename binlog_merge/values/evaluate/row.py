@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from functools import partial
 from typing import Any, Final
 
 from binlog_merge.binlog.temporal import Civil
 from binlog_merge.values.convert import coerce
-from binlog_merge.values.evaluate.functions import CALLS
+from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK
 from binlog_merge.values.evaluate.kinds import (
     BIGINT,
     BIGINT_UNSIGNED,
@@ -23,18 +24,18 @@ from binlog_merge.values.evaluate.kinds import (
     MONTHS,
     TYPES,
     UNITS,
-    Kind,
     NotComputableError,
     kind_of,
     literal_kind,
 )
-from binlog_merge.values.time import moment_of, shifted
+from binlog_merge.values.time import shifted
 from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import read_expression
+from snapshot_store.mysql.sql.functions import Kind
 from snapshot_store.mysql.sql.session import DdlSession
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -64,7 +65,7 @@ def computed(source: str, columns: Mapping[str, Column]) -> Computed:
         read = read_expression(source, DdlSession())
     except DdlNotUnderstood as error:
         raise NotComputableError(str(error)) from None
-    at_commit = bool(read.functions & {"now", "curdate", "curtime", "unix_timestamp", "utc_timestamp"})
+    at_commit = not read.functions.isdisjoint(CLOCK)
     return Computed(source, read.node, kind_of(read.node, columns), read.columns, at_commit)
 
 
@@ -78,11 +79,6 @@ class Row:
     values: Mapping[str, Value | None]
     commit_us: int
     offset: int
-
-    def now(self, digits: int) -> Civil:
-        """Return the commit time on the session's clock."""
-        unit = 10 ** (6 - digits)
-        return shifted(moment_of(self.commit_us // unit * unit), self.offset)
 
 
 def value_for(expression: Computed, column: Column, row: Row) -> Value | None:
@@ -123,10 +119,10 @@ def _value(node: Node, row: Row) -> Value | None:
             return int((_value(node.args[0], row) is None) != node.negated)
         case "case":
             return _case(node, row)
-        case "call" if node.text in ("now", "utc_timestamp", "curdate", "curtime", "unix_timestamp"):
+        case "call" if node.text in CLOCK:
             return _clock(node, row)
-    if node.kind == "call" and node.text in ("if", "ifnull", "coalesce"):
-        return _choice(node, row)
+        case "call" if node.text in CHOICES:
+            return CHOICES[node.text](*(partial(_value, arg, row) for arg in node.args))
     args = [_value(arg, row) for arg in node.args]
     if node.kind == "in":
         return _in(args, node.negated)
@@ -135,7 +131,7 @@ def _value(node: Node, row: Row) -> Value | None:
     if node.kind == "call" and node.text in CALLS and CALLS[node.text].nulls:
         return CALLS[node.text].run(*args)
     if None in args:
-        return args[0] if node.text == "nullif" else None
+        return None
     return _strict(node, [arg for arg in args if arg is not None])
 
 
@@ -158,8 +154,6 @@ def _strict(node: Node, args: list[Value]) -> Value | None:
             return _cast(node.text, args[0])
         case "interval":
             return _later(node.text, args[0], args[1])
-    if node.text == "nullif":
-        return None if args[0] == args[1] else args[0]
     return CALLS[node.text].run(*args)
 
 
@@ -177,13 +171,6 @@ def _logic(node: Node, row: Row) -> Value | None:
     if any(value is not None and bool(value) == stop for value in found):
         return int(stop)
     return None if None in found else int(not stop)
-
-
-def _choice(node: Node, row: Row) -> Value | None:
-    if node.text == "if":
-        return _value(node.args[1 if _value(node.args[0], row) else 2], row)
-    found = (_value(arg, row) for arg in node.args)
-    return next((value for value in found if value is not None), None)
 
 
 def _case(node: Node, row: Row) -> Value | None:
@@ -254,16 +241,7 @@ def _kind_of_value(value: Value) -> Kind:
 def _clock(node: Node, row: Row) -> Value:
     digits = _value(node.args[0], row) if node.args else 0
     assert isinstance(digits, int)
-    if node.text == "unix_timestamp":
-        return row.commit_us // 1_000_000
-    if node.text == "utc_timestamp":
-        return Row({}, row.commit_us, 0).now(digits)
-    now = row.now(digits)
-    if node.text == "curdate":
-        return Civil(now.year, now.month, now.day)
-    if node.text == "curtime":
-        return timedelta(hours=now.hour, minutes=now.minute, seconds=now.second)
-    return now
+    return CLOCK[node.text](row.commit_us, row.offset, digits)
 
 
 def _later(words: str, moment: Value, amount: Value) -> Value | None:

@@ -11,10 +11,11 @@ from snapshot_store.ddl.specs import CheckSpec, ColumnSpec, KeySpec, Value
 from snapshot_store.model import Default, Generated, IndexPart
 from snapshot_store.mysql.expr.read import canonical
 from snapshot_store.mysql.sql.cursor import Cursor
+from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.types import SPATIAL_TYPES, charset_name, parse_type
 from snapshot_store.mysql.text.charsets import canonical_charset
 
-_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
+_NOW = tuple(map(str.upper, function("now").names))
 
 
 def parse_column(cursor: Cursor, changed: bool = False) -> ColumnSpec:

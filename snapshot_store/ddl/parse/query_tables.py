@@ -9,8 +9,8 @@ A table's name follows FROM, JOIN, TABLE, or a comma in such a list. A FROM in t
 from dataclasses import dataclass
 
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
+from snapshot_store.mysql.sql.functions import function
 
-_FROM_TAKERS = frozenset({"EXTRACT", "MID", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"})
 _JOINS = frozenset({"JOIN", "STRAIGHT_JOIN"})
 _LIST_ENDS = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "FOR", "UNION", "EXCEPT", "INTERSECT", "INTO", "SELECT"}
@@ -51,7 +51,7 @@ def tables_of_query(cursor: Cursor) -> tuple[TableName, ...]:
             given.add(cursor.peek().text.lower())
         if cursor.accept_symbol("("):
             # A table or join in parentheses continues the list; a query in parentheses begins another.
-            levels.append(_Level(before in _FROM_TAKERS, here.awaits, here.awaits))
+            levels.append(_Level(function(before.lower()).has_from, here.awaits, here.awaits))
         elif cursor.accept_symbol(")"):
             levels = levels[:-1] or [_Level()]
             levels[-1].awaits = False

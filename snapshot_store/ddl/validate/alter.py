@@ -24,7 +24,7 @@ from snapshot_store.ddl.specs import ForeignKeySpec
 from snapshot_store.ddl.validate.columns import expression_of
 from snapshot_store.ddl.validate.keys import row_key
 from snapshot_store.model import Column, Default, Table
-from snapshot_store.mysql.sql.functions import UNSAFE
+from snapshot_store.mysql.sql.functions import function
 
 
 def check_actions(context: Context, table: Table, actions: Sequence[Action]) -> None:
@@ -93,8 +93,8 @@ def _check_new_defaults(context: Context, actions: Sequence[Action]) -> None:
     for action in actions:
         default = action.column.default if isinstance(action, AddColumn) else None
         if isinstance(action, AddColumn) and isinstance(default, Default) and default.kind == "expression":
-            unsafe = expression_of(context, default.text).functions & UNSAFE
-            context.limit(not unsafe, f"the default of the new column {action.column.name} calls {sorted(unsafe)}")
+            unsafe = sorted(name for name in expression_of(context, default.text).functions if function(name).unsafe)
+            context.limit(not unsafe, f"the default of the new column {action.column.name} calls {unsafe}")
 
 
 def _check_foreign_keys(context: Context, actions: Sequence[Action]) -> None:

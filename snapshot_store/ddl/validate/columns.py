@@ -12,7 +12,7 @@ from snapshot_store.model import Column, Table
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.read import Expression, read_expression
-from snapshot_store.mysql.sql.functions import AGGREGATES, CHANGING, NEVER, is_native
+from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
@@ -185,9 +185,9 @@ def check_functions(context: Context, found: Expression, what: str, changing: bo
     context.limit(not found.forbidden, f"{what} contains {found.forbidden}")
     context.limit(not found.array or key, f"{what} casts to an array")
     for name in sorted(found.functions):
-        known = is_native(name) and name not in NEVER | AGGREGATES
-        context.limit(known, f"{what} calls {name}")
-        context.limit(changing or name not in CHANGING, f"{what} calls {name}, which changes by itself")
+        allowed = function(name).allowed
+        context.limit(allowed != "nowhere", f"{what} calls {name}")
+        context.limit(changing or allowed == "anywhere", f"{what} calls {name}, which changes by itself")
 
 
 def check_geometries(context: Context, node: Node, columns: Mapping[str, Column], what: str) -> None:

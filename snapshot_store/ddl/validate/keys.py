@@ -17,6 +17,7 @@ from snapshot_store.ddl.validate.columns import (
 )
 from snapshot_store.model import Column, Index, IndexPart, Table
 from snapshot_store.mysql.expr.nodes import Node
+from snapshot_store.mysql.sql.functions import function
 from snapshot_store.mysql.sql.types import BLOBS, SPATIAL_TYPES, TEXTS
 from snapshot_store.mysql.text.charsets import max_bytes
 
@@ -101,10 +102,7 @@ def _is_lob(node: Node, columns: dict[str, Column]) -> bool:
         return column is not None and column.type.name in (*TEXTS, *BLOBS, "json")
     if node.kind == "cast":
         return node.text == "json"
-    if node.kind == "call":
-        giving = ("json_extract", "json_unquote", "json_array", "json_object", "json_keys", "json_set")
-        return node.text in giving
-    return False
+    return node.kind == "call" and function(node.text).lob
 
 
 def check_indexes(context: Context, table: Table) -> None:

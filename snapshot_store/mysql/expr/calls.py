@@ -238,6 +238,5 @@ _REWRITTEN: dict[str, Callable[[list[Node]], Node | None]] = {
     "timestamp": _cast_to("datetime"),
     "datediff": lambda a: Node("binary", "-", (call("to_days", a[0]), call("to_days", a[1]))) if len(a) == 2 else None,
     "from_unixtime": lambda a: call("date_format", call("from_unixtime", a[0]), a[1]) if len(a) == 2 else None,
-    "default": lambda a: call("default", *a),
     "sounds": lambda a: compare("=", *a) if len(a) == 2 else None,
 }

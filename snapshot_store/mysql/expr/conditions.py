@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from snapshot_store.mysql.expr.nodes import Node, compare, literal
-from snapshot_store.mysql.sql.functions import BOOLEAN
+from snapshot_store.mysql.sql.functions import function
 
 _CONDITIONS = frozenset({"compare", "and", "or", "xor", "not", "null", "truth", "between", "in", "like", "member"})
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -13,7 +13,7 @@ _ZERO = literal("0")
 def is_boolean(node: Node) -> bool:
     """Tell whether the server takes a node for a condition as it stands."""
     if node.kind == "call":
-        return node.text in BOOLEAN
+        return function(node.text).boolean
     return node.kind in _CONDITIONS or (node.kind == "literal" and node.text in ("true", "false"))
 
 

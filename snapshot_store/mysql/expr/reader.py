@@ -9,7 +9,7 @@ from snapshot_store.mysql.expr.calls import read_call
 from snapshot_store.mysql.expr.conditions import compared, condition, negated
 from snapshot_store.mysql.expr.nodes import Node, call, column, compare, literal, text_literal
 from snapshot_store.mysql.sql.cursor import Cursor
-from snapshot_store.mysql.sql.functions import AGGREGATES, WITHOUT_PARENTHESES
+from snapshot_store.mysql.sql.functions import WITHOUT_PARENTHESES, function
 from snapshot_store.mysql.sql.session import HIGH_NOT_PRECEDENCE, PIPES_AS_CONCAT
 from snapshot_store.mysql.sql.types import charset_name
 
@@ -344,7 +344,7 @@ class ExpressionReader:
     def _call(self) -> Node:
         name = self.cursor.word().lower()
         node = read_call(self, name)
-        if name in AGGREGATES and self.cursor.accept("OVER"):
+        if function(name).aggregate and self.cursor.accept("OVER"):
             self.cursor.parenthesized()
         return node
 

@@ -14,7 +14,7 @@ from binlog_merge.pipeline.coordinate.shards.values import Doubt, Finding, Shard
 from snapshot_store.lattice.columns import compare_columns, filled
 from snapshot_store.lattice.tables import Incomparable
 from snapshot_store.model import Column, Table
-from snapshot_store.mysql.sql.functions import CANONICAL, CHANGING
+from snapshot_store.mysql.sql.functions import function
 
 
 def doubts_of(
@@ -128,12 +128,16 @@ def depends_on_moment(column: Column) -> bool:
     if default is None or default.kind in ("literal", "null"):
         return False
     words = _WORD.findall(_QUOTED.sub("", default.text).lower())
-    return default.kind == "now" or any(CANONICAL.get(word, word) in _OF_A_SESSION for word in words)
+    return default.kind == "now" or any(map(_changes, words))
+
+
+def _changes(name: str) -> bool:
+    called = function(name)
+    return called.allowed == "default" or called.depends == "settings"
 
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`""", re.DOTALL)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
-_OF_A_SESSION = CHANGING | {"dayname", "monthname", "date_format", "from_unixtime"}
 
 
 def _column(table: Table, name: str) -> Column | None:
