@@ -1,20 +1,29 @@
 """Calls in expressions: those with words among their arguments, and those that the server prints as something else."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from snapshot_store.mysql.expr.nodes import Node, call, compare, literal
 from snapshot_store.mysql.sql.cast_types import parse_cast_type
+from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.functions import CANONICAL, WITHOUT_PARENTHESES
 from snapshot_store.mysql.sql.types import charset_name
 
-if TYPE_CHECKING:
-    from snapshot_store.mysql.expr.reader import ExpressionReader
+
+class Reader(Protocol):
+    """What reads the arguments of a call: `ExpressionReader`, which reads calls through this file."""
+
+    cursor: Cursor
+
+    def expression(self) -> Node: ...
+    def bits(self) -> Node: ...
+    def arguments(self) -> list[Node]: ...
+    def at_interval(self) -> bool: ...
+    def interval(self) -> tuple[Node, str]: ...
+    def unit(self) -> str: ...
 
 
-def read_call(reader: ExpressionReader, name: str) -> Node:
+def read_call(reader: Reader, name: str) -> Node:
     """Read a function call whose name stands here."""
     cursor = reader.cursor
     cursor.next()
@@ -33,7 +42,7 @@ def read_call(reader: ExpressionReader, name: str) -> Node:
     return call(CANONICAL.get(name, name), *args)
 
 
-def _plain_arguments(reader: ExpressionReader) -> list[Node]:
+def _plain_arguments(reader: Reader) -> list[Node]:
     cursor = reader.cursor
     if cursor.at_symbol("(") and cursor.at_symbol(")", 1):
         cursor.next()
@@ -48,7 +57,7 @@ def _plain_arguments(reader: ExpressionReader) -> list[Node]:
     return reader.arguments()
 
 
-def _cast(reader: ExpressionReader) -> Node:
+def _cast(reader: Reader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("AT"):
         raise reader.cursor.error("AT TIME ZONE is read from no column")
@@ -56,7 +65,7 @@ def _cast(reader: ExpressionReader) -> Node:
     return Node("cast", parse_cast_type(reader.cursor), (node,))
 
 
-def _convert(reader: ExpressionReader) -> Node:
+def _convert(reader: Reader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("USING"):
         return Node("using", charset_name(reader.cursor).lower(), (node,))
@@ -64,7 +73,7 @@ def _convert(reader: ExpressionReader) -> Node:
     return Node("cast", parse_cast_type(reader.cursor), (node,))
 
 
-def _char(reader: ExpressionReader) -> Node:
+def _char(reader: Reader) -> Node:
     args = [reader.expression()]
     while reader.cursor.accept_symbol(","):
         args.append(reader.expression())
@@ -73,7 +82,7 @@ def _char(reader: ExpressionReader) -> Node:
     return call("char", *args)
 
 
-def _substr(reader: ExpressionReader) -> Node:
+def _substr(reader: Reader) -> Node:
     args = [reader.expression()]
     if reader.cursor.accept("FROM"):
         args.append(reader.expression())
@@ -84,13 +93,13 @@ def _substr(reader: ExpressionReader) -> Node:
     return call("substr", *args)
 
 
-def _position(reader: ExpressionReader) -> Node:
+def _position(reader: Reader) -> Node:
     sought = reader.bits()
     reader.cursor.expect("IN")
     return call("locate", sought, reader.expression())
 
 
-def _trim(reader: ExpressionReader) -> Node:
+def _trim(reader: Reader) -> Node:
     side = (reader.cursor.accept_one("LEADING", "TRAILING", "BOTH") or "").lower()
     first = reader.expression()
     if reader.cursor.accept("FROM"):
@@ -100,19 +109,19 @@ def _trim(reader: ExpressionReader) -> Node:
     return call("trim", first)
 
 
-def _extract(reader: ExpressionReader) -> Node:
+def _extract(reader: Reader) -> Node:
     unit = reader.unit()
     reader.cursor.expect("FROM")
     return Node("extract", unit, (reader.expression(),))
 
 
-def _get_format(reader: ExpressionReader) -> Node:
+def _get_format(reader: Reader) -> Node:
     kind = reader.cursor.accept_one("DATE", "TIME", "DATETIME", "TIMESTAMP")
     reader.cursor.expect_symbol(",")
     return Node("get_format", "DATETIME" if kind == "TIMESTAMP" else str(kind), (reader.expression(),))
 
 
-def _timestampdiff(reader: ExpressionReader) -> Node:
+def _timestampdiff(reader: Reader) -> Node:
     unit = reader.unit()
     reader.cursor.expect_symbol(",")
     first = reader.expression()
@@ -120,7 +129,7 @@ def _timestampdiff(reader: ExpressionReader) -> Node:
     return Node("timestampdiff", unit.upper(), (first, reader.expression()))
 
 
-def _timestampadd(reader: ExpressionReader) -> Node:
+def _timestampadd(reader: Reader) -> Node:
     unit = reader.unit()
     reader.cursor.expect_symbol(",")
     amount = reader.expression()
@@ -128,8 +137,8 @@ def _timestampadd(reader: ExpressionReader) -> Node:
     return Node("interval", f"+ {unit}", (reader.expression(), amount))
 
 
-def _shifted(sign: str) -> Callable[[ExpressionReader], Node]:
-    def read(reader: ExpressionReader) -> Node:
+def _shifted(sign: str) -> Callable[[Reader], Node]:
+    def read(reader: Reader) -> Node:
         node = reader.expression()
         reader.cursor.expect_symbol(",")
         if reader.at_interval():
@@ -141,7 +150,7 @@ def _shifted(sign: str) -> Callable[[ExpressionReader], Node]:
     return read
 
 
-def _weight_string(reader: ExpressionReader) -> Node:
+def _weight_string(reader: Reader) -> Node:
     node = reader.expression()
     if reader.cursor.accept("AS"):
         binary = reader.cursor.at("BINARY")
@@ -150,7 +159,7 @@ def _weight_string(reader: ExpressionReader) -> Node:
     return call("weight_string", node)
 
 
-def _json_value(reader: ExpressionReader) -> Node:
+def _json_value(reader: Reader) -> Node:
     cursor = reader.cursor
     args = [reader.expression()]
     cursor.expect_symbol(",")
@@ -158,7 +167,7 @@ def _json_value(reader: ExpressionReader) -> Node:
     words = ["returning", "char(512)"]
     if cursor.accept("RETURNING"):
         words[1] = (
-            parse_cast_type(cursor).replace(",", ", ").removesuffix(f" charset {reader.session.charset_connection}")
+            parse_cast_type(cursor).replace(",", ", ").removesuffix(f" charset {cursor.session.charset_connection}")
         )
     while cursor.word() in ("NULL", "ERROR", "DEFAULT"):
         reaction = cursor.next().text.lower()
@@ -171,7 +180,7 @@ def _json_value(reader: ExpressionReader) -> Node:
     return Node("json_value", " ".join(words), tuple(args))
 
 
-def _match(reader: ExpressionReader) -> Node:
+def _match(reader: Reader) -> Node:
     cursor = reader.cursor
     while not cursor.accept_symbol(")"):
         cursor.name()
@@ -188,7 +197,7 @@ def _match(reader: ExpressionReader) -> Node:
     return call("match")
 
 
-_SPECIAL: dict[str, Callable[[ExpressionReader], Node]] = {
+_SPECIAL: dict[str, Callable[[Reader], Node]] = {
     "cast": _cast,
     "convert": _convert,
     "char": _char,
