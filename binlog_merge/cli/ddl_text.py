@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, Ran
+    from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, ShardStatement
     from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
     from snapshot_store.tso import OrderKey
 
@@ -41,7 +41,7 @@ def _since_values(lock: "Lock") -> dict[str, Any]:
     return moment_values(_since(lock))
 
 
-def _done_values(shard: "Shard", ran: "Ran | None") -> dict[str, Any]:
+def _done_values(shard: "Shard", ran: "ShardStatement | None") -> dict[str, Any]:
     """Return the values of a shard that is done; without a statement if an operator marked it as done."""
     place = {} if ran is None else {"sql": ran.sql, "file": ran.file, "position": ran.position}
     return {**_shard_values(shard), "ran": None if ran is None else {**moment_values(ran.key), **place}}
@@ -131,7 +131,7 @@ def _rows(title: str, values: Iterable[str]) -> Iterator[str]:
         yield f"  {'' if number else title:<8} {value}"
 
 
-def _done_text(shard: "Shard", ran: "Ran | None") -> str:
+def _done_text(shard: "Shard", ran: "ShardStatement | None") -> str:
     from snapshot_store.names import since
 
     if ran is None:

@@ -23,7 +23,7 @@ from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job, Progress
 from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.beginning import begin
-from binlog_merge.pipeline.coordinate.driver import Known, Sources, coordinate
+from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.marker.announced import announced_of
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, keep_cluster, read_note
 from binlog_merge.pipeline.coordinate.marker.sightings import read_markers
@@ -38,7 +38,7 @@ from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.summary import result_of
-from binlog_merge.pipeline.values import Run, Written
+from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         if node.source_id not in gone:
             check_late(node, floor)
     done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
-    known = Known(
+    known = CoordinationInput(
         config=config,
         server_version=version_number(inputs.header.server_version),
         floor=merged,
@@ -126,7 +126,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         announced=announced,
     )
     store = SchemaStore(config, job.directory, inputs.manifest)
-    coordination = coordinate(known, Sources(store, scanned), bound.key)
+    coordination = coordinate(known, CoordinationReader(store, scanned), bound.key)
     job.warnings += coordination.notes
     _log_coordination(coordination, bound)
     return Run(
@@ -151,7 +151,7 @@ def _log_coordination(coordination: Coordination, final: Bound) -> None:
     _LOG.info("coordinated", extra={**values, **made, "error": error})
 
 
-def _write(run: Run) -> Written:
+def _write(run: Run) -> WrittenRun:
     """Order and gather what comes out below the bound; an error in gather lowers the bound."""
     holds, bound = run.coordination.holds, run.bound
     while True:
@@ -160,12 +160,12 @@ def _write(run: Run) -> Written:
         gathered = gather_files(run.job, run.inputs, run.coordination, ordered)
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
-            return Written(bound, ordered, gathered)
+            return WrittenRun(bound, ordered, gathered)
         _LOG.info("a file could not be finished", extra={"file": gathered[failed].name, "error": error["code"]})
         gathered = gathered[: failed + 1]
         bound = Bound(written_to(gathered, holds) or run.floor, _explained(run, MergeError.from_dict(error)))
         if holds is None:
-            return Written(bound, ordered, gathered)
+            return WrittenRun(bound, ordered, gathered)
         # All of one place comes out in one run, and with a lower bound other rows wait: order again.
 
 
@@ -176,7 +176,7 @@ def _explained(run: Run, error: MergeError) -> MergeError:
     return error
 
 
-def _publish(run: Run, written: Written) -> None:
+def _publish(run: Run, written: WrittenRun) -> None:
     """Save the state that the next run needs to the store, and publish the output files."""
     job, coordination, bound = run.job, run.coordination, written.bound
     believed = sorted({text for g in written.kept for text in g.believed})

@@ -6,11 +6,11 @@ from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
 from binlog_merge.pipeline.publish.driver import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
-from binlog_merge.pipeline.values import Run, Written
+from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
-def result_of(run: Run, written: Written) -> MergeResult:
+def result_of(run: Run, written: WrittenRun) -> MergeResult:
     """Return the result of a run."""
     job, inputs, scanned, coordination = run.job, run.inputs, run.scanned, run.coordination
     ordered, kept, limit, watermarks = written.ordered, written.kept, written.bound.key, run.watermarks

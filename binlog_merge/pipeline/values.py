@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import Bound
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.coordinate.driver import Known
+from binlog_merge.pipeline.coordinate.driver import CoordinationInput
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.pipeline.gather.values import GatherResult
@@ -25,7 +25,7 @@ class Run:
     job: Job
     inputs: Inputs
     scanned: Sequence[ScannedNode]
-    known: Known
+    known: CoordinationInput
     store: SchemaStore
     floor: OrderKey
     watermarks: Mapping[str, OrderKey | None]
@@ -35,7 +35,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRun:
     """The transactions that a run ordered below the bound, and the output files written from them."""
 
     bound: Bound

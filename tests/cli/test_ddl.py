@@ -11,7 +11,7 @@ from binlog_merge.cli import main
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.shards import notes
-from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Locks, Source
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Locks, NodeStatement
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from snapshot_store.history import TableVersion
 from snapshot_store.store.db import Store
@@ -32,7 +32,7 @@ def leave(path: Path, made: Cluster, way: str, known: OrderKey = KNOWN) -> None:
     sources = {e.key: f"ALTER TABLE {e.shard.table} …" for e in made.events.get(LOGICAL, [])}  # type: ignore[union-attr]
     mode: notes.Mode = "optimistic" if way == "optimistic" else "pessimistic"
     locks = tuple(
-        notes.lock_of(o, mode, lambda node, key: Source(sources[key], f"{node}.000001", key.commit_tso))
+        notes.lock_of(o, mode, lambda node, key: NodeStatement(sources[key], f"{node}.000001", key.commit_tso))
         for o in outcome.open
     )
     held = (HeldRows(FIRST, 3, 4567, OrderKey(2, 0, 0, 1)),)

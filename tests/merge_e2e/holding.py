@@ -43,7 +43,9 @@ def coordinated(holding: Holding) -> Iterator[None]:
     known: list[Holding] = []
     floor = ORIGIN
 
-    def coordinate(before: coordinating.Known, sources: coordinating.Sources, limit: OrderKey) -> Coordination:
+    def coordinate(
+        before: coordinating.CoordinationInput, sources: coordinating.CoordinationReader, limit: OrderKey
+    ) -> Coordination:
         nonlocal floor
         known[:], floor = [holding.below(limit)], before.floor
         found = coordinating.coordinate(before, sources, limit)

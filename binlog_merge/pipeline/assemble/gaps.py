@@ -22,10 +22,10 @@ def note_gtids(scanned: ScannedNode, end_of_input: bool) -> list[str]:
         return _given_up(scanned)
     seen = GtidSet.of(item for gtids in (seen, *(piece.gtids for piece in logged)) for item in gtids.items())
     gaps = GtidSet() if carrying else _gaps(scanned, seen, end_of_input and scanned.error is None)
-    told = node.gtids.told.union(gaps)
-    if base.spans + seen.spans + told.spans > MOST_KEPT:
+    warned = node.gtids.warned.union(gaps)
+    if base.spans + seen.spans + warned.spans > MOST_KEPT:
         return _given_up(scanned)
-    scanned.gtids = NodeGtids(base, seen, told)
+    scanned.gtids = NodeGtids(base, seen, warned)
     if not gaps:
         return []
     return [
@@ -59,4 +59,4 @@ def _gaps(scanned: ScannedNode, seen: GtidSet, final: bool) -> GtidSet:
     for piece in scanned.pieces:
         if piece.file_index < last:
             known = known.union(piece.logged.gtids)
-    return known.holes().minus(node.gtids.base.holes()).minus(node.gtids.told).minus(seen)
+    return known.holes().minus(node.gtids.base.holes()).minus(node.gtids.warned).minus(seen)

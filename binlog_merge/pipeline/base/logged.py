@@ -45,18 +45,18 @@ class Logged:
 class NodeGtids:
     """The GTIDs of one node over all runs.
 
-    `base` was executed before its first file. `seen` is None if its GTIDs are too scattered to keep. `told` are the
+    `base` was executed before its first file. `seen` is None if its GTIDs are too scattered to keep. `warned` are the
     gaps for which a warning was given.
     """
 
     base: GtidSet = field(default_factory=GtidSet)
     seen: GtidSet | None = field(default_factory=GtidSet)
-    told: GtidSet = field(default_factory=GtidSet)
+    warned: GtidSet = field(default_factory=GtidSet)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for the manifest."""
         seen = None if self.seen is None else str(self.seen)
-        return {"base": str(self.base), "seen": seen, "told": str(self.told)}
+        return {"base": str(self.base), "seen": seen, "told": str(self.warned)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "NodeGtids":

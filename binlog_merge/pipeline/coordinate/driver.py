@@ -1,6 +1,6 @@
 """The coordinate stage: from the nodes' DDL and markers to both schema histories and the logical DDL of the output.
 
-`Sources` does all reading; everything else computes on values.
+`CoordinationReader` does all reading; everything else computes on values.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import (
 from binlog_merge.pipeline.coordinate.shards.values import Decided
 from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
-from binlog_merge.pipeline.coordinate.touched import Line, Names, same_but_for_case, touched_lines
+from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries, same_but_for_case, touched_keys
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.places import place_of
 from snapshot_store.errors import AmbiguousRoute
@@ -39,7 +39,7 @@ from snapshot_store.tso import ORIGIN, OrderKey
 
 
 @dataclass(frozen=True)
-class Known:
+class CoordinationInput:
     """The input of coordinating a run from `floor` on, as far as it is read in advance.
 
     `nodes` are all nodes, `joined` those new in this run. `ddls` is the DDL that each node ran; `done` is, by node, the
@@ -60,22 +60,22 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Sources:
+class CoordinationReader:
     """Reads the schema store and the nodes' scanned logs while a run is coordinated."""
 
     store: SchemaStore
     scanned: Sequence[ScannedNode]
 
-    def part(self, known: Known, messages: Messages) -> Part:
+    def part(self, known: CoordinationInput, messages: Messages) -> Part:
         """Return the part of the store's histories that concerns the tables this run touches."""
         topology = known.cluster.routes
-        placed = messages.lines(self.scanned)
+        placed = messages.history_keys(self.scanned)
         return self.store.read(
             lambda names: (
                 placed
-                | touched_lines(names, self.scanned, known.ddls, messages.logical.ddl, topology)
-                | known.shards.lines(names, known.joined)
-                | known.announced.lines()
+                | touched_keys(names, self.scanned, known.ddls, messages.logical.ddl, topology)
+                | known.shards.history_keys(names, known.joined)
+                | known.announced.history_keys()
                 | _of_dropped(names, known.ddls, topology)
             ),
             known.floor,
@@ -90,7 +90,7 @@ class Sources:
         """Return the bound at the first rows of a shard's table that has no version."""
         return unknown_rows(shards, self.scanned, {(v.node, v.schema, v.name) for v in versions})
 
-    def stray_markers(self, known: Known, limit: OrderKey) -> Bound:
+    def stray_markers(self, known: CoordinationInput, limit: OrderKey) -> Bound:
         """Return the bound at the first marker that was not written by a distributed transaction."""
         tables = known.config.markers.tables()
         found = [Bound.of(local_markers(node, tables, known.floor, limit)) for node in self.scanned]
@@ -101,7 +101,7 @@ class Sources:
         return physical_tables(self.store.physical_tables(floor), added)
 
 
-def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
+def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: OrderKey) -> Coordination:
     """Build both histories and the logical DDL of the output from the nodes' DDL and markers below `limit`."""
     opaque = known.config.schemas.not_understood == "opaque"
     topology, floor = known.cluster.routes, known.floor
@@ -168,7 +168,12 @@ def coordinate(known: Known, sources: Sources, limit: OrderKey) -> Coordination:
 
 
 def _without_markers(
-    known: Known, sources: Sources, part: Part, applied: Applications, added: Added, limit: OrderKey
+    known: CoordinationInput,
+    sources: CoordinationReader,
+    part: Part,
+    applied: Applications,
+    added: Added,
+    limit: OrderKey,
 ) -> Added:
     """Stop before the first change that affects rows, in a cluster that has never shown a marker."""
     if not known.announced.active or not (applied or known.announced.kept):
@@ -185,9 +190,11 @@ def _without_markers(
     return added.plus(notes=[] if first.error is not None else [held], bound=first)
 
 
-def _of_dropped(names: Names, ddls: Mapping[str, Sequence[PhysicalDdl]], topology: Topology) -> set[Line]:
+def _of_dropped(
+    names: HistoryQueries, ddls: Mapping[str, Sequence[PhysicalDdl]], topology: Topology
+) -> set[HistoryKey]:
     """Return the history keys of the logical tables in databases that nodes drop."""
-    found: set[Line] = set()
+    found: set[HistoryKey] = set()
     for node, statements in ddls.items():
         for ddl in statements:
             dropped = subject_of(ddl.parsed, ddl.schema).dropped

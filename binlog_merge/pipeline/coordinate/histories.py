@@ -17,7 +17,7 @@ from binlog_merge.pipeline.coordinate.not_carried import (
     NotCarried,
     kind_of,
 )
-from binlog_merge.pipeline.coordinate.remedies import Line, opaque_versions
+from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, opaque_versions
 from binlog_merge.pipeline.coordinate.shards.optimistic.doubts import depends_on_moment
 from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
 from snapshot_store.ddl import DdlEffect, DdlSession, ParsedDdl, apply_parsed
@@ -99,13 +99,15 @@ def base_versions(catalog: Catalog, node: str | None, file: str) -> tuple[list[T
     return tables, schemas
 
 
-def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
-    """Apply logical DDL in order to the logical line; stops at the first that is not understood and has no remedy."""
+def extend_logical(cursor: HistoryCursor, ddls: Iterable[LogicalDdl], server_version: int) -> Extended:
+    """Apply logical DDL in order to the logical history; stops at the first that is not understood and has no
+    remedy.
+    """
     versions: list[TableVersion] = []
     schemas: list[SchemaVersion] = []
     notes: list[str] = []
     for ddl in ddls:
-        line.reach(ddl.key)
+        cursor.reach(ddl.key)
         session = ddl_session(ddl.session, ddl.session.server_version or server_version)
         parsed = ddl.parsed
         if parsed is None or (parsed.sql, parsed.session) != (ddl.sql, session):
@@ -113,15 +115,15 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, origin="marker")
         if (problem := _with_a_file(ddl, parsed)) is not None:
             return Extended(tuple(versions), tuple(schemas), (), ddl.key, problem, tuple(notes))
-        if ddl.schema and ddl.schema not in line.catalog.schemas and not ddl.suppress_use:
-            line.catalog = line.catalog.with_schema(
+        if ddl.schema and ddl.schema not in cursor.catalog.schemas and not ddl.suppress_use:
+            cursor.catalog = cursor.catalog.with_schema(
                 Schema(ddl.schema, session.charset_server, session.collation_server)
             )
         try:
-            effect = apply_parsed(line.catalog, parsed, ddl.schema or None)
+            effect = apply_parsed(cursor.catalog, parsed, ddl.schema or None)
         except SnapshotStoreError as error:
             subject = subject_of(parsed, ddl.schema or None)
-            if not _remedied(line, made, subject, versions, notes):
+            if not _remedied(cursor, made, subject, versions, notes):
                 unknown = DdlNotUnderstoodError(
                     f"logical DDL {ddl.sql[:300]!r}: {error}",
                     order_key=ddl.key,
@@ -130,8 +132,8 @@ def extend_logical(line: Line, ddls: Iterable[LogicalDdl], server_version: int) 
                 return Extended(tuple(versions), tuple(schemas), (), ddl.key, unknown, tuple(notes), subject.tables)
             continue
         if ddl.session.timestamp is None:
-            notes += _of_their_own_moment(ddl, line.catalog, effect)
-        new_tables, new_schemas = _versions(effect, line, made, _touched(effect))
+            notes += _of_their_own_moment(ddl, cursor.catalog, effect)
+        new_tables, new_schemas = _versions(effect, cursor, made, _touched(effect))
         versions += new_tables
         schemas += new_schemas
     return Extended(tuple(versions), tuple(schemas), notes=tuple(notes))
@@ -172,9 +174,9 @@ def _with_a_file(ddl: LogicalDdl, parsed: ParsedDdl) -> MergeError | None:
 
 
 def extend_physical(
-    history: SchemaHistory, line: Line, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
+    history: SchemaHistory, cursor: HistoryCursor, node: str, ddls: Iterable[PhysicalDdl], topology: Topology
 ) -> Extended:
-    """Apply a node's DDL in order to its line; stops at the first on one of our tables that has no remedy.
+    """Apply a node's DDL in order to its history; stops at the first on one of our tables that has no remedy.
 
     A table that no base schema has takes the shape of the logical base through the routes. DDL on a table that is
     unknown there too is skipped and listed: such a table is described by its table maps only.
@@ -187,14 +189,16 @@ def extend_physical(
     passed: list[PhysicalDdl] = []
     opaque: list[PhysicalDdl] = []
     for ddl in ddls:
-        line.reach(ddl.key)
+        cursor.reach(ddl.key)
         made = TableVersion(ddl.key, 0, "", "", None, ddl.sql, node, ddl.file, ddl.position, "ddl")
         try:
             if not _concerns_us(ddl, topology):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
                 continue
-            line.catalog = _known_tables(history, line.catalog, node, ddl, topology)
-            effect = _of_strangers(ddl, line.catalog, topology) or apply_parsed(line.catalog, ddl.parsed, ddl.schema)
+            cursor.catalog = _known_tables(history, cursor.catalog, node, ddl, topology)
+            effect = _of_strangers(ddl, cursor.catalog, topology) or apply_parsed(
+                cursor.catalog, ddl.parsed, ddl.schema
+            )
         except (UnknownTable, UnknownSchema) as error:
             ignored.append(_not_carried(node, ddl, f"{UNKNOWN_TABLE}: {error}"))
             passed.append(ddl)
@@ -203,8 +207,8 @@ def extend_physical(
             subject = subject_of(ddl.parsed, ddl.schema)
             if subject.tables and all(topology.is_ignored(schema) for schema, _ in subject.tables):
                 ignored.append(_not_carried(node, ddl, LEFT_OUT_DATABASES))
-            elif _remedied(line, made, subject, versions, notes):
-                given = line.applied(ddl.key, subject)
+            elif _remedied(cursor, made, subject, versions, notes):
+                given = cursor.applied(ddl.key, subject)
                 applied += [
                     Applied(replace(ddl, parsed=ParsedDdl.of(sql, ddl.session)), before, effect)
                     for sql, before, effect in given
@@ -224,10 +228,10 @@ def extend_physical(
                     tuple(applied), tuple(passed), tuple(opaque),
                 )  # fmt: skip
             continue
-        why = _why_not_carried(effect, line.catalog)
+        why = _why_not_carried(effect, cursor.catalog)
         ignored += [] if why is None else [_not_carried(node, ddl, why)]
-        applied.append(Applied(ddl, line.catalog, effect))
-        new_tables, new_schemas = _versions(effect, line, made)
+        applied.append(Applied(ddl, cursor.catalog, effect))
+        new_tables, new_schemas = _versions(effect, cursor, made)
         versions += new_tables
         schemas += new_schemas
     return Extended(
@@ -249,12 +253,14 @@ def _why_not_carried(effect: DdlEffect, before: Catalog) -> str | None:
     return VIEW if effect.effects.all else NO_TABLE
 
 
-def _remedied(line: Line, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]) -> bool:
+def _remedied(
+    cursor: HistoryCursor, made: TableVersion, subject: Subject, versions: list[TableVersion], notes: list[str]
+) -> bool:
     """Apply the operator's remedy for a statement that is not understood. Returns False if there is none."""
-    names = line.without_understanding(made.key, subject)
+    names = cursor.without_understanding(made.key, subject)
     if names is None:
         return False
-    new = opaque_versions(names, line.catalog, made)
+    new = opaque_versions(names, cursor.catalog, made)
     versions += new
     if new:
         where = f"{made.file}:{made.position}" if made.file else f"order key {made.key.text()}"
@@ -338,11 +344,13 @@ def _touched(effect: DdlEffect) -> tuple[tuple[str, str], ...]:
 
 
 def _versions(
-    effect: DdlEffect, line: Line, made: TableVersion, touched: tuple[tuple[str, str], ...] = ()
+    effect: DdlEffect, cursor: HistoryCursor, made: TableVersion, touched: tuple[tuple[str, str], ...] = ()
 ) -> tuple[list[TableVersion], list[SchemaVersion]]:
-    """Return the versions that a statement makes, and apply it to the line; `made` has its key, text and position."""
-    given = line.given_at(made.key)
-    opaque = line.take(effect)
+    """Return the versions that a statement makes, and move the cursor past it; `made` has its key, text and
+    position.
+    """
+    given = cursor.given_at(made.key)
+    opaque = cursor.take(effect)
     tables = [
         replace(
             made,

@@ -43,9 +43,8 @@ class Remedies:
         )
 
 
-class Line:
-    """The catalog of a node, or the logical one (a line of history), as statements are applied to it one after the
-    other.
+class HistoryCursor:
+    """The catalog of one history, a node's or the logical one, while statements are applied to it in order.
 
     It also knows which of its tables are opaque: described by table maps only.
     """

@@ -9,7 +9,7 @@ from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl, ex
 from binlog_merge.pipeline.coordinate.marker.driver import Messages
 from binlog_merge.pipeline.coordinate.marker.polardbx import Shapes
 from binlog_merge.pipeline.coordinate.not_carried import NotCarried
-from binlog_merge.pipeline.coordinate.remedies import Line, Remedies
+from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, Remedies
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store.merge import Part
 from snapshot_store.topology import Topology
@@ -51,9 +51,10 @@ class Added:
         )
 
 
-def line_of(part: Part, node: str | None, opaque: bool) -> Line:
-    """Return the line of a node, or the logical one, at the start of the run. `opaque` is the policy for unknown
-    shapes.
+def cursor_of(part: Part, node: str | None, opaque: bool) -> HistoryCursor:
+    """Return the cursor of a node's history, or of the logical one, at the start of the run.
+
+    `opaque`: tables whose statements are not understood become opaque.
     """
     catalog = part.history.catalog(GREATEST_KEY, node)
     unknown = [
@@ -61,26 +62,26 @@ def line_of(part: Part, node: str | None, opaque: bool) -> Line:
         for schema, name in part.history.names(node)
         if (version := part.history.at(schema, name, GREATEST_KEY, node)) is not None and version.opaque
     ]
-    return Line(catalog, unknown, Remedies.of(node, part.given_tables, part.given_schemas, opaque))
+    return HistoryCursor(catalog, unknown, Remedies.of(node, part.given_tables, part.given_schemas, opaque))
 
 
 def node_history(
     part: Part, node: str, ddls: Sequence[PhysicalDdl], shapes: Sequence[Shapes], topology: Topology, opaque: bool
 ) -> list[Extended]:
     """Return what a node's DDL and the snapshots add to its history, in order."""
-    line, remaining = line_of(part, node, opaque), list(ddls)
+    cursor, remaining = cursor_of(part, node, opaque), list(ddls)
     steps: list[Extended] = []
     for shape in (*shapes, None):
         before = [ddl for ddl in remaining if shape is None or ddl.key < shape.key]
         remaining = remaining[len(before) :]
-        steps.append(extend_physical(part.history, line, node, before, topology))
+        steps.append(extend_physical(part.history, cursor, node, before, topology))
         if steps[-1].stopped is not None:
             break
-        versions = shape.physical_versions(node, line.catalog) if shape is not None else []
+        versions = shape.physical_versions(node, cursor.catalog) if shape is not None else []
         steps.append(Extended(tuple(versions), ()))
         for version in versions:
             if version.table is not None:
-                line.catalog = line.catalog.with_table(version.table)
+                cursor.catalog = cursor.catalog.with_table(version.table)
     return steps
 
 
@@ -103,13 +104,13 @@ def logical_history(
 
     `added` is what the nodes' own histories and the shards have added before.
     """
-    line, bound = line_of(part, None, opaque), added.bound
+    cursor, bound = cursor_of(part, None, opaque), added.bound
     for database in added.schemas:
         if database.node is None and database.value is not None:
-            line.catalog = line.catalog.with_schema(database.value)
+            cursor.catalog = cursor.catalog.with_schema(database.value)
     for version in added.tables:
         if version.node is None and version.table is not None:
-            line.catalog = line.catalog.with_table(version.table)
+            cursor.catalog = cursor.catalog.with_table(version.table)
     remaining: Sequence[LogicalDdl | Shapes] = [*ddls, *messages.shapes]
     remaining = sorted(remaining, key=lambda step: step.key)
     done, steps = list[LogicalDdl](), list[Extended]()
@@ -117,12 +118,12 @@ def logical_history(
         together = _run_of(remaining, messages.asks)
         remaining = remaining[len(together) :]
         if isinstance(together[0], Shapes):
-            steps.append(_shape(line, together[0]))
+            steps.append(_shape(cursor, together[0]))
             continue
         coming_out = [ddl for ddl in together if isinstance(ddl, LogicalDdl) and ddl.key < bound.key]
         if messages.asks(coming_out[0]):
-            coming_out = messages.answer(coming_out[0], line.catalog)
-        extended = extend_logical(line, [ddl for ddl in coming_out if ddl.sql], server_version)
+            coming_out = messages.answer(coming_out[0], cursor.catalog)
+        extended = extend_logical(cursor, [ddl for ddl in coming_out if ddl.sql], server_version)
         steps.append(extended)
         bound = min(bound, Bound.at(extended.stopped, extended.error))
         done += coming_out
@@ -139,11 +140,11 @@ def _run_of(steps: Sequence[LogicalDdl | Shapes], alone: Callable[[LogicalDdl], 
     return steps
 
 
-def _shape(line: Line, shape: Shapes) -> Extended:
-    """Add the tables and databases that only a snapshot has to the logical line."""
-    tables, schemas = shape.logical_versions(line.catalog)
+def _shape(cursor: HistoryCursor, shape: Shapes) -> Extended:
+    """Add the tables and databases that only a snapshot has to the logical history."""
+    tables, schemas = shape.logical_versions(cursor.catalog)
     for schema in schemas:
-        line.catalog = line.catalog if schema.value is None else line.catalog.with_schema(schema.value)
+        cursor.catalog = cursor.catalog if schema.value is None else cursor.catalog.with_schema(schema.value)
     for version in tables:
-        line.catalog = line.catalog if version.table is None else line.catalog.with_table(version.table)
+        cursor.catalog = cursor.catalog if version.table is None else cursor.catalog.with_table(version.table)
     return Extended(tuple(tables), tuple(schemas))

@@ -14,7 +14,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import io_error, open_source
 from binlog_merge.pipeline.coordinate.histories import base_versions
-from binlog_merge.pipeline.coordinate.touched import Line, Names
+from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import SchemaVersion, TableVersion
@@ -58,7 +58,9 @@ class SchemaStore:
         """Return the store's path."""
         return self.directory / STORE_NAME
 
-    def read(self, lines: Callable[[Names], Iterable[Line]], floor: OrderKey, joined: Sequence[str]) -> Part:
+    def read(
+        self, keys: Callable[[HistoryQueries], Iterable[HistoryKey]], floor: OrderKey, joined: Sequence[str]
+    ) -> Part:
         """Return the part of the histories that a run from `floor` on needs; `joined` are nodes new in this run.
 
         Adds base schemas to the store first. Raises SchemaConflict if a definition was given for a key that is
@@ -85,7 +87,7 @@ class SchemaStore:
             if base.store is not None and not copied:
                 self._take_given(Path(base.store), store, floor)
             self._check(merging.last_number(floor.previous()))
-            return merging.part(lines(merging), floor)
+            return merging.part(keys(merging), floor)
 
     def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
         """Return the nodes' tables that exist after everything below a key."""

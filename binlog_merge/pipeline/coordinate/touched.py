@@ -16,49 +16,50 @@ from snapshot_store.history import TableVersion
 from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 
-Line = tuple[str | None, str, str]
+HistoryKey = tuple[str | None, str, str]
+"""A table in the schema histories: (node, None for a logical table; database; table, "" for the database itself)."""
 
 
-class Names(Protocol):
+class HistoryQueries(Protocol):
     """The queries that this module makes to a schema store."""
 
-    def names(self) -> list[Line]:
+    def names(self) -> list[HistoryKey]:
         """Return the history keys of all tables and databases that nodes ever had."""
 
-    def names_in(self, node: str | None, schema: str) -> list[Line]:
+    def names_in(self, node: str | None, schema: str) -> list[HistoryKey]:
         """Return the history keys of all tables that a database ever had."""
 
-    def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[HistoryKey]:
         """Return the history keys of tables whose foreign keys may reference one of these."""
 
 
-def touched_lines(
-    store: Names,
+def touched_keys(
+    store: HistoryQueries,
     scanned: Sequence[ScannedNode],
     ddls: Mapping[str, Sequence[PhysicalDdl]],
     logical: Iterable[LogicalDdl],
     topology: Topology,
-) -> set[Line]:
-    """Return the histories that a run needs; `logical` are the logical DDL from markers."""
-    lines: set[Line] = set()
+) -> set[HistoryKey]:
+    """Return the history keys of all tables that a run needs; `logical` are the logical DDL from markers."""
+    keys: set[HistoryKey] = set()
     for node in scanned:
         tables = {name for block in node.blocks for names in block.sets for name in names}
         tables |= {name for edge in node.edges for name in edge.tables}
-        lines |= {(node.source_id, schema, name) for schema, name in tables}
+        keys |= {(node.source_id, schema, name) for schema, name in tables}
         about = [subject_of(ddl.parsed, ddl.schema) for ddl in ddls.get(node.source_id, ())]
-        lines.update(_named(store, node.source_id, about))
+        keys.update(_named(store, node.source_id, about))
         renamed = {name for subject in about for name in subject.renamed}
         again = {logical for name in renamed for logical in _logical(topology, node.source_id, *name)}
-        lines.update(referring(store, again))
-    lines |= {(None, *name) for line in lines for name in _logical(topology, *line)}
+        keys.update(referring(store, again))
+    keys |= {(None, *name) for key in keys for name in _logical(topology, *key)}
     parsed = [(ddl.parsed, ddl.schema) for ddl in logical if ddl.parsed is not None]
-    lines |= {(None, database, "") for _, database in parsed}
-    lines.update(_named(store, None, [subject_of(ddl, database) for ddl, database in parsed]))
+    keys |= {(None, database, "") for _, database in parsed}
+    keys.update(_named(store, None, [subject_of(ddl, database) for ddl, database in parsed]))
     # Names in damaged events may not be valid text; no store has them.
-    return {line for line in lines if is_text(*line[1:])}
+    return {key for key in keys if is_text(*key[1:])}
 
 
-def referring(store: Names, renamed: Iterable[tuple[str, str]]) -> list[Line]:
+def referring(store: HistoryQueries, renamed: Iterable[tuple[str, str]]) -> list[HistoryKey]:
     """Return the history keys of logical tables whose foreign keys follow when these tables are renamed."""
     names = sorted({table for _, table in renamed if is_text(table)})
     return store.referencing(None, names) if names else []
@@ -71,7 +72,7 @@ def _logical(topology: Topology, node: str | None, schema: str, name: str) -> It
             yield logical
 
 
-def _named(store: Names, node: str | None, subjects: Sequence[Subject]) -> Iterator[Line]:
+def _named(store: HistoryQueries, node: str | None, subjects: Sequence[Subject]) -> Iterator[HistoryKey]:
     for subject in subjects:
         for schema, name in subject.tables:
             yield node, schema, name

@@ -11,14 +11,14 @@ from binlog_merge.pipeline.assemble.checkpoints import checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.gather.values import GatherResult
-from binlog_merge.pipeline.values import Run, Written
+from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LOG = logging.getLogger(__name__)
 
 
 def publish_run(
-    run: Run, written: Written, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
+    run: Run, written: WrittenRun, next_floor: OrderKey, logical_versions: int | None, announced: Mapping[str, Any]
 ) -> None:
     """Append the run with its files to the manifest. A run that changes nothing leaves no record.
 

@@ -171,7 +171,7 @@ def test_the_first_step_back_is_the_bound_where_it_is_to_be_an_error() -> None:
 
 def shown(*numbers: int, told: str = "", seen: str = "") -> ScannedNode:
     """Return a node whose log has these GTIDs of one source."""
-    gtids = NodeGtids(seen=GtidSet.parse_text(seen), told=GtidSet.parse_text(told))
+    gtids = NodeGtids(seen=GtidSet.parse_text(seen), warned=GtidSet.parse_text(told))
     node = assembled("L", source=node_input("L", gtids=gtids))
     logged = Logged(gtids=GtidSet.of((SID, "", n, n + 1) for n in numbers))
     node.pieces[0] = replace(node.pieces[0], logged=logged)
@@ -182,7 +182,7 @@ def test_a_gap_in_gtids_is_told_once_and_when_nothing_can_fill_it() -> None:
     name = "00000000-0000-0000-0000-000000000000"
     node = shown(1, 2, 5)
     assert not note_gtids(node, end_of_input=False), "appliers in parallel may log it later"
-    assert note_gtids(node, end_of_input=True) and str(node.gtids.told) == f"{name}:3-4"
+    assert note_gtids(node, end_of_input=True) and str(node.gtids.warned) == f"{name}:3-4"
     assert not note_gtids(shown(1, 2, 5, told=f"{name}:3-4"), end_of_input=True)
     later = shown(3, 4, seen=f"{name}:1-2:5")
     assert not note_gtids(later, end_of_input=True) and str(later.gtids.seen) == f"{name}:1-5"

@@ -8,7 +8,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import DdlNotUnderstoodError, MarkerIncomplete, UnannouncedDdl
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, NO_BOUND, Bound
-from binlog_merge.pipeline.coordinate.driver import Known, Sources, coordinate
+from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.announced import Announced
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, kept_after, take_messages
@@ -28,7 +28,7 @@ ADD = "ALTER TABLE t ADD c INT"
 
 
 class Given:
-    """`Sources` of which everything is given: an empty store, and logs without surprises."""
+    """`CoordinationReader` of which everything is given: an empty store, and logs without surprises."""
 
     def part(self, *_: Any) -> Part:
         return Part(SchemaHistory(), {})
@@ -88,13 +88,13 @@ def coordinated(
     settings = config_of(**config)
     modes = modes_of(settings, topology_of(settings))
     numbers = [(1, "a"), (2, "b")]
-    known = Known(
+    known = CoordinationInput(
         settings, 80400, ORIGIN, NODES, (), {name: ddls.get(name, ()) for name in NODES}, {}, markers,
         cluster_view(settings, False, numbers, {}, markers, {}),
         KnownShards(modes, ORIGIN, settings.coordinates),
         Announced(settings.markers, modes, ORIGIN, active=not settings.coordinates),
     )  # fmt: skip
-    return coordinate(known, cast(Sources, Given()), limit)
+    return coordinate(known, cast(CoordinationReader, Given()), limit)
 
 
 def out(found: Coordination) -> list[tuple[int, str]]:

@@ -23,7 +23,7 @@ from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change, Name, alike, changes_of, consequence, taken_up
 from binlog_merge.pipeline.coordinate.shards.driver import modes_of
-from binlog_merge.pipeline.coordinate.touched import Line
+from binlog_merge.pipeline.coordinate.touched import HistoryKey
 from snapshot_store.errors import AmbiguousRoute
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
@@ -57,10 +57,10 @@ class Announced:
     partial: bool = False
     filter: "Filter | None" = None
 
-    def lines(self) -> set[Line]:
+    def history_keys(self) -> set[HistoryKey]:
         """Return the history keys that earlier runs' changes need."""
-        lines: set[Line] = {(c.node, *c.table) for c in self.kept}
-        return lines | {(None, *c.logical) for c in self.kept}
+        keys: set[HistoryKey] = {(c.node, *c.table) for c in self.kept}
+        return keys | {(None, *c.logical) for c in self.kept}
 
     def logical(self, node: str, schema: str, table: str) -> Name | None:
         """Return the logical table of a physical one; None if it does not come out or is not coordinated by markers."""

@@ -20,11 +20,12 @@ from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.marker.cluster import Cluster
 from binlog_merge.pipeline.coordinate.marker.markers import Instruction, Marker
 from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, members_of
-from binlog_merge.pipeline.coordinate.marker.place import Coordinated, Sighting, coordinate
+from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate
 from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
 from binlog_merge.pipeline.coordinate.statements import renamed_tables
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from binlog_merge.pipeline.coordinate.touched import HistoryKey
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
@@ -36,8 +37,6 @@ from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _NOTE = "cluster"
-
-Line = tuple[str | None, str, str]
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Messages:
     """
 
     view: ClusterView
-    logical: Coordinated
+    logical: CoordinatedMarkers
     shapes: tuple[Shapes, ...] = ()
     bound: Bound = NO_BOUND
     renames: tuple[Rename, ...] = ()
@@ -203,18 +202,18 @@ class Messages:
         )
         return Topology((*own, *routes.routes), routes.ignored, fold=routes.fold)
 
-    def lines(self, scanned: Sequence[ScannedNode]) -> set[Line]:
+    def history_keys(self, scanned: Sequence[ScannedNode]) -> set[HistoryKey]:
         """Return the history keys that placed tables and snapshots need."""
-        lines: set[Line] = {(None, t.schema, t.name) for s in self.shapes for t in s.logical}
-        lines |= {(node, t.schema, t.name) for s in self.shapes for node, t in s.physical}
+        keys: set[HistoryKey] = {(None, t.schema, t.name) for s in self.shapes for t in s.logical}
+        keys |= {(node, t.schema, t.name) for s in self.shapes for node, t in s.physical}
         if self.places is None:
-            return lines
+            return keys
         for node in scanned:
             tables = {name for block in node.blocks for names in block.sets for name in names}
             tables |= {name for edge in node.edges for name in edge.tables}
             for table in tables:
-                lines |= {(None, *span.logical) for span in self.places.of(node.source_id, *table) or ()}
-        return lines
+                keys |= {(None, *span.logical) for span in self.places.of(node.source_id, *table) or ()}
+        return keys
 
 
 def take_messages(

@@ -27,7 +27,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinated:
+class CoordinatedMarkers:
     """The logical DDLs in order, and the number of messages without one.
 
     If coordination stopped, `stopped` is the key below which everything is understood, and `error` the reason.
@@ -51,7 +51,7 @@ def coordinate(
     nodes: Sequence[tuple[int, str]] | Required,
     cluster: Cluster | None = None,
     convert: Convert | None = None,
-) -> Coordinated:
+) -> CoordinatedMarkers:
     """Return the logical DDLs of all markers, in order; stops at the first marker that is incomplete, differs or is
     invalid.
 
@@ -79,12 +79,12 @@ def coordinate(
                 error = DdlNotUnderstoodError(f"logical DDL {first.copy.marker.sql[:300]!r}: {raised}")
         if error is not None:
             error = error.located(node=first.source_id, file=first.file, position=first.position, order_key=key)
-            return Coordinated(tuple(ddl), swallowed=swallowed, stopped=key, error=error)
+            return CoordinatedMarkers(tuple(ddl), swallowed=swallowed, stopped=key, error=error)
         if made is None:
             swallowed += 1
         else:
             ddl.append(made)
-    return Coordinated(tuple(ddl), swallowed=swallowed)
+    return CoordinatedMarkers(tuple(ddl), swallowed=swallowed)
 
 
 def _outcome(key: OrderKey, copy: MarkerCopy, cluster: Cluster | None) -> MessageOutcome:

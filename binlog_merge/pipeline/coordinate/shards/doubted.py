@@ -33,7 +33,7 @@ class Warned:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedWarning:
     """A warning about the table `old`, given at `where`, that also applies to `new` after a statement."""
 
     ddl: Placed
@@ -44,7 +44,7 @@ class Passed:
 
 def passed_on(
     doubted: Doubted, warned: Iterable[Warned], ddl: Iterable[Placed], limit: OrderKey
-) -> tuple[Doubted, tuple[Passed, ...]]:
+) -> tuple[Doubted, tuple[PassedWarning, ...]]:
     """Return the tables in doubt after everything below `limit`, and the warnings passed on to other tables until then.
 
     `doubted` are the tables in doubt before.
@@ -54,7 +54,7 @@ def passed_on(
         ((placed.place.key, False, placed.place.rank), key_of(placed.place), placed) for placed in ddl
     ]
     items += [((warning.key, True, number), warning.key, warning) for number, warning in enumerate(warned)]
-    found: list[Passed] = []
+    found: list[PassedWarning] = []
     for _, key, item in sorted(items, key=lambda entry: entry[0]):
         if key >= limit:
             continue
@@ -66,7 +66,7 @@ def passed_on(
     return doubted, tuple(found)
 
 
-def _after(doubted: Doubted, ddl: Placed) -> tuple[Doubted, list[Passed]]:
+def _after(doubted: Doubted, ddl: Placed) -> tuple[Doubted, list[PassedWarning]]:
     """Return the tables in doubt after one statement, and the warnings it passes on."""
     try:
         statement = parse_statement(ddl.sql, DdlSession())
@@ -78,7 +78,7 @@ def _after(doubted: Doubted, ddl: Placed) -> tuple[Doubted, list[Passed]]:
     moved = effects.origins
     stay = {name: where for name, where in remaining.items() if name not in moved.values()}
     ways = [*((old, new) for new, old in moved.items()), *_exchanged(effects)]
-    passed = [Passed(ddl, old, new, remaining[old]) for old, new in ways if old in remaining and new not in stay]
+    passed = [PassedWarning(ddl, old, new, remaining[old]) for old, new in ways if old in remaining and new not in stay]
     return {**stay, **{warning.new: warning.where for warning in passed}}, passed
 
 

@@ -20,7 +20,7 @@ from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
 from binlog_merge.pipeline.coordinate.shards import faults
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
-from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, Passed, Warned, passed_on
+from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
 from binlog_merge.pipeline.coordinate.shards.files import without_files
 from binlog_merge.pipeline.coordinate.shards.log import ShardLog, coordinated
 from binlog_merge.pipeline.coordinate.shards.log_json import entries_of, log_from_json, log_to_json
@@ -29,7 +29,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import (
     LOCKS,
     HeldRows,
     Locks,
-    Source,
+    NodeStatement,
     decisions_from_json,
     lock_of,
     locks_to_json,
@@ -39,7 +39,7 @@ from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, 
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
-from binlog_merge.pipeline.coordinate.touched import Line, Names, referring
+from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries, referring
 from binlog_merge.places import key_of
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.ddl import DdlEffect
@@ -85,13 +85,13 @@ class KnownShards:
     strict: bool = True
     log: ShardLog = field(default_factory=ShardLog)
 
-    def lines(self, store: Names, joined: Sequence[str]) -> set[Line]:
+    def history_keys(self, store: HistoryQueries, joined: Sequence[str]) -> set[HistoryKey]:
         """Return the history keys that coordination needs."""
         if not self.active:
             return set()
-        lines: set[Line] = {(None, *name) for name in self.log.names()}
-        lines |= {(None, schema, "") for _, schema, _ in lines}
-        lines.update(referring(store, self.log.renamed()))
+        keys: set[HistoryKey] = {(None, *name) for name in self.log.names()}
+        keys |= {(None, schema, "") for _, schema, _ in keys}
+        keys.update(referring(store, self.log.renamed()))
         if self.floor == ORIGIN or joined:
             for node, schema, table in store.names():
                 if (
@@ -100,10 +100,10 @@ class KnownShards:
                     or (self.floor > ORIGIN and node not in joined)
                 ):
                     continue
-                lines |= {(node, schema, table), (node, schema, "")}
+                keys |= {(node, schema, table), (node, schema, "")}
                 logical = coordinated(self.modes, node, schema, table) if table else None
-                lines |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
-        return lines
+                keys |= {(None, *logical), (None, logical[0], "")} if logical is not None else set()
+        return keys
 
 
 def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownShards:
@@ -238,8 +238,8 @@ def _cut(node: str, ddl: PhysicalDdl, effect: DdlEffect, modes: Modes) -> Iterat
         yield NotCarried(node, ddl.file, ddl.position, ddl.sql, kind, ON_DISK)
 
 
-def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Container[Line]) -> Bound:
-    """Return the bound at the first rows of a shard that has no version; `lines` are the history keys that have one."""
+def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], keys: Container[HistoryKey]) -> Bound:
+    """Return the bound at the first rows of a shard that has no version; `keys` are the history keys that have one."""
     bound = NO_BOUND
     for node in scanned if known.active else ():
         strangers = {
@@ -247,7 +247,7 @@ def unknown_rows(known: KnownShards, scanned: Sequence[ScannedNode], lines: Cont
             for block in node.blocks
             for tables in block.sets
             for name in tables
-            if (node.source_id, *name) not in lines and coordinated(known.modes, node.source_id, *name)
+            if (node.source_id, *name) not in keys and coordinated(known.modes, node.source_id, *name)
         }
         found = first_rows(node, strangers, known.floor) if strangers else None
         if found is not None:
@@ -282,9 +282,9 @@ class CoordinatedShards:
     def locks(self, below: OrderKey, held: Sequence[HeldRows] = ()) -> Locks:
         """Return the open coordinations after everything below a key."""
 
-        def source(node: str, key: OrderKey) -> Source:
+        def source(node: str, key: OrderKey) -> NodeStatement:
             ran = self.log.ran.get((node, key))  # tables given by operators have none
-            return Source("", "", 0) if ran is None else Source(ran.sql, ran.file, ran.position)
+            return NodeStatement("", "", 0) if ran is None else NodeStatement(ran.sql, ran.file, ran.position)
 
         open_ = tuple(lock_of(waiting, mode, source) for mode, waiting in self.together.open if mode != "marker")
         stop = None if self.together.stop is None else self.together.stop[1]
@@ -334,7 +334,7 @@ def coordinated_shards(
     return CoordinatedShards(known, log, together, ddl, bound, tuple(warnings), tuple(warned))
 
 
-def _passed(log: ShardLog, passed: Passed) -> str:
+def _passed(log: ShardLog, passed: PassedWarning) -> str:
     """Return the warning about a table that gets rows of a table in doubt."""
     ran = None if passed.ddl.cause is None else log.ran.get(passed.ddl.cause)
     old, new = ".".join(passed.old), ".".join(passed.new)

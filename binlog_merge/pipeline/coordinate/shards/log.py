@@ -41,7 +41,7 @@ _ALTERS = ("ALTER TABLE", "CREATE INDEX", "DROP INDEX")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RanStatement:
     """A statement that a node ran, with its file, position and session variables."""
 
     node: str
@@ -104,7 +104,7 @@ class ShardLog:
     ghosts: list[GhostEvent] = field(default_factory=list)
     starts: dict[Name, tuple[OrderKey, Start]] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
-    ran: dict[tuple[str, OrderKey], Ran] = field(default_factory=dict)
+    ran: dict[tuple[str, OrderKey], RanStatement] = field(default_factory=dict)
     taken: list[tuple[str, OrderKey, Effects]] = field(default_factory=list)
     doubted: Doubted = field(default_factory=dict)
 
@@ -216,7 +216,7 @@ class ShardLog:
             moves = any(effect.verb in (Verb.EXCHANGE, Verb.FILE) for effect in effect.effects.all)
             self.taken += [(node, ddl.key, effect.effects)] if moves else []
             if events or databases or moves:
-                self.ran[node, ddl.key] = Ran(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
+                self.ran[node, ddl.key] = RanStatement(node, ddl.key, ddl.sql, ddl.file, ddl.position, ddl.variables)
             self._note_ghost(node, statement, modes)
 
     def moves(self, modes: Modes, limit: OrderKey) -> Iterator[Finding]:

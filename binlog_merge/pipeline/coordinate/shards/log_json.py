@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple
 from typing import Any
 
 from binlog_merge.binlog.session_variables import SessionVariables
-from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, GhostEvent, Ran, ShardLog
+from binlog_merge.pipeline.coordinate.shards.log import DatabaseEvent, GhostEvent, RanStatement, ShardLog
 from binlog_merge.pipeline.coordinate.shards.values import (
     Effect,
     Empties,
@@ -200,10 +200,10 @@ def _pairs(values: Sequence[Sequence[str]]) -> tuple[Name, ...]:
     return tuple((old, new) for old, new in values)
 
 
-def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], Ran]:
+def _read_ran(row: Sequence[Any]) -> tuple[tuple[str, OrderKey], RanStatement]:
     node, text, sql, file, position, *variables = row
     key = OrderKey.parse(text)
-    return (node, key), Ran(node, key, sql, file, position, SessionVariables(*variables))
+    return (node, key), RanStatement(node, key, sql, file, position, SessionVariables(*variables))
 
 
 def entries_of(text: str) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ DECISIONS = "decisions"
 Mode = Literal["pessimistic", "optimistic"]
 
 
-class Source(NamedTuple):
+class NodeStatement(NamedTuple):
     """A statement as a node wrote it, with its file and position."""
 
     sql: str
@@ -29,7 +29,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ShardStatement:
     """A statement that a shard ran, with its file and position in the node's binlog."""
 
     shard: Shard
@@ -53,7 +53,7 @@ class Lock:
     sql: str
     done: tuple[Shard, ...]
     awaited: tuple[Shard, ...]
-    ran: tuple[Ran, ...]
+    ran: tuple[ShardStatement, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,9 @@ class Locks:
     stop: OrderKey | None = None
 
 
-def lock_of(waiting: Open, mode: Mode, source: Callable[[str, OrderKey], Source]) -> Lock:
+def lock_of(waiting: Open, mode: Mode, source: Callable[[str, OrderKey], NodeStatement]) -> Lock:
     """Return an open coordination in the form that operators see; `source` finds the statement of a node at a key."""
-    ran = tuple(Ran(ddl.shard, ddl.key, *source(ddl.shard.node, ddl.key)) for ddl in waiting.ran)
+    ran = tuple(ShardStatement(ddl.shard, ddl.key, *source(ddl.shard.node, ddl.key)) for ddl in waiting.ran)
     return Lock(waiting.id, mode, waiting.stage, waiting.ddl.sql, waiting.done, waiting.awaited, ran)
 
 
@@ -116,7 +116,7 @@ def locks_from_json(text: str) -> Locks:
                         **lock,
                         "done": _shards(lock["done"]),
                         "awaited": _shards(lock["awaited"]),
-                        "ran": tuple(Ran(**_placed(ran, "key")) for ran in lock["ran"]),
+                        "ran": tuple(ShardStatement(**_placed(ran, "key")) for ran in lock["ran"]),
                     }
                 )
                 for lock in values["locks"]

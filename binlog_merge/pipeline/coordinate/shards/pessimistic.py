@@ -48,7 +48,7 @@ from snapshot_store.model import Table
 from snapshot_store.mysql.sql.session import DdlSession
 from snapshot_store.tso import OrderKey
 
-Ran = Item[OrderKey, ShardDdl]
+RanItem = Item[OrderKey, ShardDdl]
 
 
 class PessimisticRun(Run):
@@ -61,7 +61,7 @@ class PessimisticRun(Run):
         together = join_all(members.values()) or next((members[shard] for shard in sorted(members)), None)
         table = logical if logical is not None else together
         self.ledger = Ledger(Shapes(), table, start.session or session, start.inert)
-        self.gone: list[Ran] = []  # DDL of shards that left, which others have yet to run
+        self.gone: list[RanItem] = []  # DDL of shards that left, which others have yet to run
         self.left = start.left
         self.debts = Debts()
         self.decision: Decided | None = None
@@ -174,7 +174,7 @@ class PessimisticRun(Run):
             self._write(event, ran)
             self.sequence = self.sequence.resolve()
 
-    def _write(self, event: Event, ran: list[Ran]) -> None:
+    def _write(self, event: Event, ran: list[RanItem]) -> None:
         real = sorted((item.ddl for item in ran if _ran(item)), key=lambda ddl: (ddl.key, ddl.shard))
         if not real or self.ledger.table is None:
             return
@@ -211,7 +211,7 @@ class PessimisticRun(Run):
             self.ledger.swallowed.append(ddl)
             return self.ledger.here(event)
 
-    def _release(self, ran: Iterable[Ran], place: Place) -> None:
+    def _release(self, ran: Iterable[RanItem], place: Place) -> None:
         self.ledger.effects += [effect for item in ran for effect in _effects(item, place)]
 
     def outcome(self) -> Outcome:
@@ -237,12 +237,12 @@ class PessimisticRun(Run):
             yield Open(open_id(ddl), ddl, stage, tuple(sorted(items)), awaited, tuple(ran))
 
 
-def _ran(item: Ran) -> bool:
+def _ran(item: RanItem) -> bool:
     """Return whether the shard has run the DDL itself, rather than been created with its effect."""
     return item.ddl.shard == item.shard
 
 
-def _effects(item: Ran, place: Place | None) -> Iterator[Effect]:
+def _effects(item: RanItem, place: Place | None) -> Iterator[Effect]:
     if item.key is not None:
         yield Effect(item.shard, item.key, place, item.ddl.renames if _ran(item) else ())
 

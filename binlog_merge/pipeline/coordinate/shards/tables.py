@@ -27,7 +27,7 @@ from snapshot_store.mysql.sql.names import quote_name
 
 
 @dataclass(frozen=True, slots=True)
-class Coordinated:
+class CoordinatedTable:
     """A logical table and the outcome of its events: logical DDL with the table's name at each place, and effects."""
 
     number: int
@@ -38,7 +38,7 @@ class Coordinated:
     effects: tuple[Effect, ...]
 
 
-def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outcome) -> Coordinated:
+def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outcome) -> CoordinatedTable:
     """Return a table's outcome, under the names that it and its shards have."""
     later = _Later(table, outcome)
     logical = []
@@ -58,7 +58,7 @@ def outcome_of(number: int, table: LogicalTable, mode: ShardMode, outcome: Outco
         open=tuple(open_under(waiting, table.called) for waiting in outcome.open),
         findings=tuple(_finding_under(finding, table) for finding in outcome.findings),
     )
-    return Coordinated(number, table, mode, renamed, tuple(logical), (*effects, *table.hop_effects()))
+    return CoordinatedTable(number, table, mode, renamed, tuple(logical), (*effects, *table.hop_effects()))
 
 
 def _gone(table: LogicalTable, outcome: Outcome, later: "_Later") -> Iterator[Effect]:
@@ -117,7 +117,7 @@ def _quoted(name: Name) -> str:
     return ".".join(map(quote_name, name))
 
 
-def components(tables: Sequence[Coordinated], effects: Sequence[Sequence[Effect]]) -> Iterator[Settled]:
+def components(tables: Sequence[CoordinatedTable], effects: Sequence[Sequence[Effect]]) -> Iterator[Settled]:
     """Yield the states from which tables can continue since nothing is pending: tables that share names together."""
     for numbers in _sharing([{t.table.first, *(n for _, n in t.table.names), *t.table.others} for t in tables]):
         found = [tables[i] for i in numbers]
@@ -139,17 +139,17 @@ def components(tables: Sequence[Coordinated], effects: Sequence[Sequence[Effect]
         yield Settled(key, starts, taken, tuple(e for i in numbers for e in effects[i]))
 
 
-def _held(found: Iterable[Coordinated]) -> set[Name]:
+def _held(found: Iterable[CoordinatedTable]) -> set[Name]:
     """Return the names of the tables that exist."""
     return {t.table.called for t in found if t.outcome.members}
 
 
-def _start(coordinated: Coordinated) -> Start:
+def _start(coordinated: CoordinatedTable) -> Start:
     quiet = coordinated.outcome.quiet
     return start_under(coordinated.table.start if quiet is None else quiet[1], coordinated.table.called)
 
 
-def _is_quiet(coordinated: Coordinated) -> bool:
+def _is_quiet(coordinated: CoordinatedTable) -> bool:
     """Return whether nothing of a table is pending after all its events."""
     table, quiet = coordinated.table, coordinated.outcome.quiet
     if table.decided or (table.members and not table.settled) or table.name is None:

@@ -19,7 +19,7 @@ from binlog_merge.pipeline.coordinate.shards.identity import RENAMED
 from binlog_merge.pipeline.coordinate.shards.log import Settled, ShardLog
 from binlog_merge.pipeline.coordinate.shards.optimistic import run as optimistic
 from binlog_merge.pipeline.coordinate.shards.renaming import rename_sql
-from binlog_merge.pipeline.coordinate.shards.tables import Coordinated, components, open_rename, outcome_of
+from binlog_merge.pipeline.coordinate.shards.tables import CoordinatedTable, components, open_rename, outcome_of
 from binlog_merge.pipeline.coordinate.shards.values import (
     Decided,
     Effect,
@@ -106,7 +106,7 @@ def coordinate_shards(
 
 def _coordinated(
     log: ShardLog, modes: Modes, decisions: Sequence[Decided], limit: OrderKey
-) -> tuple[Following, list[Coordinated]]:
+) -> tuple[Following, list[CoordinatedTable]]:
     """Coordinate each logical table with its events below `limit`; returns tables by name."""
     following = Following(partial(_may_follow, modes.topology))
     for name in sorted({*log.members, *log.starts}):
@@ -147,7 +147,7 @@ def _may_follow(topology: Topology, shard: Shard, old: Shard, new: Shard, name: 
 
 
 def _wanted(
-    log: ShardLog, following: Following, tables: Sequence[Coordinated], dropped: set[tuple[OrderKey, str]]
+    log: ShardLog, following: Following, tables: Sequence[CoordinatedTable], dropped: set[tuple[OrderKey, str]]
 ) -> Iterator[Wanted]:
     """Yield every statement, and every place that rows wait for, with ranks counted per table."""
     for table in tables:
@@ -183,7 +183,7 @@ def _moved(effect: Effect, number: int, moved: Mapping[tuple[int, Place], Place]
     return replace(effect, place=moved[owner, effect.place])
 
 
-def _firsts(following: Following, tables: Sequence[Coordinated]) -> dict[str, First]:
+def _firsts(following: Following, tables: Sequence[CoordinatedTable]) -> dict[str, First]:
     """Return the place at which each logical database gets its first table from shards."""
     firsts: dict[str, First] = {}
     for table in tables:

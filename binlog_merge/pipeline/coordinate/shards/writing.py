@@ -24,7 +24,7 @@ Renames = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDdl:
     """Statements, the table after them, and whether they are the user's own; no statement if only display widths
     change.
     """
@@ -42,7 +42,7 @@ def write(
     origin: Table,
     session: DdlSession,
     alone: bool = False,
-) -> Written | None:
+) -> WrittenDdl | None:
     """Return the statements that turn the logical table into `joined`; None if no statement does.
 
     `own` are candidate statements of users, the likeliest first; unless `alone`, they must not empty a column, as other
@@ -52,9 +52,9 @@ def write(
     for statements in own:
         table = _carried_out(logical, joined, statements, session, alone)
         if table is not None:
-            return Written(tuple(statements), table, True)
+            return WrittenDdl(tuple(statements), table, True)
     made = _made(logical, joined, renames, origin, session)
-    return None if made is None else Written(*made, False)
+    return None if made is None else WrittenDdl(*made, False)
 
 
 def writing_session(session: DdlSession) -> DdlSession:

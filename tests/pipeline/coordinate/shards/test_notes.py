@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.coordinate.shards import notes
-from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, Ran, Source
+from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock, Locks, NodeStatement, ShardStatement
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Shard
 from snapshot_store.errors import StoreError
 from snapshot_store.tso import OrderKey
@@ -16,7 +16,7 @@ KEYS = st.builds(OrderKey, *[st.integers(0, 9**9)] * 4)
 SHARDS = st.builds(Shard, *[st.text()] * 3)
 SOME_SHARDS = st.lists(SHARDS, max_size=3).map(tuple)
 NUMBERS = st.integers(0, 2**60)
-RAN = st.lists(st.builds(Ran, SHARDS, KEYS, st.text(), st.text(), NUMBERS), max_size=3).map(tuple)
+RAN = st.lists(st.builds(ShardStatement, SHARDS, KEYS, st.text(), st.text(), NUMBERS), max_size=3).map(tuple)
 MODES = st.sampled_from(["pessimistic", "optimistic"])
 LOCK = st.builds(Lock, st.text(), MODES, st.text(), st.text(), SOME_SHARDS, SOME_SHARDS, RAN)
 HELD = st.builds(HeldRows, SHARDS, NUMBERS, NUMBERS, KEYS)
@@ -48,7 +48,7 @@ def test_what_is_no_such_text_is_told(text: str) -> None:
 def test_who_has_run_what(way: str) -> None:
     made = ran(TABLE, "t1 t2 t3", "t1 RENAME COLUMN a TO b", "t2 CHANGE a b INT", "t1 RENAME COLUMN b TO c")
     opened = made.outcome(way).open
-    lock = notes.lock_of(opened[0], "optimistic", lambda node, key: Source(f"of {node}", "f", key.commit_tso))
+    lock = notes.lock_of(opened[0], "optimistic", lambda node, key: NodeStatement(f"of {node}", "f", key.commit_tso))
     first, second, third = (Shard(f"n{i}", "shop", f"t{i}") for i in (1, 2, 3))
     assert (lock.stage, lock.done, lock.awaited) == ("waiting", (first, second), (third,))
     assert [(r.shard, r.sql, r.position) for r in lock.ran] == [(first, "of n1", 1), (second, "of n2", 2)]
