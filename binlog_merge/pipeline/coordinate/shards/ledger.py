@@ -105,6 +105,11 @@ class Ledger:
         gone = tuple(c.name for c in table.columns if written.table.index_of(c.name) is None)
         return self.append(event, written.statements, written.table, written.own), gone
 
+    def move(self, shard: Shard, to: Shard) -> None:
+        """Count for `to` what `shard` has run, which is called so from here on."""
+        for counts in self._inert.values():
+            counts[to] = counts.pop(shard, 0)
+
     def since(self, count: int, before: Table) -> NetChange:
         """Return the net change of the logical DDL after the first `count`; the logical table was `before`."""
         table, steps, session = before, list[Step](), replace(self.session, validate=False)
@@ -139,7 +144,7 @@ class Ledger:
         counts = self._inert.setdefault(plain(event.sql), {})
         most = max(counts.values(), default=0)
         counts[event.shard] = counts.get(event.shard, 0) + 1
-        if counts[event.shard] <= most:
+        if counts[event.shard] <= most and not alone:
             return here
         try:
             table = applied(logical, event.sql, writing_session(self.session))

@@ -159,6 +159,7 @@ class PessimisticRun(Run):
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
+        self.ledger.move(event.shard, event.to)
         shards = {event.to if s == event.shard else s: items for s, items in self.sequence.shards.items()}
         self.sequence = replace(self.sequence, shards=shards)
         self._members[event.to] = self._members.pop(event.shard)

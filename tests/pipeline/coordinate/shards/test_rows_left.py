@@ -64,3 +64,40 @@ def test_partitions(what: str) -> None:
     # Rows of the first wait for the second, and it is emptied once.
     assert told(both.outcome("pessimistic")) == [] and len(written(both.outcome("pessimistic"))) == 1
     assert told(both.outcome("optimistic")) == ["t1", "t2"] and written(both.outcome("optimistic")) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["t1 TRUNCATE PARTITION p", "t1 TRUNCATE PARTITION p"],
+        ["t1 TRUNCATE PARTITION p", "t1 RENAME TABLE t1 TO t3", "t3 TRUNCATE PARTITION p"],
+        [
+            "t1 TRUNCATE PARTITION p",
+            "t1 DROP TABLE t1",
+            f"t2 {PARTITIONED.replace(' t ', ' t2 ')}",
+            "t2 TRUNCATE PARTITION p",
+        ],
+    ],
+)
+def test_a_shard_alone_empties_as_often_as_it_says(way: str, statements: list[str]) -> None:
+    made = ran(PARTITIONED, "t1")
+    for text in statements:
+        table, _, what = text.partition(" ")
+        made.run("n1", what if " TABLE " in what else f"ALTER TABLE {table} {what}")
+    outcome = made.outcome(way)
+    assert told(outcome) == []
+    assert len([sql for sql in written(outcome) if "TRUNCATE PARTITION" in sql]) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_changes_no_shape_is_written_once_for_all_shards_also_under_their_new_names(way: str) -> None:
+    made = ran(TABLE, "t1")
+    made.run("n1", "CREATE TABLE t2 (id INT PRIMARY KEY, a INT)")
+    for comment, tables in (("x", ("t1", "t2")), ("y", ("t1", "t2"))):
+        for table in tables:
+            made.run("n1", f"ALTER TABLE {table} COMMENT '{comment}'")
+    made.run("n1", "RENAME TABLE t1 TO t3, t2 TO t4")
+    for table in ("t3", "t4"):
+        made.run("n1", f"ALTER TABLE {table} COMMENT 'x'")
+    assert [sql.split()[-1] for sql in written(made.outcome(way)) if "COMMENT" in sql] == ["'x'", "'y'", "'x'"]

@@ -215,6 +215,7 @@ class OptimisticRun(LockKeeper):
 
     def _take_moves(self, event: Moves) -> None:
         self.debts.move(event.shard, event.to)
+        self.ledger.move(event.shard, event.to)
         self.lock = self.lock.moved(event.shard, event.to)
         self.rename_queue(event.shard, event.to)
         self.ledger.swallowed.append(event)
