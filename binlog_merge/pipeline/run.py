@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.topologies import topology_of
 from binlog_merge.errors import WITHOUT_MARKERS, LateTransaction, MergeError, UnknownTableSchema
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
@@ -93,7 +94,8 @@ def _run(job: Job) -> MergeResult:
 def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey) -> Run:
     """Find the bound of the run, and apply the nodes' DDL and markers below it."""
     config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
-    markers = [read_markers(node, config.markers.tables(), merged) for node in scanned]
+    routes = topology_of(config)
+    markers = [read_markers(node, config.markers.tables(), routes, merged) for node in scanned]
     ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
     polardbx = inputs.carrier == POLARDBX
     numbers = [(n.number, n.source_id) for n in inputs.nodes]

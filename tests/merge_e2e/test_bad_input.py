@@ -498,3 +498,32 @@ def test_a_second_format_description_that_describes_other_events(at: int, value:
     body = Log.load(seed.file()).events[0].body
     seed.edit(_described((at % len(body), value)))
     _place(seed.refused("checksum-mismatch"), seed.file(), place)
+
+
+def _beside_the_marker(log: Log) -> tuple[int, Log]:
+    """Copy the rows of another transaction into that of the first marker; return the marker's first event."""
+    marker = next(i for i, p in enumerate(log.events) if p.type == e.TABLE_MAP and b"__cdc_ddl_record__" in p.body)
+    rows = log.find(e.WRITE_ROWS, after=0)
+    while b"__cdc__" in log.events[rows - 1].body or log.events[rows - 1].type != e.TABLE_MAP:
+        rows = log.find(e.WRITE_ROWS, after=rows)
+    first = max(i for i, _ in log.groups() if i < marker)
+    return first, log.inserted(marker, *log.events[rows - 1 : rows + 1]).with_transaction_lengths()
+
+
+def test_rows_of_a_user_beside_a_marker(seed: Cluster) -> None:
+    """The marker's DDL comes out in place of its transaction, and these rows would be lost without a word."""
+    first, log = _beside_the_marker(Log.load(seed.file()))
+    log.save(seed.file())
+    error = seed.refused("unsupported-input")
+    _place(error, seed.file(), log.events[first].at)
+    assert "rows of d1_" in error.message and "marker" in error.message
+
+
+def test_rows_of_a_user_beside_the_table_map_of_a_marker(seed: Cluster) -> None:
+    log = Log.load(seed.file())
+    marker = next(p for p in log.events if p.type == e.TABLE_MAP and b"__cdc_ddl_record__" in p.body)
+    rows = log.find(e.WRITE_ROWS, after=0)
+    while b"__cdc__" in log.events[rows - 1].body or log.events[rows - 1].type != e.TABLE_MAP:
+        rows = log.find(e.WRITE_ROWS, after=rows)
+    log.inserted(rows - 1, marker).with_transaction_lengths().save(seed.file())
+    assert "rows of d1_" in seed.refused("unsupported-input").message

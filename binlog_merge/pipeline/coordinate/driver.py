@@ -93,7 +93,8 @@ class CoordinationReader:
     def stray_markers(self, known: CoordinationInput, limit: OrderKey) -> Bound:
         """Return the bound at the first marker that was not written by a distributed transaction."""
         tables = known.config.markers.tables()
-        found = [Bound.of(local_markers(node, tables, known.floor, limit)) for node in self.scanned]
+        routes = known.cluster.routes
+        found = [Bound.of(local_markers(node, tables, routes, known.floor, limit)) for node in self.scanned]
         return min(found, default=NO_BOUND)
 
     def physical_tables(self, floor: OrderKey, added: Sequence[TableVersion]) -> set[tuple[str, tuple[str, str]]]:

@@ -153,7 +153,8 @@ def _timed(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     keep = keeper.rows(block, columns["set"], (columns["tso"], columns["transaction"], seq, node_seq))
     flags, keep = columns["flags"], keeper.markers(columns["tso"], columns["transaction"], columns["flags"], keep)
     if task.heartbeat:
-        beats = _beats(columns["tso"], flags, task.heartbeat)
+        # One that also changes rows which come out keeps them.
+        beats = _beats(columns["tso"], flags, task.heartbeat) & ~keep.astype(bool)
         flags, keep = np.where(beats, flags | k.MARKER, flags), keep | beats
     return {
         "tso": columns["tso"],
@@ -224,25 +225,19 @@ def _numbered(task: OrderTask, block: Block, sets: Column) -> dict[str, Column]:
     return {"set": np.array([*(task.sets[block.source_id, tables] for tables in block.sets), -1], np.int64)[sets]}
 
 
-def _beating(edge: EdgeRow, interval: int) -> EdgeRow:
-    """Return an edge branch, marked as coming out if it is a heartbeat that does."""
-    if not interval or not edge.flags & k.HEARTBEAT:
+def _kept_edge(task: OrderTask, keeper: _Keeper, edge: EdgeRow) -> EdgeRow | None:
+    """Return an edge branch as it comes out, None if it does not: its rows, a logical DDL, or a heartbeat."""
+    if edge.flags & k.MARKER:
+        return edge if (edge.tso, edge.transaction) in task.ddl else None
+    if keeper.tables(edge.source_id, edge.tables, edge.key):
         return edge
-    beats = _beats(np.array([edge.tso]), np.array([edge.flags]), interval)[0]
-    return replace(edge, flags=edge.flags | k.MARKER) if beats else edge
+    beats = task.heartbeat and _beats(np.array([edge.tso]), np.array([edge.flags]), task.heartbeat)[0]
+    return replace(edge, flags=edge.flags | k.MARKER) if beats else None
 
 
 def _edges(task: OrderTask, keeper: _Keeper) -> tuple[dict[str, Column], int]:
-    inside = [_beating(e, task.heartbeat) for e in task.edges if task.low <= e.tso < task.high]
-    kept = [
-        e
-        for e in inside
-        if (
-            (e.tso, e.transaction) in task.ddl or bool(e.flags & k.HEARTBEAT)
-            if e.flags & k.MARKER
-            else keeper.tables(e.source_id, e.tables, e.key)
-        )
-    ]
+    inside = [e for e in task.edges if task.low <= e.tso < task.high]
+    kept = [beating for e in inside if (beating := _kept_edge(task, keeper, e)) is not None]
     column = lambda name: np.array([getattr(e, name) for e in kept], np.int64)  # noqa: E731
     rows = {
         "tso": column("tso"), "transaction": column("transaction"), "seq": column("seq"),

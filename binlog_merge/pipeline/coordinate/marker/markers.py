@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.constants import ROWS_TYPES, WRITE_TYPES, EventType
 from binlog_merge.binlog.decode import decode_cell
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.rows import RowsEvent, split_rows
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.errors import MarkerDisagreement
+from binlog_merge.errors import MarkerDisagreement, UnsupportedInput
 from binlog_merge.polardbx.names import MarkerTable, MarkerTables
 from snapshot_store.mysql.text.charsets import charset_of
 
@@ -91,10 +91,14 @@ class MarkerCopy:
     session: SessionVariables
 
 
-def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy | None:
+def read_marker(
+    events: Iterable[RawEvent], tables: MarkerTables, is_user_table: Callable[[str, str], bool]
+) -> MarkerCopy | None:
     """Return the message that a branch inserts, None if it inserts none.
 
     Several physical copies of a marker table on one node hold the same row; rows that differ raise MarkerDisagreement.
+    Rows of a user's table beside the marker raise UnsupportedInput: the output has the marker's DDL in place of the
+    whole transaction.
     """
     session, maps, found = SessionVariables(), dict[int, TableMap](), list[Message]()
     for event in events:
@@ -105,11 +109,19 @@ def read_marker(events: Iterable[RawEvent], tables: MarkerTables) -> MarkerCopy 
         elif event.type_code == EventType.TABLE_MAP_EVENT:
             table_map = TableMap.parse(event.body)
             maps[table_map.table_id] = table_map
-        elif event.type_code in (EventType.WRITE_ROWS_EVENT, EventType.WRITE_ROWS_EVENT_V1):
-            rows = RowsEvent.parse(event.type_code, event.body)
-            target = maps.get(rows.table_id)
-            read = None if target is None else _READERS.get(tables.kind(target.schema, target.table))
-            if target is not None and read is not None:
+        elif event.type_code in ROWS_TYPES:
+            target = maps.get(int.from_bytes(event.body[:6], "little"))
+            if target is None:
+                continue
+            kind = tables.kind(target.schema, target.table)
+            if kind is None and is_user_table(target.schema, target.table):
+                raise UnsupportedInput(
+                    f"one transaction changes rows of {target.schema}.{target.table} and of a marker table",
+                    remedy="write markers in transactions of their own; these rows can only be brought over by hand",
+                )
+            read = _READERS.get(kind)
+            if read is not None and event.type_code in WRITE_TYPES:
+                rows = RowsEvent.parse(event.type_code, event.body)
                 found += [read(target, after) for _, after in split_rows(rows, target) if after is not None]
     if not found:
         return None

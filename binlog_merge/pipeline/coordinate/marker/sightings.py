@@ -1,6 +1,7 @@
 """Reads the markers that nodes show from their logs."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -13,11 +14,13 @@ from binlog_merge.pipeline.base.transaction_events import transaction_events
 from binlog_merge.pipeline.coordinate.marker.markers import MarkerCopy, read_marker
 from binlog_merge.pipeline.coordinate.marker.place import Sighting
 from binlog_merge.pipeline.coordinate.read_again import keys_of
-from binlog_merge.polardbx.names import MarkerTables
+from binlog_merge.polardbx.names import MarkerTables, is_system_table
+from snapshot_store.errors import AmbiguousRoute
+from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
 
-def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iterator[Sighting]:
+def _sightings(node: ScannedNode, tables: MarkerTables, topology: Topology, floor: OrderKey) -> Iterator[Sighting]:
     """Yield the markers that the node shows from `floor` on, in order.
 
     Raises MergeError, with the key, at the first marker that cannot be read.
@@ -35,7 +38,7 @@ def _sightings(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> Iter
     for key, file_index, start, end in sorted(positions):
         if key >= floor:
             try:
-                copy = _marker_copy(node, file_index, start, end, tables)
+                copy = _marker_copy(node, file_index, start, end, tables, topology)
             except MergeError as error:
                 raise error.located(order_key=key) from None
             if copy is not None:
@@ -55,11 +58,11 @@ class NodeMarkers:
         return bool(self.sightings) or self.bound.error is not None
 
 
-def read_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey) -> NodeMarkers:
+def read_markers(node: ScannedNode, tables: MarkerTables, topology: Topology, floor: OrderKey) -> NodeMarkers:
     """Return the markers that a node shows from `floor` on."""
     found, bound = list[Sighting](), NO_BOUND
     try:
-        for sighting in _sightings(node, tables, floor):
+        for sighting in _sightings(node, tables, topology, floor):
             found.append(sighting)
     except MergeError as error:
         bound = Bound.of(error)
@@ -74,11 +77,19 @@ def markers_below(nodes: Iterable[NodeMarkers], limit: OrderKey) -> tuple[list[S
     return [s for node in nodes for s in node.sightings if s.key < end], first
 
 
-def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limit: OrderKey) -> MergeError | None:
+def local_markers(
+    node: ScannedNode, tables: MarkerTables, topology: Topology, floor: OrderKey, limit: OrderKey
+) -> MergeError | None:
     """Return the error for the first marker that was not written by a distributed transaction, or None."""
     for piece, block in zip(node.pieces, node.blocks, strict=True):
         for key, start, end, _ in keys_of(block, piece.local_markers) if piece.local_markers else ():
-            if floor <= key < limit and _marker_copy(node, piece.file_index, start, end, tables) is not None:
+            if not floor <= key < limit:
+                continue
+            try:
+                copy = _marker_copy(node, piece.file_index, start, end, tables, topology)
+            except MergeError as error:
+                return error.located(order_key=key)
+            if copy is not None:
                 return MarkerIncomplete(
                     "a marker was written by a transaction without a commit TSO, so it has no place on the other nodes",
                     node=node.source_id,
@@ -89,12 +100,19 @@ def local_markers(node: ScannedNode, tables: MarkerTables, floor: OrderKey, limi
     return None
 
 
-def _marker_copy(node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables) -> MarkerCopy | None:
+def _marker_copy(
+    node: ScannedNode, file_index: int, start: int, end: int, tables: MarkerTables, topology: Topology
+) -> MarkerCopy | None:
     file = node.input.files[file_index]
+
+    def is_user_table(schema: str, table: str) -> bool:
+        with suppress(AmbiguousRoute):
+            return not is_system_table(table) and topology.logical_name(node.source_id, schema, table) is not None
+        return True
+
     try:
-        return read_marker(
-            transaction_events(read_group(node.input, file_index, start, end), file.checksum_alg == 1), tables
-        )
+        group = read_group(node.input, file_index, start, end)
+        return read_marker(transaction_events(group, file.checksum_alg == 1), tables, is_user_table)
     except BinlogFormatError as error:
         raise ChecksumMismatch(
             f"a marker cannot be read: {error.reason}", node=node.source_id, file=file.path, position=start
