@@ -5,13 +5,12 @@
 | TINY..LONGLONG, YEAR | int8..int64 or uint8..uint64; MEDIUMINT int32; YEAR int16 |
 | NEWDECIMAL | decimal128, beyond 38 digits decimal256 |
 | FLOAT, DOUBLE | float32, float64 |
-| text | string: bytes that are not valid in their character set come out as `0x...`; with the binary character set:
-binary |
+| text | string, with `0x...` for bytes that are invalid in their character set; binary for the binary one |
 | DATE, DATETIME, TIMESTAMP, TIME | date32, timestamp[us], timestamp[us, UTC], duration[us] |
 | ENUM, SET | string where the members are known, else the index or the bits as uint64 |
 | BIT | uint64 | JSON | string (JSON text) | VECTOR | list<float32> | GEOMETRY | binary (SRID, then WKB) |
 
-Both NULL and absent columns become null: whoever must tell them apart looks at the images.
+Both NULL and absent columns become null; only the row images distinguish them.
 """
 
 from collections.abc import Sequence
@@ -103,7 +102,7 @@ def rows_to_batch(
 
 
 def member_texts(members: tuple[bytes, ...] | None, charset: str) -> tuple[str, ...] | None:
-    """Return the members of an ENUM or SET as text; None where they are not known."""
+    """Return the members of an ENUM or SET as text; None if they are not known."""
     if members is None:
         return None
     texts = (text_or_bytes(charset, member) for member in members)
@@ -120,7 +119,7 @@ def cell_value(
     kind: int,
     temporal_text: bool,
 ) -> Any:
-    """Return what Arrow takes for a cell of a row image; None for NULL and for a column that the image lacks."""
+    """Return the value of a cell for Arrow; None for NULL and for a column that the image lacks."""
     if cell is None or cell is ABSENT:
         return None
     if isinstance(cell, PartialJson):
@@ -141,5 +140,5 @@ def cell_value(
 
 
 def padded_length(type_code: int, meta: int, charset: str) -> int:
-    """Return how long a BINARY(n) value is at least: a row image leaves out its zero bytes at the end. Else 0."""
+    """Return the length to which a BINARY(n) value is padded, as row images omit zero bytes at the end; else 0."""
     return string_max_length(meta) if type_code == T.STRING and charset == "binary" else 0

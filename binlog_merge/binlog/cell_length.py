@@ -1,4 +1,4 @@
-"""Cells: how many bytes a column's value takes in a row image, by column type.
+"""The lengths of cells in a row image, by column type.
 
 A cell is the bytes of one column in a row image, its own length prefix included. `meta` is the column's metadata as
 `TableMap.metas` holds it: the metadata bytes of the table map read as one little-endian integer, 0 where the type has
@@ -49,12 +49,11 @@ METADATA_LEN: Final[dict[int, int]] = {
     T.STRING: 2,
     T.GEOMETRY: 1,
 }
-"""How many bytes of the table map's metadata block a column of a type has. A type that is not here cannot be read."""
+"""The number of metadata bytes of a column in the table map, by type. Types that are missing here are not supported."""
 
 
 def real_type(type_code: int, meta: int) -> int:
-    """Return the type behind STRING: ENUM and SET columns are written as STRING(254) with their own type in the
-    metadata."""
+    """Return a column's own type: ENUM and SET are logged as STRING(254) with their type in the metadata."""
     if type_code != T.STRING:
         return type_code
     first = meta & 0xFF
@@ -66,7 +65,7 @@ def real_type(type_code: int, meta: int) -> int:
 def string_max_length(meta: int) -> int:
     """Return the greatest byte length of a STRING column.
 
-    The length has 10 bits; its two high bits stand inverted in bits 4 and 5 of the type byte
+    The length has 10 bits; its two high bits are inverted in bits 4 and 5 of the type byte
     (Field_string::do_save_field_metadata).
     """
     first, second = meta & 0xFF, meta >> 8
@@ -74,7 +73,7 @@ def string_max_length(meta: int) -> int:
 
 
 def decimal_length(precision: int, scale: int) -> int:
-    """Return the bytes of a DECIMAL(precision, scale): 9 digits in 4 bytes, what is left over in as few as hold it."""
+    """Return the bytes of a DECIMAL(precision, scale): 4 for every 9 digits, and as few as possible for the rest."""
     if not (0 < precision <= 65 and scale <= 30 and scale <= precision):
         raise BinlogFormatError(f"DECIMAL({precision},{scale}) cannot be")
     whole, part = precision - scale, scale
@@ -193,8 +192,7 @@ CELL_LENGTH: Final[dict[int, Callable[[int, Buffer, int], int]]] = {
     T.JSON: _blob,
     T.VECTOR: _blob,
 }
-"""For each column type, (meta, data, pos) -> bytes of the cell at `pos`, its length prefix included. Not yet checked
-against the end."""
+"""For each column type, (meta, data, pos) -> length of the cell at `pos` with its length prefix, not bounds-checked."""
 
 
 def type_name(type_code: int) -> str:
@@ -206,7 +204,7 @@ def type_name(type_code: int) -> str:
 
 
 def cell_length(type_code: int, meta: int, data: Buffer, pos: int) -> int:
-    """Return how many bytes the cell at `pos` takes, its length prefix included; raises when they are not all there."""
+    """Return the length of the cell at `pos` with its length prefix. Raises BinlogFormatError if `data` ends before."""
     measure = CELL_LENGTH.get(type_code)
     if measure is None:
         raise BinlogFormatError(f"column type {type_name(type_code)} in a row cannot be read")

@@ -1,4 +1,4 @@
-"""What a table map says of its rows' lengths, as the numbers by which the kernel `row_lengths` walks row images."""
+"""Translates a table map to the steps by which the kernel `row_lengths` measures row images."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -15,7 +15,7 @@ _NOTHING: Final = bytes(16)  # where a cell of fixed length is measured, or one 
 
 
 class CellSize(NamedTuple):
-    """How long a column's cells are: `width` bytes, or as the `prefix` bytes before them say, `most` bytes then."""
+    """The size of a column's cells: `width` bytes, or at most `most` bytes after a length prefix of `prefix` bytes."""
 
     width: int
     prefix: int = 0
@@ -23,7 +23,7 @@ class CellSize(NamedTuple):
 
 
 def cell_size(type_code: int, meta: int) -> CellSize:
-    """Return how long cells of a type are. Raises BinlogFormatError for metadata that no column of the type has."""
+    """Return the size of cells of a type. Raises BinlogFormatError for metadata that is invalid for the type."""
     measure = CELL_LENGTH.get(type_code)
     if measure is None:
         raise BinlogFormatError(f"column type {type_name(type_code)} in a row cannot be read")
@@ -47,7 +47,7 @@ def row_steps(table_map: TableMap) -> list[int]:
 
 
 def _program(sizes: Sequence[CellSize]) -> Iterator[tuple[int, int, int]]:
-    """Yield the steps of a row without NULLs: cells of fixed length that lie side by side are one."""
+    """Yield the steps of a row without NULLs; adjacent cells of fixed length are a single step."""
     before = 0
     for size in sizes:
         before += size.width

@@ -1,4 +1,4 @@
-"""Cells, all in one place to import from: lengths, encoding and decoding by column type.
+"""Cells by column type: lengths, encoding and decoding, in a single module to import from.
 
 A cell is the bytes of one column in a row image, its own length prefix included; `meta` is what `TableMap.metas`
 holds for the column.

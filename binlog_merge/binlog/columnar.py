@@ -1,8 +1,7 @@
-"""Row images in bulk: the rows of many events cut by a kernel, and their columns decoded straight to Arrow arrays.
+"""Decodes row images in bulk: a kernel cuts the rows of many events, and columns are decoded directly to Arrow arrays.
 
-What comes out is what `arrow.rows_to_batch` gives for the same rows, much faster: numbers, dates, decimals and texts
-never become Python values. What is rare (JSON, vectors, odd character sets, dates that no calendar has) goes
-through the same decoding cell by cell.
+The result is that of `arrow.rows_to_batch`, much faster: numbers, dates, decimals and texts never become Python values.
+Rare values (JSON, vectors, unusual character sets, invalid dates) are decoded cell by cell as there.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -32,9 +31,9 @@ AFTER: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CutRows:
-    """Rows of one table, cut: cell (side, column, row) is `buffer[starts:starts + sizes]`; sizes: `kernels.row_cells`.
+    """Rows of a table, cut: cell (side, column, row) is `buffer[starts:starts + sizes]`; sizes: `kernels.row_cells`.
 
-    `events` says of each row which of the events it came from.
+    `events` is the index of each row's event.
     """
 
     table: TableMap
@@ -48,9 +47,9 @@ class CutRows:
 
 
 def cut_rows(buffer: Bytes, events: Numbers, table: TableMap) -> CutRows:
-    """Cut the rows of events (columns: where the body begins, where it ends, type) behind one table map.
+    """Cut the rows of events (columns: begin of the body, end of the body, type) of the same table map.
 
-    Raises BinlogFormatError for rows that are not as the table map says.
+    Raises BinlogFormatError for rows that do not fit the table map.
     """
     types = np.frombuffer(table.types, np.uint8).astype(np.int64)
     metas = np.array(table.metas, np.int64)
@@ -67,14 +66,14 @@ def cut_rows(buffer: Bytes, events: Numbers, table: TableMap) -> CutRows:
 
 
 def _check(table: TableMap) -> None:
-    """Raise BinlogFormatError for a decimal that cannot be: the kernels look up its digits."""
+    """Raise BinlogFormatError for an invalid decimal type, as the kernels use its digits as an index."""
     for kind, meta in zip(table.types, table.metas, strict=True):
         if kind == T.NEWDECIMAL:
             decimal_length(meta & 0xFF, meta >> 8)
 
 
 def _explain(buffer: Bytes, event: Numbers, table: TableMap) -> NoReturn:
-    """Raise what the plain reader says of an event that a kernel would not take."""
+    """Raise the error of `iter_rows` for an event that the kernel rejected."""
     body, end, kind = (int(number) for number in event)
     for _ in iter_rows(RowsEvent.parse(kind, buffer[body:end].tobytes()), table):
         pass
@@ -83,7 +82,7 @@ def _explain(buffer: Bytes, event: Numbers, table: TableMap) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """What decides the values of a column; `members` are its texts, `type` is the Arrow type it has."""
+    """What determines the values of a column; `members` are the texts of ENUM or SET, `type` is its Arrow type."""
 
     name: str
     code: int
@@ -103,7 +102,7 @@ def column_facts(
     temporal_text: bool = False,
     members: Sequence[tuple[str, ...] | None] | None = None,
 ) -> tuple[ColumnFacts, ...]:
-    """Return the facts of a table map's columns; what is given goes before what the table map says."""
+    """Return the facts about a table map's columns; arguments take precedence over the table map."""
     names = column_names(table) if names is None else names
     charsets = column_charsets(table) if charsets is None else charsets
     unsigned, told = table.unsigned(), table.members()
@@ -123,8 +122,8 @@ def decode_column(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Num
     decode = _DECODE.get(facts.kind)
     if facts.temporal_text and facts.kind in _TEMPORAL:
         decode = None
-    found = None if decode is None else decode(facts, buffer, starts, sizes)
-    return _one_by_one(facts, buffer, starts, sizes) if found is None else found
+    array = None if decode is None else decode(facts, buffer, starts, sizes)
+    return _cell_by_cell(facts, buffer, starts, sizes) if array is None else array
 
 
 def decode_rows(
@@ -134,7 +133,7 @@ def decode_rows(
     chosen: Numbers | None = None,
     columns: Sequence[int] | None = None,
 ) -> Any:
-    """Return one side of the rows, or of those chosen, as a record batch: all columns, or those numbered."""
+    """Return one side of the rows, or of the `chosen` ones, as a record batch of all columns or of `columns`."""
     of = slice(None) if chosen is None else chosen
     numbers = range(len(facts)) if columns is None else columns
     arrays = [pa.nulls(rows.sizes[side].shape[1] if chosen is None else len(chosen))]
@@ -147,14 +146,14 @@ def decode_rows(
 def decode_held(
     rows: CutRows, side: int, facts: Sequence[ColumnFacts], wanted: Collection[str], chosen: Numbers | None = None
 ) -> Any:
-    """Return the wanted columns of one side of the rows, or of those chosen, without what one of these lacks."""
+    """Return the wanted columns of one side of the rows, or of the `chosen` ones, without columns that a row lacks."""
     of = slice(None) if chosen is None else chosen
     held = [i for i, c in enumerate(facts) if c.name in wanted and not (rows.sizes[side, i][of] == ABSENT).any()]
     return decode_rows(rows, side, facts, chosen, held)
 
 
-def _one_by_one(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
-    """Decode cell by cell; equal cells once."""
+def _cell_by_cell(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -> Any:
+    """Decode cell by cell, and equal cells only once."""
     known: dict[bytes, Any] = {}
     values: list[Any] = []
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
@@ -237,7 +236,7 @@ def _texts(facts: ColumnFacts, buffer: Bytes, starts: Numbers, sizes: Numbers) -
 
 
 def _prefix(facts: ColumnFacts) -> int:
-    """Return how many bytes of a cell are its length."""
+    """Return the length of a cell's length prefix."""
     if facts.kind in (T.VARCHAR, T.VAR_STRING):
         return 1 if facts.meta < 256 else 2
     if facts.kind == T.STRING:

@@ -1,5 +1,4 @@
-"""What a table map says of its columns, column by column, and values as MySQL's text: for whoever shows rows to
-people."""
+"""The names and character sets of a table map's columns, and values as MySQL's text, for showing rows to people."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -12,15 +11,14 @@ from snapshot_store.mysql.text.charsets import charset_of
 
 
 def column_names(table_map: TableMap) -> tuple[str, ...]:
-    """Return the names the table map carries, else `@1`, `@2`... as mysqlbinlog prints them."""
+    """Return the names in the table map, else `@1`, `@2`... as mysqlbinlog prints them."""
     if table_map.optional is not None and table_map.optional.column_names is not None:
         return table_map.optional.column_names
     return tuple(f"@{i + 1}" for i in range(len(table_map.types)))
 
 
 def column_charsets(table_map: TableMap, default: str = "utf8mb4") -> tuple[str, ...]:
-    """Return the character set of each column, by its collation id; `default` where the table map says nothing
-    (5.7)."""
+    """Return the character set of each column, by its collation id; `default` if the table map has none (5.7)."""
     return tuple(
         default if collation is None else charset_of(collation) or "binary" for collation in table_map.collations()
     )

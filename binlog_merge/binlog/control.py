@@ -19,13 +19,13 @@ from binlog_merge.binlog.header import knows_checksums
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
 
 LOST_EVENTS: Final = 1
-"""The one incident that there is; 0 is none."""
+"""The only incident; 0 is none."""
 
 VERSION_SUFFIX: Final = "-binlog-merge"
 
 
 def announced_version(version: str) -> str:
-    """Return the version an output announces: the server's, and who made the file; cut to what an FDE can hold."""
+    """Return the version in the FDE of an output: the server's with our name, cut to the field's length."""
     return version[: SERVER_VERSION_LEN - 1 - len(VERSION_SUFFIX)] + VERSION_SUFFIX
 
 
@@ -34,8 +34,7 @@ class FormatDescription:
     """FORMAT_DESCRIPTION_EVENT: who wrote the file, the post-header lengths of types 1.., and the checksum algorithm
     after it.
 
-    `checksum_alg` is None for servers that predate checksums. `version_raw` is kept where bytes follow the version's
-    NUL.
+    `checksum_alg` is None for servers that predate checksums. `version_raw` is kept if bytes follow the version's NUL.
     """
 
     server_version: str
@@ -48,7 +47,7 @@ class FormatDescription:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the body, its own checksum cut off."""
+        """Parse the body without its checksum."""
         r = Reader(body, "format description")
         binlog_version = r.u16("binlog version")
         raw = bytes(r.take(SERVER_VERSION_LEN, "server version"))
@@ -85,11 +84,11 @@ class FormatDescription:
 
     @property
     def checksum(self) -> bool:
-        """Return whether the events after it carry a CRC32."""
+        """Return whether the following events have a CRC32."""
         return self.checksum_alg == ChecksumAlg.CRC32
 
     def post_header_len(self, type_code: int) -> int | None:
-        """Return the post-header length announced for an event type; None where it is not listed."""
+        """Return the post-header length announced for an event type; None if it is not listed."""
         return self.post_header_lens[type_code - 1] if 0 < type_code <= len(self.post_header_lens) else None
 
     @property
@@ -163,8 +162,10 @@ class XaPrepare:
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """ROWS_QUERY_LOG_EVENT: the statement behind the rows after it. Its length byte is the length mod 256 capped at
-    255, and ignored."""
+    """ROWS_QUERY_LOG_EVENT: the statement that caused the following rows events.
+
+    Its length byte is the length mod 256 capped at 255, and ignored.
+    """
 
     query: bytes
     length_byte: int = -1
@@ -181,14 +182,13 @@ class RowsQuery:
 
     @property
     def text(self) -> str:
-        """Return the statement as text; bytes that are not utf8 come out as surrogates."""
+        """Return the statement as text; bytes that are not UTF-8 become surrogates."""
         return self.query.decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousGtids:
-    """PREVIOUS_GTIDS_LOG_EVENT: the GTIDs of all files before. `raw` is packed, so that an order we would not write
-    survives."""
+    """PREVIOUS_GTIDS_LOG_EVENT: the GTIDs of all files before. `raw` is packed, which keeps the order of the source."""
 
     gtids: GtidSet
     raw: bytes = b""
@@ -216,7 +216,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """HEARTBEAT_LOG_EVENT (27): only sent, never written; log_pos is the source's position."""
+    """HEARTBEAT_LOG_EVENT (27): sent to replicas, never written to a file; log_pos is the source's position."""
 
     file: bytes
 
@@ -333,9 +333,9 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Gcn:
-    """GCN_EVENT (105, PolarDB-X on 8.0): flag bit 2 says that `tso` is a commit TSO given from outside.
+    """GCN_EVENT (105, PolarDB-X on 8.0): with flag bit 2, `tso` is a commit TSO from outside.
 
-    Bit 0 says that there is a TSO at all; bit 5, that the numbers of all and of this node's branches follow (engine:
+    Bit 0: there is a TSO; bit 5: the numbers of all branches and of this node's branches follow (engine:
     libbinlogevents gcn_event).
     """
 

@@ -1,8 +1,8 @@
-"""NEWDECIMAL cells: digits in groups of nine, big-endian, ordered so that byte order is number order.
+"""NEWDECIMAL cells: digits in groups of nine, big-endian, so that the order of bytes is that of numbers.
 
-Whole digits first, their left-over group at the front; fraction digits after, their left-over group at the end. A
-group of n digits takes 0 1 1 2 2 3 3 4 4 4 bytes. The top bit of the first byte is flipped; a negative number has all
-bytes inverted. Source: mysql-server `strings/decimal.cc` (decimal2bin).
+The integer digits come first, with their incomplete group at the front, then the fraction digits, with their incomplete
+group at the end. A group of n digits takes 0 1 1 2 2 3 3 4 4 4 bytes. The top bit of the first byte is flipped; a
+negative number has all bytes inverted. Source: mysql-server `strings/decimal.cc` (decimal2bin).
 """
 
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation

@@ -17,9 +17,9 @@ from snapshot_store.mysql.text.codecs import text_or_bytes
 def decode_cell(type_code: int, meta: int, data: Buffer, unsigned: bool = False, charset: str = "utf8mb4") -> Any:
     """Return the value of a cell that `split_rows` cut, its length prefix included.
 
-    int, float, Decimal; str, or bytes for `binary` and for what is not valid in `charset`; date, datetime (UTC for
-    TIMESTAMP), timedelta, or MySQL's text for dates Python has not; ENUM's index, SET's bits and BIT as int; JSON as
-    `json_binary.decode_json` gives it; VECTOR as a tuple of floats; GEOMETRY as bytes (SRID, then WKB).
+    int, float, Decimal; str, or bytes for `binary` and for bytes invalid in `charset`; date, datetime (UTC for
+    TIMESTAMP), timedelta, or MySQL's text for dates that Python cannot represent; ENUM's index, SET's bits and BIT as
+    int; JSON as from `json_binary.decode_json`; VECTOR as a tuple of floats; GEOMETRY as bytes (SRID, then WKB).
     """
     if cell_length(type_code, meta, data, 0) != len(data):
         raise BinlogFormatError(f"{type_name(type_code)} cell of {len(data)} bytes is longer than its value")

@@ -1,8 +1,7 @@
 """Encoding of cells: a Python value, or MySQL's text for it, to the bytes of a row image.
 
-Text is taken for every type, as a column's DEFAULT is written: '1.5', '2024-00-00', "b'101'". A value that the column
-cannot hold raises CellValueError; nothing is clipped but what MySQL itself rounds (decimals) or cuts (digits of a
-second).
+Text is accepted for every type, as in a column's DEFAULT: '1.5', '2024-00-00', "b'101'". A value that the column cannot
+hold raises CellValueError; only decimals are rounded, and fractions of a second cut, as MySQL does.
 """
 
 import struct

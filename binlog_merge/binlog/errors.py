@@ -1,11 +1,11 @@
-"""What goes wrong in a binlog's bytes: one error class that says where, what, and what to do.
+"""The errors for damaged or unsupported binlog bytes.
 
-Parsers raise with what they know; whoever knows the file and the offset adds them with `at`.
+Parsers raise them with the reason; callers that know the file and the offset add these with `at`.
 """
 
 
 class BinlogFormatError(Exception):
-    """Bytes that are not what the binlog format says they must be.
+    """Bytes that violate the binlog format.
 
     `offset` is the position of the event in its file, -1 while unknown; inside a transaction payload it is the position
     of the payload event.
@@ -22,12 +22,12 @@ class BinlogFormatError(Exception):
         return f"{place}: {self.reason}" if place else self.reason
 
     def at(self, file: str, offset: int) -> "BinlogFormatError":
-        """Return the same error with its place filled in where it has none yet."""
+        """Return the same error with file and offset, unless it has them already."""
         return type(self)(self.reason, self.file or file, self.offset if self.offset >= 0 else offset)
 
 
 class TruncatedEvent(BinlogFormatError):  # noqa: N818
-    """The bytes end inside an event: the live tail of a file, a crash, or a cut copy."""
+    """The bytes end inside an event: the file is being written, the server crashed, or a copy is incomplete."""
 
 
 class ChecksumMismatch(BinlogFormatError):  # noqa: N818
@@ -39,4 +39,4 @@ class EncryptedBinlog(BinlogFormatError):  # noqa: N818
 
 
 class CellValueError(ValueError):
-    """A value that a column of this type cannot hold, or a cell that the asked-for form cannot show."""
+    """A value that a column of this type cannot hold, or a cell that the requested type cannot represent."""

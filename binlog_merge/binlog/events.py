@@ -1,8 +1,8 @@
-"""Events as values: one frozen class per type, parse and pack side by side, and the table that finds the class.
+"""Events as values: a frozen class per type, with parse and pack, and the table from type to class.
 
-Everything public about events is named here: framing comes from `header`, the classes from `control`, `query`,
-`gtid`, `table_map`, `rows` and `payload`. A type that no class is for stays an `Opaque`; `is_ignorable` tells whether
-it may be skipped.
+This module exports everything public about events: framing from `header`, the classes from `control`, `query`, `gtid`,
+`table_map`, `rows` and `payload`. An event of a type without a class is an `Opaque`; `is_ignorable` returns whether it
+may be skipped.
 """
 
 from collections.abc import Callable
@@ -80,14 +80,14 @@ __all__ = [
 
 
 class Event(Protocol):
-    """Any event class: `pack` gives back the body it was parsed from."""
+    """Any event class: `pack` returns the body that was parsed."""
 
     def pack(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """The body of an event that this package carries but does not read."""
+    """The body of an event that is passed through without being parsed."""
 
     body: bytes
 
@@ -131,7 +131,7 @@ PARSE: Final[dict[int, Callable[[Buffer], Any]]] = {
     EventType.GCN_EVENT: Gcn.parse,
     **{kind: _rows(kind) for kind in ROWS_TYPES},
 }
-"""For each event type that is read, body -> value. All other types parse to `Opaque`."""
+"""The parser (body -> value) of each event type that is parsed. All other types become `Opaque`."""
 
 _KNOWN: Final = frozenset(EventType) - {EventType.UNKNOWN_EVENT}
 
@@ -145,7 +145,7 @@ def event_name(type_code: int) -> str:
 
 
 def is_known(type_code: int) -> bool:
-    """Return whether the type is one that some server of the supported families writes."""
+    """Return whether a server of the supported families writes events of this type."""
     return type_code in _KNOWN
 
 

@@ -1,13 +1,12 @@
 """GTID events.
 
     33, 34   flags 1 | sid 16 | gno 8 | 2 | last_committed 8 | sequence_number 8 | timestamps 7 or 14 |
-    transaction_length packed |
-             server versions 4 or 8 | commit group ticket 8        (each part from `2` on may be missing: 5.6, 5.7,
-             short bodies)
+             transaction_length packed | server versions 4 or 8 | commit group ticket 8
+             (each part from `2` on may be missing: 5.6, 5.7, short bodies)
     42       the same values in the serialization library's format, with a tag
 
-Of the timestamps and the versions the immediate one comes first; its top bit says that the original one follows, else
-both are equal. Source: mysql-server `libs/mysql/binlog/event/control_events.cpp` (Gtid_event), `sql/rpl_gtid_set.cc`
+The immediate timestamp comes first; if its top bit is set, the original one follows, else both are equal. So it is with
+the versions. Source: mysql-server `libs/mysql/binlog/event/control_events.cpp` (Gtid_event), `sql/rpl_gtid_set.cc`
 (encode).
 """
 
@@ -31,8 +30,8 @@ _ORIGINAL_VERSION: Final = 1 << 31
 class Gtid:
     """GTID_LOG_EVENT or ANONYMOUS_GTID_LOG_EVENT (sid zero, gno 0); timestamps are microseconds since 1970.
 
-    What an older or shorter body lacks is None. The original timestamp and version are filled in from the immediate
-    ones where the event leaves them out because they are equal; `full_*` says that they were written nevertheless.
+    Parts that an older or shorter body lacks are None. If the event omits the original timestamp or version because it
+    equals the immediate one, it is filled in; `full_*`: it is equal, but was written nevertheless.
     """
 
     flags: int
@@ -61,7 +60,7 @@ class Gtid:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the body of an event 33 or 34. What follows a part nobody here knows is kept in `tail`."""
+        """Parse the body of an event 33 or 34. Unknown bytes at the end are kept in `tail`."""
         r = Reader(body, "GTID event")
         flags, sid, gno = r.u8("flags"), bytes(r.take(16, "sid")), r.i64("gno")
         if not 0 <= gno < MAX_GNO:
@@ -149,8 +148,7 @@ _LENGTH, _IMMEDIATE_VERSION, _ORIGINAL_VERSION_FIELD, _TICKET = range(8, 12)
 
 @dataclass(frozen=True, slots=True)
 class GtidTagged:
-    """GTID_TAGGED_LOG_EVENT (since 8.3). Attributes as in `Gtid`; every part but the original ones and the ticket is
-    required."""
+    """GTID_TAGGED_LOG_EVENT (since 8.3). Attributes as in `Gtid`; the original ones and the ticket are optional."""
 
     flags: int
     sid: bytes
@@ -177,7 +175,7 @@ class GtidTagged:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the body of an event 42; fields of newer servers are kept in `unknown` when they may be ignored."""
+        """Parse the body of an event 42; fields of newer servers are kept in `unknown` if they may be ignored."""
         r = Reader(body, "tagged GTID event")
         version = read_varlen(r, "serialization version")
         if version != 1:
@@ -272,7 +270,7 @@ class GtidTagged:
 
 def _read_field(r: Reader, kind: int) -> int | bytes:
     if kind == _UUID:
-        # An array of 16 one-byte integers, each a varlen of its own.
+        # An array of 16 one-byte integers, each a varlen.
         raw = [read_varlen(r, "uuid") for _ in range(16)]
         if max(raw) > 255:
             raise r.fail("a byte of the uuid is no byte")

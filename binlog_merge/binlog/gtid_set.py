@@ -40,7 +40,7 @@ class GtidSet:
 
     @classmethod
     def of(cls, items: Iterable[tuple[bytes, str, int, int]]) -> Self:
-        """Return the set of (sid, tag, start, end) intervals, merged where they touch."""
+        """Return the set of (sid, tag, start, end) intervals; adjacent and overlapping ones are merged."""
         lists: dict[tuple[bytes, str], list[tuple[int, int]]] = {}
         for sid, tag, start, end in items:
             if not 0 < start < end <= MAX_GNO:
@@ -78,7 +78,7 @@ class GtidSet:
         return cls.of(items)
 
     def pack(self) -> bytes:
-        """Return the bytes; the tagged form only where a tag needs it, for servers before 8.3 refuse it."""
+        """Return the bytes, in the tagged form only if there is a tag, as servers before 8.3 reject that form."""
         tagged = any(tag for _, tag in self.intervals)
         count = len(self.intervals)
         parts = [pack_uint(1 << 56 | count << 8 | 1 if tagged else count, 8)]
@@ -112,11 +112,11 @@ class GtidSet:
                 yield sid, tag, start, end
 
     def union(self, other: "GtidSet") -> "GtidSet":
-        """Return the set of what is in either."""
+        """Return the GTIDs that are in either set."""
         return GtidSet.of((*self.items(), *other.items()))
 
     def add(self, sid: bytes, gno: int, tag: str = "") -> "GtidSet":
-        """Return the set with one GTID more."""
+        """Return the set with another GTID."""
         return GtidSet.of((*self.items(), (sid, tag, gno, gno + 1)))
 
     @property
@@ -130,11 +130,11 @@ class GtidSet:
         return sum(map(len, self.intervals.values()))
 
     def intersection(self, other: "GtidSet") -> "GtidSet":
-        """Return the set of what is in both."""
+        """Return the GTIDs that are in both sets."""
         return self._each(other, _common)
 
     def minus(self, other: "GtidSet") -> "GtidSet":
-        """Return the set of what is in this one only."""
+        """Return the GTIDs that are in this set only."""
         return self._each(other, _without)
 
     def _each(self, other: "GtidSet", combine: Callable[[Intervals, Intervals], Intervals]) -> "GtidSet":
@@ -142,7 +142,7 @@ class GtidSet:
         return GtidSet({source: spans for source, spans in found.items() if spans})
 
     def holes(self) -> "GtidSet":
-        """Return what is missing between the least and the greatest number of each source and tag."""
+        """Return the GTIDs missing between the least and the greatest number of each source and tag."""
         found = {
             source: tuple((before[1], after[0]) for before, after in pairwise(spans))
             for source, spans in self.intervals.items()

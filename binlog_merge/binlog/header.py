@@ -2,8 +2,8 @@
 
     | timestamp 4 | type 1 | server_id 4 | event_size 4 | log_pos 4 | flags 2 | body ... | CRC32 4 |
 
-Whether events carry a checksum is said by the format description event (FDE), which itself always carries one.
-`log_pos` is the end position mod 2^32 and is never trusted: offsets come from walking.
+The format description event (FDE) announces whether the following events have a checksum, and always has one itself.
+`log_pos` is the end position mod 2^32 and is never trusted: offsets are counted.
 """
 
 import struct
@@ -46,7 +46,7 @@ class EventHeader:
 
     @classmethod
     def parse(cls, data: Buffer, pos: int = 0) -> Self:
-        """Read the header at `pos`; raises TruncatedEvent when fewer than 19 bytes are there."""
+        """Parse the header at `pos`. Raises TruncatedEvent if there are fewer than 19 bytes."""
         if pos < 0 or len(data) - pos < EVENT_HEADER_LEN:
             raise TruncatedEvent(f"event header: needs {EVENT_HEADER_LEN} bytes, {max(0, len(data) - pos)} are left")
         return cls(*_HEADER.unpack_from(data, pos))
@@ -58,7 +58,7 @@ class EventHeader:
 
 @dataclass(frozen=True, slots=True)
 class RawEvent:
-    """One event with its header parsed and its body untouched (a view into the caller's bytes).
+    """An event with its header parsed and its body raw (a view into the caller's bytes).
 
     `offset` is where the event begins in its file; for an event inside a transaction payload, where the payload event
     begins.
@@ -75,11 +75,11 @@ class RawEvent:
 
     @property
     def end(self) -> int:
-        """Return the position after the event, which `log_pos` gives only mod 2^32."""
+        """Return the position after the event, which `log_pos` has only mod 2^32."""
         return self.offset + self.header.event_size
 
     def pack(self) -> bytes:
-        """Return the whole event as it was read, its checksum included."""
+        """Return the event's bytes as they were read, with its checksum."""
         tail = b"" if self.checksum is None else self.checksum.to_bytes(CHECKSUM_LEN, "little")
         return b"".join((self.header.pack(), self.body, tail))
 
@@ -90,7 +90,7 @@ def is_ignorable(header: EventHeader) -> bool:
 
 
 def check_magic(data: Buffer, file: str = "") -> None:
-    """Raise unless `data` begins as a readable binlog file does."""
+    """Raise EncryptedBinlog, TruncatedEvent or BinlogFormatError unless `data` begins with the binlog magic."""
     magic = bytes(data[:4])
     if magic == ENCRYPTED_MAGIC:
         raise EncryptedBinlog(
@@ -102,7 +102,7 @@ def check_magic(data: Buffer, file: str = "") -> None:
 
 
 def server_version_split(version: str) -> tuple[int, int, int]:
-    """Return the three numbers of a version string as the server reads them; (0, 0, 0) where it has none."""
+    """Return the three numbers of a version string as the server parses them; (0, 0, 0) if it has none."""
     numbers: list[int] = []
     rest = version
     for place in range(3):
@@ -130,9 +130,9 @@ def _fde_version(body: Buffer) -> str:
 def frame(
     data: memoryview, pos: int, *, file: str = "", offset: int = -1, checksum: bool = True, verify: bool = True
 ) -> RawEvent:
-    """Cut the event at `pos` out of `data`; `offset` is its place in the file, for errors.
+    """Return the event at `pos` in `data`; `offset` is its offset in the file, for errors.
 
-    An FDE is cut by what its own version says, whatever `checksum` is. Raises TruncatedEvent when the bytes end early.
+    An FDE's own version decides about its checksum, whatever `checksum` is. Raises TruncatedEvent if bytes are missing.
     """
     try:
         header = EventHeader.parse(data, pos)
@@ -171,7 +171,7 @@ def _verify(event: RawEvent, covered: memoryview) -> None:
 
 
 def fde_checksum(body: Buffer) -> bool | None:
-    """Return what an FDE's body (without its own CRC) says of the events after it; None if it predates checksums."""
+    """Return whether an FDE's body (without its CRC) announces checksums; None if its server predates checksums."""
     if len(body) < FDE_FIXED_LEN + 1:
         raise BinlogFormatError(f"format description: {len(body)} bytes are too few")
     if not knows_checksums(_fde_version(body)):
@@ -185,11 +185,10 @@ def fde_checksum(body: Buffer) -> bool | None:
 def walk(
     data: Buffer, file: str = "", offset: int = 0, checksum: bool | None = None, verify: bool = True
 ) -> Iterator[RawEvent]:
-    """Yield the events of `data` in order. Raises at the first that is not whole and sound; never skips.
+    """Yield the events of `data` in order. Raises at the first that is cut or damaged; never skips.
 
-    `offset` is the file position of data[0]; the magic is skipped where it begins a file. `checksum` tells whether
-    events carry a CRC until an FDE says so itself; without either, as in a slice from the middle of a file, the
-    caller must know.
+    `offset` is the file position of data[0]; at the beginning of a file the magic is skipped. `checksum` is whether
+    events have a CRC until an FDE announces it: for a slice from the middle of a file the caller must know.
     """
     view = memoryview(data)
     pos = 0
@@ -218,7 +217,7 @@ def pack_event(
     position: int,
     checksum: bool = True,
 ) -> bytes:
-    """Return a whole event that begins at `position` of its file: header, body and, if asked, CRC32."""
+    """Return the bytes of an event that begins at `position` of its file: header, body and optionally CRC32."""
     size = EVENT_HEADER_LEN + len(body) + (CHECKSUM_LEN if checksum else 0)
     if size > MAX_EVENT_SIZE:
         raise BinlogFormatError(f"event of {size} bytes is larger than {MAX_EVENT_SIZE}", offset=position)

@@ -30,7 +30,7 @@ INT16, UINT16, INT32, UINT32, INT64, UINT64, DOUBLE, STRING = range(5, 13)
 OPAQUE: Final = 15
 
 MAX_DEPTH: Final = 100
-"""JSON_DOCUMENT_MAX_DEPTH: no server makes deeper documents."""
+"""JSON_DOCUMENT_MAX_DEPTH: no server writes deeper documents."""
 
 JsonValue = Any
 
@@ -49,7 +49,7 @@ _TEMPORAL: Final = frozenset((T.DATE, T.TIME, T.DATETIME, T.TIMESTAMP))
 
 @dataclass(frozen=True, slots=True)
 class JsonOpaque:
-    """A value of a MySQL type that JSON has no name for: its column type and its bytes."""
+    """A value of a MySQL type that JSON does not have: its column type and its bytes."""
 
     type_code: int
     data: bytes
@@ -112,7 +112,7 @@ class _Decoder:
         return _LITERALS[number]
 
     def blob(self, data: memoryview) -> memoryview:
-        """Return bytes behind a length in 7-bit groups, lowest first; the server reads five groups at most."""
+        """Return the bytes after a length in 7-bit groups, lowest first; the server reads at most five groups."""
         length = 0
         for i in range(5):
             if i >= len(data):
@@ -183,7 +183,7 @@ def _from_opaque(kind: int, data: bytes) -> JsonValue:
 
 
 def encode_json(value: JsonValue) -> bytes:
-    """Return the binary document of a Python value, as the server makes it from the same JSON text."""
+    """Return the binary document of a Python value, as the server encodes the same JSON text."""
     kind, data = _encode(value, 0)
     return bytes([kind]) + data
 
@@ -271,7 +271,7 @@ def _encode_container(value: list[Any] | tuple[Any, ...] | dict[str, Any], depth
 
 
 def _lay_out(keys: list[bytes], members: list[tuple[int, bytes]], is_object: bool, width: int) -> bytes | None:
-    """Return the container with offsets of `width` bytes; None when it does not fit them."""
+    """Return the container with offsets of `width` bytes; None if it is too large for them."""
     limit = (1 << 8 * width) - 1
     count = len(members)
     pos = 2 * width + count * (1 + width + (width + 2 if is_object else 0))
@@ -303,7 +303,7 @@ def _lay_out(keys: list[bytes], members: list[tuple[int, bytes]], is_object: boo
 
 
 def json_text(value: JsonValue) -> str:
-    """Return the JSON text of a decoded document, spaced as MySQL prints it; what JSON has no type for is a string."""
+    """Return the JSON text of a decoded document, spaced as by MySQL; values without a JSON type become strings."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_string(key)}: {json_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -323,7 +323,7 @@ def float_text(value: float) -> str:
         return _string(str(value))  # no server stores one
     number = Decimal(repr(value))
     digits = "".join(map(str, number.as_tuple().digits)).rstrip("0") or "0"
-    # `strings/dtoa.cc` (my_gcvt): the place of the point, counted from the first digit; MAX_DECPT_FOR_F_FORMAT is 15.
+    # `strings/dtoa.cc` (my_gcvt): the point's position, counted from the first digit; MAX_DECPT_FOR_F_FORMAT is 15.
     point = number.adjusted() + 1 if number else 1
     if -15 < point <= 15:
         whole, _, fraction = format(number, "f").partition(".")
@@ -337,7 +337,7 @@ def _string(text: str) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return the text of a value that JSON has no type for, as MySQL casts it."""
+    """Return the text of a value without a JSON type, as MySQL casts it."""
     if isinstance(value, datetime):
         return f"{value.year:04d}-{value:%m-%d %H:%M:%S.%f}"
     if isinstance(value, date):

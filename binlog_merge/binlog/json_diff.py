@@ -1,8 +1,8 @@
-"""JSON differences, as PARTIAL_UPDATE_ROWS_EVENT carries them instead of a whole document.
+"""JSON differences, which PARTIAL_UPDATE_ROWS_EVENT has instead of a whole document.
 
     difference = operation 1 | path length packed, path | unless REMOVE: length packed, binary JSON value
 
-A path is MySQL's text, `$.a."b c"[3]`. Applied in order to the before image's document they give the after image's.
+A path is MySQL's text, `$.a."b c"[3]`. Applied in order to the before image's document, they yield the after image's.
 Source: mysql-server `sql-common/json_diff.h` (enum_json_diff_operation), `json_diff.cc` (write_binary,
 apply_json_diffs).
 """
@@ -29,7 +29,7 @@ class JsonOperation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JsonDiff:
-    """One difference; `data` is the binary JSON value, empty for REMOVE."""
+    """A difference; `data` is the binary JSON value, empty for REMOVE."""
 
     operation: JsonOperation
     path: str
@@ -45,7 +45,7 @@ _LEG: Final = re.compile(
 
 
 def parse_diffs(data: Buffer) -> tuple[JsonDiff, ...]:
-    """Read what follows the length prefix of a partial JSON cell."""
+    """Parse the bytes after the length prefix of a partial JSON cell."""
     r = Reader(data, "JSON differences")
     diffs: list[JsonDiff] = []
     while r.left():
@@ -73,7 +73,7 @@ def pack_diffs(diffs: Sequence[JsonDiff]) -> bytes:
 
 
 def path_legs(path: str) -> list[Leg]:
-    """Return the steps of a path; raises on wildcards and ranges, which differences never hold."""
+    """Return the steps of a path. Raises for wildcards and ranges, which differences never have."""
     text = path.lstrip()
     if not text.startswith("$"):
         raise BinlogFormatError(f"JSON path {path!r} does not begin with $")
@@ -95,8 +95,7 @@ def path_legs(path: str) -> list[Leg]:
 
 
 def apply_diffs(document: JsonValue, diffs: Sequence[JsonDiff]) -> JsonValue:
-    """Return the document after the differences. Changes `document` in place; raises where a path leads nowhere, as
-    the server does."""
+    """Apply differences to `document`, in place, and return the result. Raises if a path does not exist."""
     for diff in diffs:
         legs = path_legs(diff.path)
         value = None if diff.operation == JsonOperation.REMOVE else decode_json(diff.data)
@@ -119,7 +118,7 @@ def _step(parent: Any, leg: Leg, diff: JsonDiff) -> Any:
         if isinstance(parent, list) and isinstance(leg, int):
             return parent[leg]
         if leg == 0 and isinstance(leg, int):
-            return parent  # MySQL reads `[0]` of what is no array as the value itself
+            return parent  # in MySQL, `[0]` of a value that is not an array is the value itself
     except (KeyError, IndexError):
         pass
     raise BinlogFormatError(f"JSON difference: {diff.path} is not in the document")
@@ -135,7 +134,7 @@ def _change(parent: Any, leg: Leg, diff: JsonDiff, value: JsonValue) -> None:
         else:
             parent[leg] = value
     elif isinstance(parent, list) and isinstance(leg, int) and diff.operation == JsonOperation.INSERT:
-        parent.insert(leg, value)  # a position behind the end appends
+        parent.insert(leg, value)  # a position after the end appends
     elif isinstance(parent, list) and isinstance(leg, int) and exists:
         if diff.operation == JsonOperation.REMOVE:
             del parent[leg]
@@ -146,7 +145,7 @@ def _change(parent: Any, leg: Leg, diff: JsonDiff, value: JsonValue) -> None:
 
 
 def apply_to_cell(before: Buffer, diffs: Buffer, length_bytes: int = 4) -> bytes:
-    """Return the whole JSON cell after differences: both arguments and the result carry their length prefix."""
+    """Return the complete JSON cell after differences; both arguments and the result have their length prefix."""
     document = decode_json(memoryview(before)[length_bytes:])
     packed = encode_json(apply_diffs(document, parse_diffs(memoryview(diffs)[length_bytes:])))
     return len(packed).to_bytes(length_bytes, "little") + packed

@@ -3,7 +3,7 @@
     BEGIN_LOAD_QUERY (17), APPEND_BLOCK (9)    | file_id 4 | block |
     DELETE_FILE (11)                           | file_id 4 |
     EXECUTE_LOAD_QUERY (18)                    a query event, with | file_id 4 | start 4 | end 4 | duplicates 1 | more
-                                               in its post-header: the file's name stands in query[start:end]
+                                               in its post-header: the file's name is query[start:end]
 
 Source: mysql-server `libs/mysql/binlog/event/load_data_events.h`.
 """
@@ -36,7 +36,7 @@ class LoadBlock:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """DELETE_FILE_EVENT: the statement failed; the blocks are for nothing."""
+    """DELETE_FILE_EVENT: the statement failed, and the blocks are not needed."""
 
     file_id: int
 
@@ -53,8 +53,7 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True)
 class ExecuteLoadQuery:
-    """EXECUTE_LOAD_QUERY_EVENT: `name` is where the file's name stands in the query's text; `duplicates` 1 IGNORE,
-    2 REPLACE."""
+    """EXECUTE_LOAD_QUERY_EVENT: `name` is the file name's range in the query; `duplicates` is 1 IGNORE, 2 REPLACE."""
 
     query: Query
     file_id: int

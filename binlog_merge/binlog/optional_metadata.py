@@ -1,9 +1,9 @@
 """The optional metadata of a table map: signedness and character sets always (since 8.0.1), names, members and keys
 with `binlog_row_metadata=FULL`.
 
-A sequence of (type, packed length, value). Values speak of kinds of columns, not of column numbers: signedness has
-one bit per numeric column, charsets count character columns, members follow ENUM or SET columns. The methods here
-turn that into one entry per column. Source: mysql-server `libs/mysql/binlog/event/rows_event.h` (Table_map_event),
+A sequence of (type, packed length, value). Values have entries for the columns of some types only: signedness for
+numeric columns, charsets for character columns, members for ENUM or SET columns. The methods here return an entry for
+each column of the table. Source: mysql-server `libs/mysql/binlog/event/rows_event.h` (Table_map_event),
 `sql/log_event.cc` (init_metadata_fields).
 """
 
@@ -31,22 +31,22 @@ JSON or GEOMETRY."""
 
 @dataclass(frozen=True, slots=True)
 class DefaultCharset:
-    """A collation id for all columns counted, and (position among those columns, collation id) for the exceptions."""
+    """The collation id of most counted columns, and (index among the counted columns, collation id) of the others."""
 
     collation: int
     exceptions: tuple[tuple[int, int], ...] = ()
 
     def of(self, position: int) -> int:
-        """Return the collation id of the counted column at `position`."""
+        """Return the collation id of the counted column with this index."""
         return dict(self.exceptions).get(position, self.collation)
 
 
 @dataclass(frozen=True, slots=True)
 class OptionalMetadata:
-    """Parsed optional metadata; a field is None where the table map lacks it. `order` is the order it stood in.
+    """Parsed optional metadata; a field is None if the table map lacks it. `order` is the order of the fields' types.
 
-    `signedness` has one entry per numeric column (True = UNSIGNED), `visibility` one per column; the key fields hold
-    column numbers.
+    `signedness` has an entry for each numeric column (True = UNSIGNED), `visibility` for each column; the key fields
+    hold column indexes.
     """
 
     signedness: tuple[bool, ...] | None = None
@@ -67,7 +67,7 @@ class OptionalMetadata:
 
     @classmethod
     def parse(cls, raw: bytes, types: bytes, metas: Sequence[int]) -> Self:
-        """Read what follows the null bitmap; `types` and `metas` are the table map's."""
+        """Parse the bytes after the null bitmap; `types` and `metas` are the table map's."""
         r = Reader(raw, "optional metadata")
         found: dict[str, Any] = {}
         unknown: list[tuple[int, bytes]] = []
@@ -89,7 +89,7 @@ class OptionalMetadata:
         return metadata
 
     def pack(self) -> bytes:
-        """Return the bytes, fields in the order they stood in; fields that were added since come last, by type."""
+        """Return the bytes, with the fields in their original order; fields added since come last, by type."""
         rest = dict(self.unknown)
         kinds = [*self.order, *(kind for kind in (*_FIELDS, *rest) if kind not in self.order)]
         parts: list[bytes] = []
@@ -108,7 +108,7 @@ class OptionalMetadata:
         return b"".join(parts)
 
     def check(self, types: bytes, metas: Sequence[int]) -> None:
-        """Raise unless each field has as many entries as the columns it speaks of."""
+        """Raise BinlogFormatError unless each field has as many entries as there are columns for it."""
         kinds = [real_type(kind, meta) for kind, meta in zip(types, metas, strict=True)]
         characters = sum(kind in CHARACTER_TYPES for kind in kinds)
         members = sum(kind in (T.ENUM, T.SET) for kind in kinds)
@@ -136,7 +136,7 @@ class OptionalMetadata:
         return tuple(kind in NUMERIC_TYPES and next(flags, False) for kind in types)
 
     def collations(self, types: bytes, metas: Sequence[int]) -> tuple[int | None, ...]:
-        """Return for each character, ENUM or SET column its collation id, None for others or where it is not said."""
+        """Return the collation id of each character, ENUM or SET column; None for others, or if it is missing."""
         result: list[int | None] = []
         character = member = 0
         for kind in map(real_type, types, metas):
@@ -151,14 +151,14 @@ class OptionalMetadata:
         return tuple(result)
 
     def members(self, types: bytes, metas: Sequence[int]) -> tuple[tuple[bytes, ...] | None, ...]:
-        """Return for each ENUM or SET column its member texts, None for others or where they are not said."""
+        """Return the member texts of each ENUM or SET column; None for others, or if they are missing."""
         enums, sets = iter(self.enum_values or ()), iter(self.set_values or ())
         sources = {int(T.ENUM): enums, int(T.SET): sets}
         kinds = map(real_type, types, metas)
         return tuple(next(sources[kind], None) if kind in sources else None for kind in kinds)
 
     def primary_key(self) -> tuple[int, ...] | None:
-        """Return the column numbers of the primary key; None where the metadata names none."""
+        """Return the column indexes of the primary key; None if the metadata has none."""
         if self.simple_primary_key is not None:
             return self.simple_primary_key
         if self.primary_key_with_prefix is not None:
@@ -248,7 +248,7 @@ def _pack_member_lists(lists: tuple[tuple[bytes, ...], ...]) -> bytes:
     return b"".join(pack_packed(len(members)) + b"".join(map(pack_packed_bytes, members)) for members in lists)
 
 
-# type -> (field, reader, packer); a reader of None means bits, whose number only the column types tell.
+# type -> (field, reader, packer); a reader of None means bits, whose number depends on the column types.
 _FIELDS: Final[dict[int, tuple[str, Callable[[Reader], Any] | None, Callable[[Any], bytes]]]] = {
     M.SIGNEDNESS: ("signedness", None, _pack_bits),
     M.DEFAULT_CHARSET: ("default_charset", _read_default_charset, _pack_default_charset),

@@ -1,10 +1,10 @@
-"""The transaction payload event: a whole transaction's events behind the GTID, compressed.
+"""The transaction payload event: all events of a transaction after its GTID event, compressed.
 
     fields (type packed, length packed, value)* up to type 0, then the payload
     1 payload size | 2 compression (0 zstd, 255 none) | 3 uncompressed size
 
-Unpacking is bounded: however little a hostile payload weighs, no more than `max_size` bytes come out, one event at a
-time. Inner events carry no checksum. Source: mysql-server `libs/mysql/binlog/event/codecs/binary.cpp`.
+Decompression is bounded: however small a hostile payload is, it yields no more than `max_size` bytes, an event at a
+time. Inner events have no checksum. Source: mysql-server `libs/mysql/binlog/event/codecs/binary.cpp`.
 """
 
 import io
@@ -40,7 +40,7 @@ class TransactionPayload:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the event's body; nothing is unpacked yet."""
+        """Parse the event's body, without decompressing it."""
         r = Reader(body, "transaction payload")
         fields: list[tuple[int, bytes]] = []
         numbers: dict[int, int] = {}
@@ -62,7 +62,7 @@ class TransactionPayload:
 
     @classmethod
     def compress(cls, events: Buffer, level: int = 3) -> Self:
-        """Return the payload of these event bytes, fields in MySQL's order."""
+        """Return the payload of these event bytes, with fields in MySQL's order."""
         payload = zstandard.ZstdCompressor(level=level).compress(bytes(events))
         fields = ((COMPRESSION_TYPE, ZSTD), (UNCOMPRESSED_SIZE, len(events)), (PAYLOAD_SIZE, len(payload)))
         return cls(ZSTD, payload, len(events), tuple((kind, pack_packed(value)) for kind, value in fields))
@@ -73,9 +73,9 @@ class TransactionPayload:
         return fields + b"\0" + self.payload
 
     def events(self, max_size: int = MAX_UNCOMPRESSED, offset: int = -1) -> Iterator[RawEvent]:
-        """Yield the events inside. `offset`, the payload event's own place, becomes theirs.
+        """Yield the events inside. They get `offset`, that of the payload event.
 
-        Raises when the bytes are not sound, or when more comes out than `max_size` or than 1000 times what went in.
+        Raises if the bytes are damaged, or decompress to more than `max_size` or than 1000 times their size.
         """
         try:
             source = _Unpacked(self, max_size)
@@ -85,7 +85,7 @@ class TransactionPayload:
             raise error.at("", offset) from None
 
     def chunks(self, size: int = 1 << 20, max_size: int = MAX_UNCOMPRESSED) -> Iterator[bytes]:
-        """Yield the unpacked bytes in pieces of about `size`, which cut events anywhere; raises as `events` does."""
+        """Yield the decompressed bytes in chunks of about `size`, regardless of events. Raises as `events` does."""
         if self.uncompressed_size is None:
             yield from (event.header.pack() + bytes(event.body) for event in self.events(max_size))
             return
@@ -101,7 +101,7 @@ class TransactionPayload:
 
 
 class _Unpacked:
-    """Hands out the unpacked bytes event by event, counting them."""
+    """Reads the decompressed bytes event by event, and counts them against the limit."""
 
     __slots__ = ("limit", "payload", "stream", "taken")
 

@@ -1,12 +1,12 @@
 """The query event and its status variables.
 
-    | thread_id 4 | exec_time 4 | schema length 1 | error_code 2 | status length 2 | status variables | schema NUL |
-    statement |
+    | thread_id 4 | exec_time 4 | schema length 1 | error_code 2 | status length 2 |
+    | status variables | schema NUL | statement |
 
-A status variable is a code and a value whose length the code alone tells, so everything behind an unknown code is
-unreadable; codes are written in growing order for that reason. The raw bytes are what is packed; the parsed dict is
-for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (Query_event); PolarDB-X codes 200
-and 201.
+A status variable is a code and a value. Only the code determines the value's length, so everything after an unknown
+code is unreadable; servers write codes in ascending order for that reason. The raw bytes are packed; the parsed dict is
+for reading. Source: mysql-server `libs/mysql/binlog/event/statement_events.cpp` (Query_event); PolarDB-X codes 200 and
+201.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _OVER_MAX_DBS: Final = 254
 
 
 class StatusVar(IntEnum):
-    """`Query_event_status_vars`, and what forks added."""
+    """`Query_event_status_vars`, with the additions of forks."""
 
     Q_FLAGS2_CODE = 0
     Q_SQL_MODE_CODE = 1
@@ -61,7 +61,7 @@ def _string(r: Reader) -> bytes:
 
 
 def _catalog(r: Reader) -> bytes:
-    # 5.0.0..5.0.3 wrote a NUL behind a catalog that is not empty.
+    # 5.0.0..5.0.3 wrote a NUL after a catalog that is not empty.
     name = _string(r)
     if name:
         r.take(1, "end of the catalog")
@@ -136,7 +136,7 @@ _PACK: Final[Mapping[StatusVar, Callable[[Any], bytes]]] = {
     StatusVar.Q_DEFAULT_TABLE_ENCRYPTION: lambda v: pack_uint(v, 1),
     StatusVar.Q_ENABLE_CASCADE_TRIGGERS: lambda v: pack_uint(v, 1),
 }
-"""Those that are written; readers stop at the first code that they do not know, so they stand in growing order."""
+"""The variables that are written, in ascending order, as readers stop at the first code that they do not know."""
 
 
 def pack_status_vars(values: Mapping[StatusVar, Any]) -> bytes:
@@ -145,7 +145,7 @@ def pack_status_vars(values: Mapping[StatusVar, Any]) -> bytes:
 
 
 def parse_status_vars(raw: Buffer) -> tuple[dict[StatusVar, Any], bytes]:
-    """Return the variables by code, and the bytes from the first unknown code on (empty when all were understood)."""
+    """Return the variables by code, and the bytes from the first unknown code on (empty if all are known)."""
     r = Reader(raw, "status variables")
     found: dict[StatusVar, Any] = {}
     while r.left():
@@ -161,8 +161,7 @@ def parse_status_vars(raw: Buffer) -> tuple[dict[StatusVar, Any], bytes]:
 class Query:
     """QUERY_EVENT. `schema` and `query` are bytes: their character set is the session's (Q_CHARSET_CODE).
 
-    `status_vars` is read from `status_raw`, which is what is packed; `status_unknown` is its tail from an unknown
-    code on.
+    `status_vars` is parsed from `status_raw`, which is packed; `status_unknown` is its rest from an unknown code on.
     """
 
     thread_id: int
@@ -176,7 +175,7 @@ class Query:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the body of a QUERY_EVENT whose post-header has 13 bytes (every server since 5.0)."""
+        """Parse the body of a QUERY_EVENT with a post-header of 13 bytes (every server since 5.0)."""
         r = Reader(body, "query event")
         thread_id, exec_time = r.u32("thread_id"), r.u32("exec_time")
         schema_length, error_code, status_length = r.u8("schema length"), r.u16("error_code"), r.u16("status length")
@@ -205,12 +204,12 @@ class Query:
 
     @property
     def text(self) -> str:
-        """Return the statement as text; bytes that are not utf8 come out as surrogates, and go back as they were."""
+        """Return the statement as text; bytes that are not UTF-8 become surrogates, which encode to the same bytes."""
         return self.query.decode("utf-8", "surrogateescape")
 
     @property
     def schema_is_utf8(self) -> bool:
-        """Return whether the schema name is text, as all names of a server are."""
+        """Return whether the schema name is UTF-8, as all names of a server are."""
         return not any("\udc80" <= character <= "\udcff" for character in self.schema_text)
 
     @property

@@ -1,4 +1,4 @@
-"""What a QUERY event says of the session its statement ran in, as DDL needs it: how to read the text, what it means."""
+"""The session of a QUERY event's statement as DDL needs it: what decides how the text is parsed, and what it means."""
 
 from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.session_variables import SessionVariables
@@ -7,13 +7,13 @@ from snapshot_store.mysql.text.charsets import charset_of, collation_name
 from snapshot_store.mysql.text.codecs import python_codec
 
 _UTF8MB4 = (255, 255, 255)
-"""Client, connection and server, where an event does not tell."""
+"""The collations of client, connection and server if an event does not have them."""
 _NO_FOREIGN_KEY_CHECKS = 1 << 26
 """OPTION_NO_FOREIGN_KEY_CHECKS among the bits of Q_FLAGS2_CODE (mysql-server `sql/query_options.h`)."""
 
 
 def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSession:
-    """Return what a QUERY event's variables mean to a DDL; what it leaves unsaid is its server version's default."""
+    """Return the DDL session of a QUERY event's variables; what is missing has the server version's default."""
     modern = server_version >= 80000
     explicit = session.explicit_defaults_for_timestamp
     utf8mb4 = collation_name(session.utf8mb4_collation or 0)
@@ -30,11 +30,11 @@ def ddl_session(session: SessionVariables, server_version: int = 90700) -> DdlSe
 
 
 def session_of(query: Query, server_version: int = 90700) -> DdlSession:
-    """Return the session of a node's own statement."""
+    """Return the DDL session of a node's statement."""
     return ddl_session(SessionVariables.of(query), server_version)
 
 
 def text_of(query: Query) -> str:
-    """Return the statement as text: its bytes are in the client's character set. What is none stays as surrogates."""
+    """Return the statement as text, decoded from the client's character set; invalid bytes become surrogates."""
     client, _, _ = query.status_vars.get(StatusVar.Q_CHARSET_CODE) or _UTF8MB4
     return query.query.decode(python_codec(charset_of(client)) or "utf-8", "surrogateescape")

@@ -34,7 +34,7 @@ PARTIAL_JSON_UPDATES: Final = 1
 
 
 class Mark(Enum):
-    """What a row image says of a column that it does not hold."""
+    """Marks a column that a row image does not hold."""
 
     ABSENT = "absent"
 
@@ -47,9 +47,9 @@ ABSENT: Final = Mark.ABSENT
 
 @dataclass(frozen=True, slots=True)
 class PartialJson:
-    """A JSON cell of an after image that holds differences to the before image's value, not a value.
+    """A JSON cell of an after image with differences to the before image's value instead of a value.
 
-    `cell` has the same length prefix as a full JSON cell; `json_diff.parse_diffs` reads what follows it.
+    `cell` has the same length prefix as a full JSON cell; `json_diff.parse_diffs` parses the bytes after it.
     """
 
     cell: memoryview | bytes
@@ -58,14 +58,14 @@ class PartialJson:
 Cell = memoryview | bytes | PartialJson | Literal[Mark.ABSENT] | None
 RowImage = tuple[Cell, ...]
 Row = tuple[RowImage | None, RowImage | None]
-"""(before, after); None where the event type has no such image."""
+"""(before, after); None if the event type has no such image."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsEvent:
-    """A rows event, rows not cut yet. `type_code` tells insert, update or delete and the version of the layout.
+    """A rows event whose rows are not cut yet. `type_code` is insert, update or delete, in a version of the layout.
 
-    `extra` is what the V2 header holds behind its own length (NDB and partition info), kept as it is. WRITE has only
+    `extra` are the bytes of the V2 header after its length (NDB and partition info), kept unchanged. WRITE has only
     `present_after`, DELETE only `present_before`. Bit i of a columns-present bitmap is bit i & 7 of byte i >> 3.
     """
 
@@ -80,7 +80,7 @@ class RowsEvent:
 
     @classmethod
     def parse(cls, type_code: int, body: Buffer) -> Self:
-        """Read the body of a rows event; the rows stay a view into it."""
+        """Parse the body of a rows event; the rows are a view into it."""
         if type_code not in ROWS_TYPES:
             raise BinlogFormatError(f"event type {type_code} is no rows event")
         r = Reader(body, "rows event")
@@ -120,21 +120,21 @@ class RowsEvent:
 
 
 def present_columns(bitmap: bytes, count: int) -> list[int]:
-    """Return the numbers of the columns whose bit is set."""
+    """Return the indexes of the columns whose bit is set."""
     return [i for i in range(count) if bitmap[i >> 3] >> (i & 7) & 1]
 
 
 def split_rows(event: RowsEvent, table_map: TableMap) -> list[Row]:
-    """Cut the rows of an event into cells: (before, after) row images as tuples with one entry per column.
+    """Cut the rows of an event into cells: (before, after) row images as tuples with an entry for each column.
 
-    An entry is a view of the cell's bytes, None for NULL, ABSENT for a column the image does not hold, PartialJson
+    An entry is a view of the cell's bytes, None for NULL, ABSENT for a column not in the image, PartialJson
     for JSON differences.
     """
     return list(iter_rows(event, table_map))
 
 
 def iter_rows(event: RowsEvent, table_map: TableMap) -> Iterator[Row]:
-    """Yield what `split_rows` returns, row by row."""
+    """Yield the rows of `split_rows` one after the other."""
     cutter = _Cutter(event, table_map)
     pos, end = 0, len(event.rows)
     while pos < end:
@@ -154,7 +154,7 @@ def iter_rows(event: RowsEvent, table_map: TableMap) -> Iterator[Row]:
 
 
 class _Cutter:
-    """Cuts row images of one event; holds what does not change from row to row."""
+    """Cuts the row images of an event; holds what is the same for all its rows."""
 
     __slots__ = ("columns", "data", "json", "metas", "name", "types")
 
@@ -215,8 +215,8 @@ class _Cutter:
 def join_rows(event: RowsEvent, rows: Iterable[Row], table_map: TableMap, padding: bool = False) -> RowsEvent:
     """Return the event with these rows instead of its own: the inverse of `split_rows`.
 
-    `padding` is what the unused bits of null bitmaps are set to. Servers differ (5.7 sets them, 8.0 does not);
-    `row_padding` tells which an event has, so that joining what was split gives the same bytes.
+    `padding` is the value of unused bits in null bitmaps. Servers differ (5.7 sets them, 8.0 does not); `row_padding`
+    returns that of an event, so that splitting and joining yields the same bytes.
     """
     parts: list[bytes | memoryview] = []
     partial = event.type_code == EventType.PARTIAL_UPDATE_ROWS_EVENT

@@ -1,10 +1,10 @@
 """The wire format of MySQL's serialization library, as far as GTID_TAGGED_LOG_EVENT needs it.
 
-    message = version varlen | size varlen (of the whole message) | last non-ignorable field id varlen | (field id
-    varlen, value)*
+    message = version varlen | size varlen (of the whole message) | last non-ignorable field id varlen |
+              (field id varlen, value)*
 
-A varlen integer says its own length in the trailing ones of its first byte; signed ones carry the sign in the lowest
-bit. Source: mysql-server `libs/mysql/serialization/readme.md`, `variable_length_integers.h`.
+The trailing ones in the first byte of a varlen integer are its length; signed ones have the sign in the lowest bit.
+Source: mysql-server `libs/mysql/serialization/readme.md`, `variable_length_integers.h`.
 """
 
 from binlog_merge.binlog.wire import Reader
@@ -19,7 +19,7 @@ def read_varlen(r: Reader, field: str) -> int:
     while size < 9 and first >> (size - 1) & 1:
         size += 1
     more = int.from_bytes(r.take(size - 1, field), "little")
-    # 9 bytes hold all 64 bits behind the first; fewer share the first byte with the length.
+    # With 9 bytes all 64 bits are after the first byte; with fewer, value and length share the first byte.
     value = more if size == 9 else (first | more << 8) >> size
     if len(pack_varlen(value)) != size:
         raise r.fail(f"{field} {value} takes {size} bytes, which no server writes")

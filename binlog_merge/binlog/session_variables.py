@@ -1,9 +1,9 @@
-"""What a QUERY event says of the session its statement ran in, whole, and how it is written again.
+"""The session variables of a QUERY event, parsed from a node's event and packed into an output's.
 
-Of all that a MySQL server puts into the event (mysql-server `sql/log_event.cc`, `Query_log_event::write`), these do not
-come out: the catalog, which no server reads; `table_map_for_update` and `master_data_written`, which no DDL has; the
-names of the databases that were used, which are the node's, and without which a statement waits alone; commit numbers
-of other servers. The character set of the client is that of the text that comes out, utf8mb4.
+Of all that a MySQL server writes into the event (mysql-server `sql/log_event.cc`, `Query_log_event::write`), these are
+not in the output: the catalog, which no server reads; `table_map_for_update` and `master_data_written`, which no DDL
+has; the names of updated databases, which are the node's (without them a replica applies the statement alone); commit
+numbers of other servers. The client's character set is that of the output's text, utf8mb4.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from typing import Any, Final, Self
 from binlog_merge.binlog.query import Query, StatusVar, pack_status_vars
 
 UTF8MB4_GENERAL_CI: Final = 45
-"""A collation of utf8mb4 that MariaDB knows as well."""
+"""A collation of utf8mb4 that MariaDB has, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionVariables:
-    """A session's variables, as its statement needs them; None, or the server's default, where the event says nothing.
+    """The session variables of a statement; None, or the server's default, for what the event does not have.
 
-    `timestamp` and `microseconds` are when the statement began, `thread_id` what CONNECTION_ID() is, `atomic` that the
-    server committed it as one (it has an XID), `server_version` that of the server that ran it.
+    `timestamp` and `microseconds` are the time at which the statement began, `thread_id` is CONNECTION_ID(), `atomic`:
+    the server committed it atomically (it has an XID), `server_version` is that of the server that ran it.
     """
 
     flags2: int = 0
@@ -49,7 +49,7 @@ class SessionVariables:
 
     @classmethod
     def of(cls, query: Query, timestamp: int | None = None, server_version: int | None = None) -> Self:
-        """Take them from a query event; `timestamp` is that of its header."""
+        """Return the variables of a query event; `timestamp` is that of its header."""
         found = query.status_vars
         _, connection, server = found.get(StatusVar.Q_CHARSET_CODE) or (0, UTF8MB4_GENERAL_CI, 255)
         increment, offset = found.get(StatusVar.Q_AUTO_INCREMENT) or (1, 1)
@@ -80,16 +80,17 @@ class SessionVariables:
         )
 
     def status_vars(self, xid: int) -> bytes:
-        """Return them as a QUERY event's status variables; `xid` is the number of the transaction it stands in."""
+        """Return the variables as status variables of a QUERY event; `xid` is the number of its transaction."""
         values: dict[StatusVar, Any] = {
             StatusVar.Q_FLAGS2_CODE: self.flags2,
             StatusVar.Q_SQL_MODE_CODE: self.sql_mode,
             StatusVar.Q_CHARSET_CODE: (UTF8MB4_GENERAL_CI, self.connection_collation, self.server_collation),
         }
-        return pack_status_vars(values | {code: value for code, value in self._told(xid).items() if value is not None})
+        optional = self._optional(xid)
+        return pack_status_vars(values | {code: value for code, value in optional.items() if value is not None})
 
-    def _told(self, xid: int) -> Mapping[StatusVar, Any]:
-        """Return what servers write only where it matters, None where this session says nothing."""
+    def _optional(self, xid: int) -> Mapping[StatusVar, Any]:
+        """Return the variables that servers write only if they matter; None for those that need not be written."""
         counting = (self.auto_increment_increment, self.auto_increment_offset)
         user = self.invoker_user
         return {

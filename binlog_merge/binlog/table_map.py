@@ -1,10 +1,10 @@
-"""The table map event: what the columns of the row events after it are.
+"""The table map event: the table and columns of the rows events after it.
 
     | table_id 6 | flags 2 | schema: length, bytes, NUL | table: length, bytes, NUL | column count packed | types |
     | metadata: length packed, bytes | null bitmap | optional metadata: (type 1, length packed, value)* |
 
-Names stay text as utf8; the metadata of each column becomes one integer. The optional metadata is kept raw beside its
-parsed form, so that what is not changed is written back byte for byte.
+Names are text; the metadata of each column becomes an integer. The optional metadata is kept raw as well as parsed, so
+that it is written back byte for byte unless it is changed.
 """
 
 from dataclasses import dataclass, replace
@@ -21,8 +21,7 @@ MAX_COLUMNS: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """A table map event. `metas` has one integer per column: its metadata bytes, little-endian; 0 where the type has
-    none.
+    """A table map event. `metas` are the columns' metadata bytes as little-endian integers, 0 for types without any.
 
     `optional` is the parsed form of `optional_raw`; only `optional_raw` is packed. Change both with `with_optional`.
     """
@@ -39,7 +38,7 @@ class TableMap:
 
     @classmethod
     def parse(cls, body: Buffer) -> Self:
-        """Read the body of a TABLE_MAP_EVENT whose post-header has 8 bytes (every server since 5.1.4)."""
+        """Parse the body of a TABLE_MAP_EVENT with a post-header of 8 bytes (every server since 5.1.4)."""
         r = Reader(body, "table map")
         table_id, flags = r.u48("table id"), r.u16("flags")
         schema, table = _name(r, "schema"), _name(r, "table")
@@ -73,7 +72,7 @@ class TableMap:
         )
 
     def with_optional(self, optional: OptionalMetadata | None) -> Self:
-        """Return the same table map with other optional metadata."""
+        """Return a copy of the table map with other optional metadata."""
         return replace(self, optional=optional, optional_raw=optional.pack() if optional else b"")
 
     @property
@@ -85,23 +84,23 @@ class TableMap:
         return bool(self.null_bitmap[column >> 3] >> (column & 7) & 1)
 
     def real_types(self) -> tuple[int, ...]:
-        """Return the type of each column, with ENUM and SET told from STRING."""
+        """Return the type of each column, with ENUM and SET instead of the STRING in which they are logged."""
         return tuple(real_type(kind, meta) for kind, meta in zip(self.types, self.metas, strict=True))
 
     def unsigned(self) -> tuple[bool, ...]:
-        """Return which columns are UNSIGNED; all False where the metadata does not say (5.7)."""
+        """Return whether each column is UNSIGNED; all False if the metadata does not have it (5.7)."""
         if self.optional is None:
             return (False,) * len(self.types)
         return self.optional.unsigned(self.types)
 
     def collations(self) -> tuple[int | None, ...]:
-        """Return the collation id of each character, ENUM or SET column; None where it is not said."""
+        """Return the collation id of each character, ENUM or SET column; None for others, or if it is missing."""
         if self.optional is None:
             return (None,) * len(self.types)
         return self.optional.collations(self.types, self.metas)
 
     def members(self) -> tuple[tuple[bytes, ...] | None, ...]:
-        """Return the member texts of each ENUM or SET column, as bytes in its character set; None where not said."""
+        """Return the members of each ENUM or SET column, as bytes in its character set; None if they are missing."""
         if self.optional is None:
             return (None,) * len(self.types)
         return self.optional.members(self.types, self.metas)

@@ -1,14 +1,16 @@
 """Dates and times as cells, and their text.
 
-Python's types hold what they can; what they cannot (zero dates, `2024-00-15`, 30 February) stays MySQL's own text.
-TIMESTAMP is UTC on both sides: an aware datetime comes out; a naive one and text are taken as UTC. Digits beyond the
-column's are cut, as MySQL does for NOW().
+Values have Python's types; a date that these cannot represent (`0000-00-00`, `2024-00-15`, 30 February) is MySQL's
+text. TIMESTAMP is UTC on both sides: decoding returns an aware datetime; a naive one and text are encoded as UTC.
+Digits beyond the column's are cut, as MySQL does for NOW().
 
     DATE       year << 9 | month << 5 | day, 3 bytes little-endian
-    DATETIME2  1 | (year * 13 + month) << 5 | day << 17 | hour << 12 | minute << 6 | second: 40 bits big-endian, then
-    the fraction TIME2      1 | hour << 12 | minute << 6 | second: 24 bits big-endian, then the fraction; negative
-    ones are the complement TIMESTAMP2 seconds since 1970, 4 bytes big-endian, then the fraction
-    fraction   1, 2 or 3 bytes big-endian holding 2, 4 or 6 digits
+    DATETIME2  1 | (year * 13 + month) << 5 | day << 17 | hour << 12 | minute << 6 | second: 40 bits big-endian,
+               then the fraction
+    TIME2      1 | hour << 12 | minute << 6 | second: 24 bits big-endian, then the fraction;
+               negative ones are the complement
+    TIMESTAMP2 seconds since 1970, 4 bytes big-endian, then the fraction
+    fraction   1, 2 or 3 bytes big-endian with 2, 4 or 6 digits
 
 Source: mysql-server `mysys/my_time.cc` (my_datetime_packed_to_binary and its kin).
 """
@@ -36,7 +38,7 @@ _TIME_TEXT: Final = re.compile(r"\s*([+-]?)(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.
 
 
 class Civil(NamedTuple):
-    """A date and time of day as MySQL holds it: any part may be zero."""
+    """A date and time of day as MySQL stores it: any part may be zero."""
 
     year: int
     month: int
@@ -47,7 +49,7 @@ class Civil(NamedTuple):
     micro: int = 0
 
     def check(self) -> "Civil":
-        """Raise BinlogFormatError where a part is out of MySQL's range."""
+        """Return self. Raises BinlogFormatError if a part is out of MySQL's range."""
         if self.year > 9999 or self.month > 12 or self.day > 31:
             raise BinlogFormatError(f"date {self.year}-{self.month}-{self.day} cannot be")
         if self.hour > 23 or self.minute > 59 or self.second > 59 or self.micro > 999_999:
@@ -75,7 +77,7 @@ class Civil(NamedTuple):
 
 
 def fraction_text(micro: int, fsp: int) -> str:
-    """Return `.` and the first `fsp` digits of the microseconds; nothing for 0."""
+    """Return `.` and the first `fsp` digits of the microseconds; "" if `fsp` is 0."""
     return f".{micro:06d}"[: fsp + 1] if fsp else ""
 
 
@@ -187,7 +189,7 @@ def _encode_time(kind: int, fsp: int, span: timedelta) -> bytes:
     sign = -1 if span < timedelta(0) else 1
     if kind == T.TIME:
         return (sign * (hour * 10000 + minute * 100 + second)).to_bytes(3, "little", signed=True)
-    # The whole cell is one big-endian number: hms, then the fraction's digits, complemented as one when negative.
+    # The whole cell is a big-endian number: hms, then the fraction's digits; all of it is complemented if negative.
     width = fraction_length(fsp)
     fraction = int.from_bytes(_encode_fraction(micro, fsp), "big")
     number = (hour << 12 | minute << 6 | second) << 8 * width | fraction
@@ -195,7 +197,7 @@ def _encode_time(kind: int, fsp: int, span: timedelta) -> bytes:
 
 
 def decode_temporal(kind: int, fsp: int, data: Buffer) -> Temporal:
-    """Return the value of a date or time cell; text where Python's types cannot hold it."""
+    """Return the value of a date or time cell; text if Python's types cannot represent it."""
     fraction_length(fsp)
     if kind in (T.DATE, T.NEWDATE):
         n = int.from_bytes(data, "little")

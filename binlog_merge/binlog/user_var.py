@@ -1,4 +1,4 @@
-"""The value of a user variable, as a USER_VAR event carries it for the statement after it.
+"""The USER_VAR event: the value of a user variable for the statement after it.
 
     | name length 4 | name | is NULL 1 |, and if it is not: | type 1 | collation 4 | length 4 | value | flags 1 |
 
@@ -20,7 +20,7 @@ _NUMBER_BYTES: Final = 8
 
 
 class UserVarType(IntEnum):
-    """`Item_result`, as far as variables have values of it."""
+    """The types of `Item_result` that variables can have."""
 
     STRING = 0
     REAL = 1
@@ -30,7 +30,7 @@ class UserVarType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserVar:
-    """USER_VAR_EVENT. `raw` is the value's bytes, None for NULL; `flags` is None where an old server wrote none."""
+    """USER_VAR_EVENT. `raw` are the value's bytes, None for NULL; `flags` is None if an old server wrote none."""
 
     name: bytes
     kind: UserVarType = UserVarType.STRING
@@ -66,7 +66,7 @@ class UserVar:
         return name + value + (b"" if self.flags is None else bytes([self.flags]))
 
     def value(self) -> bytes | float | int | Decimal | None:
-        """Return the value; text as its bytes, for `collation` says how they are read."""
+        """Return the value; text as bytes, whose character set is that of `collation`."""
         if self.raw is None or self.kind == UserVarType.STRING:
             return self.raw
         if self.kind == UserVarType.REAL:

@@ -1,4 +1,4 @@
-"""Rows of partial JSON events with the documents that their differences make."""
+"""Applies JSON differences in rows of partial updates."""
 
 from binlog_merge.binlog.json_diff import apply_to_cell
 from binlog_merge.binlog.rows import Cell, PartialJson, Row
@@ -7,7 +7,7 @@ from binlog_merge.errors import ConversionFailed
 
 
 def whole_row(row: Row, table: TableMap) -> Row:
-    """Return a row whose JSON differences are applied to what was there before."""
+    """Return a row with JSON differences applied to the documents of its before image."""
     before, after = row
     if before is None or after is None or not any(isinstance(cell, PartialJson) for cell in after):
         return row
@@ -23,13 +23,13 @@ def _patched(table: TableMap, column: int, old: Cell, new: Cell) -> Cell:
 
 
 class NoDocument(ConversionFailed):
-    """A JSON difference of a document that is not known; `name` is the table's."""
+    """A JSON difference to an unknown document; `name` is the table's."""
 
     name: tuple[str, str] = ("", "")
 
 
 def no_document(table: TableMap, column: int) -> NoDocument:
-    """Return the error of a JSON difference that is of an unknown document."""
+    """Return the error for a JSON difference to an unknown document."""
     error = NoDocument(
         f"{table.schema}.{table.table}, column {column + 1}: JSON differences, and the value before is not there",
         remedy="the nodes must write binlog_row_image=FULL where they write partial JSON",

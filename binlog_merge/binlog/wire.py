@@ -1,8 +1,7 @@
-"""Bounded reading of little-endian bytes, and its mirror, packing.
+"""Bounds-checked reading of little-endian bytes, and packing.
 
-Every read is checked against the end before it happens, so that whatever the bytes say a parser ends in a value or in
-BinlogFormatError. Length-encoded integers must be minimal, as every server writes them: so parse and pack are each
-other's inverse.
+Every read is checked against the end first. So for any bytes a parser returns a value or raises BinlogFormatError.
+Length-encoded integers must be minimal, as every server writes them, so that parse and pack are inverse.
 """
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -11,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Reader:
-    """A cursor over one event body. `what` names the body in errors."""
+    """A cursor over an event's body. `what` names the body in errors."""
 
     __slots__ = ("data", "end", "pos", "what")
 
@@ -22,11 +21,11 @@ class Reader:
         self.what = what
 
     def left(self) -> int:
-        """Return how many bytes are still unread."""
+        """Return the number of unread bytes."""
         return self.end - self.pos
 
     def fail(self, reason: str) -> BinlogFormatError:
-        """Return the error to raise for what was just read."""
+        """Return an error at the current position."""
         return BinlogFormatError(f"{self.what}: {reason} (byte {self.pos} of {self.end})")
 
     def take(self, size: int, field: str = "bytes") -> memoryview:
@@ -69,11 +68,11 @@ class Reader:
         return bytes(self.take(self.packed(f"length of {field}"), field))
 
     def rest(self) -> bytes:
-        """Return everything that is left."""
+        """Return all unread bytes."""
         return bytes(self.take(self.left()))
 
     def done(self) -> None:
-        """Raise unless everything was read."""
+        """Raise BinlogFormatError unless all bytes were read."""
         if self.pos != self.end:
             raise self.fail(f"{self.left()} bytes too many")
 

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in the words of the configuration file: key, line, and the nearest known key."""
+"""Translates pydantic's errors to those of the configuration file: key, line, and the nearest known key."""
 
 import difflib
 import types
@@ -13,7 +13,7 @@ from binlog_merge.errors import ConfigError
 
 
 def explain(model: type[BaseModel], error: ValidationError, document: YamlDocument, name: str) -> ConfigError:
-    """Return one ConfigError that lists every problem, the first one's line as its place."""
+    """Return a ConfigError that lists all problems, with the line of the first."""
     found: list[tuple[int, str]] = []
     details = error.errors(include_url=False, include_context=True)
     unknown = {d["loc"] for d in details if d["type"] == "extra_forbidden"}
@@ -24,7 +24,7 @@ def explain(model: type[BaseModel], error: ValidationError, document: YamlDocume
         if detail["type"] == "too_short" and any(p[: len(loc)] == loc and p != loc for p in places):
             continue  # too short only because its items are wrong, which is reported
         if detail["type"] == "missing" and loc in meant:
-            continue  # it is there, misspelt, and reported as such
+            continue  # the key is misspelt, which is reported
         found.append((document.line_of(loc) or 0, _sentence(model, detail["type"], loc, detail["msg"])))
     found.sort()
     line = found[0][0]
@@ -64,7 +64,7 @@ def _sentence(model: type[BaseModel], kind: str, loc: KeyPath, text: str) -> str
 
 
 def path_text(loc: KeyPath) -> str:
-    """Return a path as people write it: nodes[0].source-id."""
+    """Return a key path as text: nodes[0].source-id."""
     text = ""
     for part in loc:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

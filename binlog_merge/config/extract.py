@@ -1,4 +1,4 @@
-"""What a route writes into extra columns of the logical table (DM: `extract-table` and its like)."""
+"""The values that a route writes into extra columns of the logical table (DM: `extract-table` and others)."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Extractor:
-    """Takes a value out of a name. Raises ValueError for a regular expression that is none, or captures nothing."""
+    """Extracts a value from a name. Raises ValueError for a regular expression that is invalid or without a group."""
 
     regexp: str
     target_column: str
@@ -23,7 +23,7 @@ class Extractor:
             raise ValueError("target-column is empty")
 
     def value(self, name: str) -> str:
-        """Return what is captured of a name, '' where it does not match."""
+        """Return the text captured from a name, '' if the name does not match."""
         found = _compiled(self.regexp).search(name)
         return "" if found is None else "".join(group or "" for group in found.groups())
 
@@ -43,7 +43,7 @@ class Extract:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Return the columns that are written."""
+        """Return the names of the extra columns."""
         return tuple(e.target_column for e in (self.table, self.schema, self.source) if e is not None)
 
     def values(self, node: str, schema: str, table: str) -> tuple[tuple[str, str], ...]:

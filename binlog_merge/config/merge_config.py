@@ -1,8 +1,8 @@
-"""The configuration of a merge: one YAML file, in DM's words, checked before anything runs.
+"""The configuration of a merge: a YAML file with DM's terms, checked before anything runs.
 
 All values are frozen. Paths are resolved against the file's folder on load, so the value means the same from any
-directory. What decides the output's bytes is kept apart (`settings`), since continuing an output with other settings
-must be refused.
+directory. The settings that determine the output's bytes are available separately (`settings`), since continuing an
+output with other settings must be refused.
 """
 
 import glob
@@ -40,7 +40,7 @@ CLUSTER_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_OID, "binlog-merge")
 
 
 class MergeConfig(Section):
-    """One cluster to merge. `MergeConfig.load(path)` is the way to make one."""
+    """The configuration of a cluster to merge; made by `MergeConfig.load(path)`."""
 
     version: Literal[1]
     name: PlainName
@@ -107,7 +107,7 @@ class MergeConfig(Section):
 
     @classmethod
     def from_document(cls, document: YamlDocument, folder: Path, name: str) -> "MergeConfig":
-        """Check parsed YAML; relative paths are seen from `folder`, `name` stands for the file in errors."""
+        """Check parsed YAML; relative paths are resolved against `folder`, `name` is the file's name in errors."""
         try:
             config = cls.model_validate(document.values, by_alias=True, by_name=False)
         except ValidationError as error:
@@ -180,13 +180,13 @@ class MergeConfig(Section):
         return str(uuid.uuid5(CLUSTER_NAMESPACE, text))
 
     def settings(self) -> dict[str, Any]:
-        """Return everything configured that decides the output's bytes, as flat plain values by key.
+        """Return all settings that determine the output's bytes, as flat plain values by key.
 
-        Not in it: where files are, the Spark options, and what the manifest checks by itself (node numbers, cluster
-        UUID, carrier); nor `check-rows`, which only looks. `reshape.on-unconvertible` is a cure for a merge that
-        stopped. `commit-tso.max-disorder` moves only the watermark, and raising it is the cure for a late transaction;
-        `schemas.not-understood` and `log-doubts` say only whether to stop, and changing them is a cure too. Base
-        schemas count by content, so the files may move.
+        Left out are paths of files, Spark options, what the manifest checks by itself (node numbers, cluster UUID,
+        carrier), and `check-rows`, which changes nothing. Also left out are settings that a user changes to continue
+        after a stop: `reshape.on-unconvertible`; `commit-tso.max-disorder`, which moves only the watermark and is
+        raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide only whether to stop.
+        Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {
             "name": self.name,
@@ -226,12 +226,12 @@ class MergeConfig(Section):
 
 
 def fingerprint_of(settings: Mapping[str, Any]) -> str:
-    """Return the sha256 of settings in their one canonical text form."""
+    """Return the sha256 of settings in their canonical text form."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return one line per setting that differs, in words: "output.max-size was 512, is now 1024"."""
+    """Return a text for each setting that differs: "output.max-size was 512, is now 1024"."""
     return [
         f"{key} was {before.get(key)!r}, is now {now.get(key)!r}"
         for key in sorted({*before, *now})

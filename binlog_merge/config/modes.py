@@ -1,4 +1,4 @@
-"""Which tables are coordinated in which way, and what their routes write into extra columns."""
+"""The coordination mode of each physical table, and the extra columns of its route."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,17 +10,17 @@ from snapshot_store.topology import Route, Topology
 ShardMode = Literal["marker", "pessimistic", "optimistic"]
 
 GHOSTS = frozenset({"_*_gho", "_*_ghc", "_*_del", "_*_new", "_*_old"})
-"""Tables that gh-ost (the first three) and pt-online-schema-change make on their way (DM: `online-ddl`)."""
+"""The temporary tables of gh-ost (the first three) and pt-online-schema-change (DM: `online-ddl`)."""
 
 
 def made_by_a_tool(table: str) -> bool:
-    """Return whether a table's name is one that such a tool gives the table that is to take another's place."""
+    """Return whether a table's name is that of a copy with which such a tool will replace the original table."""
     return table.startswith("_") and table.endswith(("_gho", "_new"))
 
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The modes and extra columns of routes: `routes` have a mode of their own, others `default`."""
+    """The modes and extra columns of routes; routes that are not in `routes` have the mode `default`."""
 
     topology: Topology = field(default_factory=Topology)
     default: ShardMode = "marker"
@@ -28,7 +28,7 @@ class Modes:
     extracts: Mapping[Route, Extract] = field(default_factory=dict)
 
     def of(self, node: str, schema: str, table: str) -> ShardMode:
-        """Return how a physical table is coordinated. Raises AmbiguousRoute."""
+        """Return the mode in which a physical table is coordinated. Raises AmbiguousRoute."""
         route = self.topology.route(node, schema, table)
         return self.default if route is None else self.routes.get(route, self.default)
 
@@ -40,7 +40,7 @@ class Modes:
         return any(mode != "marker" for mode in found or [self.default])
 
     def extract(self, node: str, schema: str, table: str) -> Extract | None:
-        """Return what the table's route writes into extra columns. Raises AmbiguousRoute."""
+        """Return the extractors of a table's route, None if it has none. Raises AmbiguousRoute."""
         if not self.extracts:
             return None
         route = self.topology.route(node, schema, table)

@@ -1,4 +1,4 @@
-"""The topology that a configuration's routes describe."""
+"""Builds the topology from a configuration's routes."""
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.modes import GHOSTS
@@ -7,7 +7,7 @@ from snapshot_store.topology import SYSTEM_SCHEMAS, Route, Topology
 
 
 def topology_of(config: MergeConfig) -> Topology:
-    """Return the routes of a configuration, and the schemas that never come out."""
+    """Return the topology of a configuration: its routes, and the schemas that are never in the output."""
     routes = tuple(route_of(rule, config) for rule in config.routes)
     commit_schema = config.commit_tso.commit_table.partition(".")[0]
     ignored = {*SYSTEM_SCHEMAS, config.markers.schema_name, commit_schema, *config.ignore_schemas}
@@ -29,7 +29,7 @@ def route_of(rule: RouteRule, config: MergeConfig) -> Route:
 
 
 def _ghosts(config: MergeConfig) -> frozenset[tuple[str, str]]:
-    """Return which tables are on their way to take the place of a shard that is coordinated without markers."""
+    """Return patterns of the temporary tables that will replace shards coordinated without markers."""
     patterns = {
         (route.schema_pattern, route.table_pattern or "*")
         for route in config.routes

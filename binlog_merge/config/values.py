@@ -50,19 +50,19 @@ def is_uri(path: str) -> bool:
 
 
 def resolve_path(path: str, folder: Path) -> str:
-    """Return `path` absolute, seen from `folder`; a URI stays as it is."""
+    """Resolve `path` against `folder`; a URI is returned unchanged."""
     return path if is_uri(path) else os.path.normpath(folder / path)
 
 
 def resolve_glob(pattern: str, folder: Path) -> str:
-    """Return a glob pattern absolute, seen from `folder`, whose own name is taken literally."""
+    """Resolve a glob pattern against `folder`, whose own name is escaped."""
     if is_uri(pattern) or Path(pattern).is_absolute():
         return pattern
     return os.path.normpath(Path(glob.escape(str(folder))) / pattern)
 
 
 def plain_name(value: str) -> str:
-    """Return `value` if it can stand in messages and file contents: not empty, no control characters."""
+    """Return `value` if it is 1 to 255 printable characters, for messages and file contents. Raises ValueError."""
     if not value.strip() or len(value) > 255 or not value.isprintable():
         raise ValueError("must be 1 to 255 printable characters")
     return value

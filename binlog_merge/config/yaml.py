@@ -1,7 +1,7 @@
-"""YAML, the safe part of it, with line numbers.
+"""Reads a safe subset of YAML, with line numbers.
 
-Three things plain `yaml.safe_load` allows are refused: anchors and aliases (a few lines can stand for gigabytes), a key
-given twice (the first one would be lost in silence), and files beyond 1 MiB. Every value remembers its line, so that an
+Three things that `yaml.safe_load` allows are refused: anchors and aliases (a few lines can expand to gigabytes),
+duplicate keys (the first would be lost silently), and files beyond 1 MiB. The line of every value is kept, so that an
 error in the configuration can name it.
 """
 
@@ -23,7 +23,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """A parsed document and the line (from 1) on which each key or list item stands."""
+    """A parsed document, and the line number (from 1) of each key or list item."""
 
     values: dict[str, Any]
     lines: dict[KeyPath, int]
@@ -54,7 +54,7 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def load_yaml(path: Path) -> YamlDocument:
-    """Read one YAML mapping from a file; raises ConfigError with file and line."""
+    """Read a YAML mapping from a file. Raises ConfigError with file and line."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -66,7 +66,7 @@ def load_yaml(path: Path) -> YamlDocument:
 
 
 def parse_yaml(data: bytes | str, name: str) -> YamlDocument:
-    """Parse one YAML mapping; `name` stands for the file in errors."""
+    """Parse a YAML mapping; `name` is the file's name in errors."""
     lines: dict[KeyPath, int] = {}
     try:
         loader = _PlainLoader(data)

@@ -1,6 +1,6 @@
-"""What MySQL writes into a table map for a column: its type and metadata.
+"""The type and metadata that MySQL writes into a table map for a column.
 
-As MySQL 9.7 writes them (`Field::save_field_metadata`), checked against a real server with every type.
+They are those of MySQL 9.7 (`Field::save_field_metadata`), checked against a real server with every type.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ DEFAULT_VECTOR_LENGTH: Final = 2048
 
 
 def binlog_column(column: Column) -> tuple[int, int]:
-    """Return (type, metadata) as a table map has them; metadata as one little-endian integer, 0 where there is none."""
+    """Return (type, metadata) as in a table map; metadata as a little-endian integer, 0 if there is none."""
     kind = column.type
     if kind.name in INTEGERS:
         return INTEGERS[kind.name], 0
@@ -74,7 +74,7 @@ def byte_length(kind: ColumnType) -> int:
 
 
 def member_bytes(kind: ColumnType) -> int:
-    """Return how many bytes an ENUM or SET value takes."""
+    """Return the size of an ENUM or SET value in bytes."""
     count = len(kind.members)
     if kind.name == "enum":
         return 1 if count < 256 else 2

@@ -1,7 +1,7 @@
-"""Texts and integers read as dates and times, as a MySQL server reads them.
+"""Parses dates and times from texts and integers, as a MySQL server does.
 
-Lenient: any punctuation divides, two digits of a year do, bare digits are cut into fields from the left. What follows
-the part that is understood is lost, a whole that is not a date or time is zero. Source: `str_to_datetime`,
+Parsing is lenient: any punctuation separates, a year may have two digits, bare digits are cut into fields from the
+left. Text after the part that is understood is lost; text that is no date or time is zero. Source: `str_to_datetime`,
 `str_to_time`, `number_to_datetime` and `number_to_time` in mysql-server mysys/my_time.cc.
 """
 
@@ -31,7 +31,7 @@ _FULL_TIMESTAMP: Final = 12  # bytes from which a text is tried as a date with a
 
 
 def is_date(moment: Civil) -> bool:
-    """Return whether a server stores the moment: months and days may be 0, but not beyond the month's end."""
+    """Return whether a server stores the date: month and day may be 0, but the day not beyond the month's end."""
     leap = moment.year % 4 == 0 and (moment.year % 100 != 0 or moment.year % 400 == 0)
     if moment.month > 12 or moment.hour > 23 or moment.minute > 59 or moment.second > 59:
         return False
@@ -49,12 +49,12 @@ def _span(microseconds: int) -> timedelta:
 
 
 def _micros(digits: str) -> int:
-    """Return the microseconds of the digits behind the point; a seventh rounds the sixth."""
+    """Return the microseconds of the digits after the point; a seventh digit rounds the sixth."""
     return (int((digits + "0" * 7)[:7]) + 5) // 10
 
 
 def read_moment(text: str, lost: Lost) -> Civil:
-    """Return the date, with or without a time of day, that a text begins with; the zero date where it is none."""
+    """Return the date, with or without a time of day, at the beginning of a text; the zero date if there is none."""
     found = _read_moment(text)
     if found is None:
         lost.append(f"{text[:40]!r} is no date")
@@ -74,7 +74,7 @@ def _with_fraction(moment: Civil, fraction: str, lost: Lost) -> Civil:
 
 
 def _read_moment(text: str) -> tuple[Civil, str, str] | None:
-    """Return the moment in seconds, the digits of its fraction and what follows; None where there is no moment."""
+    """Return the date and time, the digits of its fraction, and the rest of the text; None if there is no date."""
     text = text.lstrip(_SPACES)
     digits = re.match(r"[\dT]*", text, re.ASCII)
     assert digits is not None
@@ -102,7 +102,7 @@ def _read_moment(text: str) -> tuple[Civil, str, str] | None:
 
 
 def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
-    """Cut YYYYMMDD, YYMMDDhhmmss and the like."""
+    """Split YYYYMMDD, YYMMDDhhmmss and the like into fields."""
     fields: list[str] = []
     at = 0
     while len(fields) < 6 and text[at : at + 1].isdigit():
@@ -122,7 +122,7 @@ def _fixed_fields(text: str, width: int) -> tuple[list[str], str, str]:
 
 
 def _divided_fields(text: str) -> tuple[list[str], str, str]:
-    """Cut YYYY-MM-DD hh:mm:ss with any punctuation between; space only behind the day."""
+    """Split YYYY-MM-DD hh:mm:ss, with any punctuation between, into fields; space only after the day."""
     fields: list[str] = []
     at = end = 0
     while len(fields) < 6:
@@ -150,7 +150,7 @@ def _fraction(text: str, at: int, count: int) -> tuple[str, str]:
 
 
 def moment_of_number(number: int, lost: Lost) -> Civil:
-    """Return the date that YYMMDD, YYYYMMDD, YYMMDDhhmmss or YYYYMMDDhhmmss is; the zero date where it is none."""
+    """Return the date of YYMMDD, YYYYMMDD, YYMMDDhhmmss or YYYYMMDDhhmmss; the zero date if it is none."""
     moment = _moment_of_number(number)
     if moment is None:
         lost.append(f"{number} is no date")
@@ -183,7 +183,7 @@ def _moment_of_number(number: int) -> Civil | None:
 
 
 def time_of_number(number: int, lost: Lost) -> timedelta:
-    """Return the time that hhmmss is, or the time of day of a date with one; the nearest where it is none."""
+    """Return the time of hhmmss, or the time of day of a date with one; the nearest time if it is neither."""
     if number > 8_385_959:
         if number >= 10**10 and (moment := _moment_of_number(number)) is not None:
             return time_of_day(moment)
@@ -197,7 +197,7 @@ def time_of_number(number: int, lost: Lost) -> timedelta:
 
 
 def read_time(text: str, lost: Lost) -> timedelta:
-    """Return the time that a text begins with: [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS."""
+    """Return the time at the beginning of a text: [-][D ]H:M:S[.fraction], H:M, or bare digits HHMMSS."""
     plain = text.lstrip(_SPACES)
     negative = plain.startswith("-")
     plain = plain[1:] if negative else plain

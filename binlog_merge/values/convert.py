@@ -1,15 +1,15 @@
-"""Cells of one column type as cells of another: what a MODIFY that is still under way asks for.
+"""Converts cells from one column type to another, for rows written while a MODIFY is in progress.
 
-A converter decodes with the physical type and encodes with the logical one. Its values are those that a MySQL server
-gives the column by ALTER TABLE ... MODIFY. Where a server in strict mode would refuse the value (text that does not
-fit, a character that the new character set lacks, a number out of range, no number at all) the policy decides:
+A converter decodes with the physical type and encodes with the logical one. The result is the value that a MySQL server
+gives the column by ALTER TABLE ... MODIFY. If a server in strict mode would refuse the value (text that does not fit, a
+character that the new character set lacks, a number out of range, no number at all) the policy decides:
 
     error     ConversionError, which stops the merge before the row's transaction
     clamp     what a server without strict mode stores: the nearest number, the text cut, '?', the zero date
     default   the column's DEFAULT, as for a column that the physical table lacks
 
-Which pairs cannot be converted is known when the plan is made: GEOMETRY to or from anything else, TIME to a date,
-binary strings to JSON.
+Pairs of types that cannot be converted are refused when the plan is made: GEOMETRY to or from anything else, TIME to a
+date, binary strings to JSON.
 """
 
 from collections.abc import Callable
@@ -66,9 +66,9 @@ _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 @dataclass(frozen=True, slots=True)
 class ReshapeOptions:
-    """What the configuration says of reshaping: the policy, and the session time zone of the DDL.
+    """The options of reshaping: the policy, and the session time zone of the DDL.
 
-    `offset` is that time zone's, in minutes ahead of UTC.
+    `offset` is that time zone's offset from UTC in minutes.
     """
 
     policy: Policy = "error"
@@ -92,10 +92,10 @@ _COERCE: Final[dict[str, Callable[[ColumnType, Value, Lost], Value]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """Turns a cell of the physical column into a cell of the logical one.
+    """Converts a cell of the physical column to a cell of the logical one.
 
-    `default` is what the policy of that name puts in the place of a value that does not fit, None for NULL. Where the
-    bytes pass as they are, only NULL is looked after.
+    `default` is the cell that the policy of that name uses for a value that does not fit, None for NULL. If the bytes
+    are the same in both types, only NULL is converted.
     """
 
     physical: Column
@@ -119,9 +119,9 @@ class Converter:
         return new if self.options.policy == "clamp" else self.default
 
     def nearest(self, cell: bytes | None) -> tuple[bytes | None, Lost]:
-        """Return what a server without strict mode stores, and what is lost by it.
+        """Return the cell that a server without strict mode stores, and what is lost.
 
-        Raises ConversionError where it stores nothing at all.
+        Raises ConversionError if it would store nothing at all.
         """
         lost: Lost = []
         if cell is None:
@@ -144,7 +144,7 @@ class Converter:
 
 
 def passes(physical: Column, logical: Column) -> bool:
-    """Return whether every cell of the physical column, NULL too, is a cell of the logical one."""
+    """Return whether every cell of the physical column, also NULL, is a valid cell of the logical one."""
     old, new = physical.type, logical.type
     # FLOAT(M,D) and DOUBLE(M,D) are rounded when they are stored, which their bytes do not show.
     rounded = (
@@ -166,10 +166,10 @@ def make_converter(
     options: ReshapeOptions = DEFAULT_OPTIONS,
     default: bytes | None = None,
 ) -> Converter | None:
-    """Return the converter between two columns that differ, or None where the bytes are the same anyway.
+    """Return the converter between two columns that differ, or None if the bytes are the same anyway.
 
-    `actual` is what the table map says of the physical column; `default` is for the policy of that name. Raises
-    UnsupportedInput for a pair of types that no value can be converted between.
+    `actual` is the physical column in the table map; `default` is for the policy of that name. Raises UnsupportedInput
+    for a pair of types between which no value can be converted.
     """
     old, new = physical.type, logical.type
     if _same_bytes(old, new) or passes(replace(physical, nullable=False), logical):
@@ -221,10 +221,10 @@ def _refusal(old: ColumnType, new: ColumnType) -> str | None:
 
 
 def coerce(old: ColumnType, new: ColumnType, value: Value, lost: Lost, offset: int = 0) -> Value:
-    """Return a value of column type `old` as the nearest value of `new`, as ALTER TABLE ... MODIFY does.
+    """Convert a value of column type `old` to the nearest value of `new`, as ALTER TABLE ... MODIFY does.
 
-    What that loses is appended to `lost`; `offset` is the session time zone's, in minutes. Raises ConversionError
-    where no value is near.
+    Losses are appended to `lost`; `offset` is the session time zone's, in minutes. Raises ConversionError if there is
+    no such value.
     """
     if old.name == "timestamp" and isinstance(value, Civil):
         if new.name == "timestamp":
@@ -289,7 +289,7 @@ def implicit_default(kind: ColumnType) -> bytes:
     if kind.name == "json":
         return encode_cell(kind, Json(None))
     if kind.name == "vector":
-        return bytes(4)  # what ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives rows that are there
+        return bytes(4)  # the value that ALTER TABLE ... ADD v VECTOR(n) NOT NULL gives existing rows
     if kind.name in TEXT_TYPES:
         return encode_cell(kind, "")
     if kind.name in BINARY_TYPES:

@@ -1,7 +1,7 @@
 """The table that a table map with FULL metadata describes (`binlog_row_metadata=FULL`).
 
-Columns that nobody sees are in table maps and row images when they are VIRTUAL generated, INVISIBLE or a generated
-primary key (`my_row_id`); the hidden columns of functional indexes are not.
+VIRTUAL generated columns, INVISIBLE columns and a generated primary key (`my_row_id`) are in table maps and row images;
+the hidden columns of functional indexes are not.
 """
 
 from typing import Final
@@ -17,7 +17,7 @@ from snapshot_store.mysql.text.codecs import decode_text
 
 
 def decode_members(charset: str, members: tuple[bytes, ...]) -> tuple[str, ...] | None:
-    """Return the member texts of an ENUM or SET column, or None where they are no text in that character set."""
+    """Return the member texts of an ENUM or SET column, or None if they are invalid in that character set."""
     try:
         # Members of a binary column are bytes; the schema history reads them as latin1, one character each.
         return tuple(decode_text("latin1" if charset == "binary" else charset, member) for member in members)
@@ -26,7 +26,7 @@ def decode_members(charset: str, members: tuple[bytes, ...]) -> tuple[str, ...] 
 
 
 def table_from_table_map(table_map: TableMap) -> Table | None:
-    """Return the table that FULL metadata describes, or None where it says less.
+    """Return the table that FULL metadata describes, or None if the metadata is not FULL.
 
     Defaults, generated columns, AUTO_INCREMENT and indexes other than the primary key are not in a table map.
     """
@@ -76,7 +76,7 @@ _BINARY_NAMES: Final = {"varchar": "varbinary", "char": "binary"}
 
 
 def column_type(table_map: TableMap, i: int) -> ColumnType | None:
-    """Return the type of a column as far as the table map alone tells it, or None."""
+    """Return the type of a column as far as the table map has it, or None."""
     code, meta = table_map.real_types()[i], table_map.metas[i]
     name = _FROM_BINLOG.get(code)
     collation = table_map.collations()[i]

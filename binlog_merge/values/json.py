@@ -1,7 +1,7 @@
-"""JSON documents to and from other columns, as MySQL's ALTER TABLE ... MODIFY turns them.
+"""Converts JSON documents to and from other columns, as MySQL's ALTER TABLE ... MODIFY does.
 
-A document becomes what its text becomes, except in DECIMAL and BIT columns, which take its value. Text becomes the
-document it is the text of; what is no JSON text cannot be stored, not even without strict mode.
+A document is converted as its text is, except for DECIMAL and BIT columns, which use its value. Text is parsed as a
+document; text that is not JSON cannot be stored, not even without strict mode.
 """
 
 import json
@@ -17,7 +17,7 @@ _INTEGERS = (-(1 << 63), (1 << 64) - 1)
 
 
 def read_json(text: str) -> Json:
-    """Return the document of a JSON text; raises ConversionError where it is none."""
+    """Parse a JSON text. Raises ConversionError if it is not JSON."""
     try:
         document = json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_no_constant)
         encode_json(document)
@@ -43,7 +43,7 @@ def _no_constant(word: str) -> Any:
 
 
 def number_of_document(value: Json, lost: Lost) -> int | float | str | Decimal:
-    """Return a document as DECIMAL and BIT columns take it: numbers, texts that may hold one, true and false."""
+    """Return a document's value for DECIMAL and BIT columns: a number, a text that may hold one, true or false."""
     document = value.document
     if isinstance(document, float) and not math.isfinite(document):
         raise ConversionError(f"{document} is no number")

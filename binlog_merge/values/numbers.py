@@ -1,7 +1,7 @@
-"""Values to integers, decimals, floats, bits and years, as MySQL's ALTER TABLE ... MODIFY turns them.
+"""Converts values to integers, decimals, floats, bits and years, as MySQL's ALTER TABLE ... MODIFY does.
 
-Each function returns what a server without strict mode stores (clamped, cut, or 0), and says in `lost` where a server
-in strict mode refuses. Rounding: decimals and texts half away from zero, floats half to even (`rint`).
+Each function returns what a server without strict mode stores (clamped, cut, or 0), and adds to `lost` why a server in
+strict mode refuses it. Rounding: decimals and texts half away from zero, floats half to even (`rint`).
 """
 
 import math
@@ -26,11 +26,11 @@ _BIGINT: Final = (-(1 << 63), (1 << 63) - 1)
 
 
 def number_of(value: Value, lost: Lost) -> int | float | Decimal:
-    """Return a value as a number: the number a text begins with, a date as YYYYMMDD, a time as HHMMSS."""
+    """Convert a value to a number: of a text the number at its beginning, a date as YYYYMMDD, a time as HHMMSS."""
     if isinstance(value, str | bytes):
         text = value if isinstance(value, str) else value.decode("latin-1")
         found = _NUMBER.match(text)
-        # Spaces behind a number are nothing in a text, but something in a binary string.
+        # Spaces after a number are ignored in a text, but not in a binary string.
         if found is None or (text[found.end() :].strip(_SPACES) if text is value else text[found.end() :]):
             lost.append(f"{value[:40]!r} is not a number")
         return _limited(Decimal(found[1])) if found else Decimal(0)
@@ -48,14 +48,14 @@ def number_of(value: Value, lost: Lost) -> int | float | Decimal:
 
 
 def _limited(number: Decimal) -> Decimal:
-    """Return a number that arithmetic can be done with: beyond every column, but not by millions of digits."""
+    """Limit a number to a size that arithmetic can handle: still beyond every column, without millions of digits."""
     if number and abs(number.adjusted()) > 330:
         return Decimal(10).scaleb(330).copy_sign(number) if number.adjusted() > 0 else Decimal(0)
     return number
 
 
 def in_whole_seconds(value: Value) -> Value:
-    """Return a time or moment rounded to seconds, carried into minutes, hours and days; other values as they are."""
+    """Round a time or date and time to seconds, carried into minutes, hours and days; other values are unchanged."""
     if isinstance(value, timedelta):
         seconds = (abs(value) // MICROSECOND + 500_000) // 1_000_000
         return timedelta(seconds=-seconds if value < timedelta(0) else seconds)
@@ -63,16 +63,16 @@ def in_whole_seconds(value: Value) -> Value:
 
 
 def rounded_moment(moment: Civil, fsp: int) -> Civil:
-    """Return a moment rounded to `fsp` digits of a second, a full second carried into the date.
+    """Round a date and time to `fsp` fraction digits; a full second is carried into the date.
 
-    Raises ConversionError where there is no next second.
+    Raises ConversionError if there is no next second.
     """
     unit = 10 ** (6 - fsp)
     return carried(moment, (moment.micro + unit // 2) // unit * unit)
 
 
 def carried(moment: Civil, micros: int) -> Civil:
-    """Return the moment with these microseconds instead of its own; a million are a second more."""
+    """Return the date and time with these microseconds instead of its own; a million are carried as a second."""
     if micros < 1_000_000:
         return moment._replace(micro=micros)
     try:
@@ -83,7 +83,7 @@ def carried(moment: Civil, micros: int) -> Civil:
 
 
 def rounded(value: int | float | Decimal, scale: int = 0) -> Decimal:
-    """Return a number with `scale` digits behind the point, half away from zero."""
+    """Round a number to `scale` digits after the point, half away from zero."""
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     try:
         return exact.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, _EXACT)
@@ -107,7 +107,7 @@ def _whole(value: Value, lost: Lost) -> int:
 
 
 def to_integer(kind: ColumnType, value: Value, lost: Lost) -> int:
-    """Return an integer in the range of an integer column."""
+    """Convert a value to the range of an integer column."""
     bits = 8 * INTEGER_BYTES[kind.name]
     low, high = (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
     if isinstance(value, float):  # val_int is signed
@@ -116,7 +116,7 @@ def to_integer(kind: ColumnType, value: Value, lost: Lost) -> int:
 
 
 def to_decimal(kind: ColumnType, value: Value, lost: Lost) -> Decimal:
-    """Return a decimal with as many digits as the column has."""
+    """Convert a value to a decimal with the column's digits."""
     scale = kind.decimals or 0
     precision = 10 if kind.length is None else kind.length
     exact = number_of(value, lost)
@@ -132,7 +132,7 @@ def to_decimal(kind: ColumnType, value: Value, lost: Lost) -> Decimal:
 
 
 def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
-    """Return a float in the range of the column, rounded to (M,D) where it has them."""
+    """Convert a value to a float in the column's range, rounded to (M,D) if the column has them."""
     number = float(number_of(value, lost))
     if number < 0 and kind.unsigned:
         lost.append(f"{number} is negative, the column is UNSIGNED")
@@ -152,7 +152,7 @@ def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
 
 
 def to_bit(kind: ColumnType, value: Value, lost: Lost) -> int:
-    """Return an integer of as many bits as the column has; of a text the digits it begins with."""
+    """Convert a value to an integer of the column's bits; of a text the digits at its beginning."""
     if isinstance(value, bytes):
         value = value.decode("latin-1")
     if isinstance(value, str):
@@ -169,7 +169,7 @@ def to_bit(kind: ColumnType, value: Value, lost: Lost) -> int:
 
 
 def to_year(kind: ColumnType, value: Value, lost: Lost) -> int:
-    """Return a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
+    """Convert a value to a year from 1901 to 2155, or 0; two digits mean 1970 to 2069."""
     year = _whole(value, lost)
     text = value.decode("latin-1") if isinstance(value, bytes) else value
     if 0 < year < 100 or (year == 0 and isinstance(text, str) and len(text.encode()) != 4 and _NUMBER.match(text)):

@@ -1,8 +1,8 @@
-"""Values to CHAR, VARCHAR, TEXT, BINARY, VARBINARY, BLOB, ENUM and SET, as ALTER TABLE ... MODIFY turns them.
+"""Converts values to CHAR, VARCHAR, TEXT, BINARY, VARBINARY, BLOB, ENUM and SET, as ALTER TABLE ... MODIFY does.
 
-What is too long is cut, and lost unless a text loses only spaces. Between binary and character columns the bytes stay
-and must be text in the character set; between two character sets the text stays and the bytes change, a character
-that the new one lacks to a question mark.
+A value that is too long is cut, which is a loss unless a text loses only spaces. Between binary and character columns
+the bytes stay, and must be valid in the character set. Between two character sets the text stays; characters that the
+new one lacks become question marks.
 """
 
 import math
@@ -23,12 +23,12 @@ WIDE: Final = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 _ZEROFILL_WIDTH: Final = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _LONGEST_NUMBER: Final = 21
 _LONGEST_INDEX: Final = 5
-"""Field_set::store and Field_enum::store take no longer texts for a number."""
+"""The longest text that Field_set::store and Field_enum::store accept as a number."""
 _LONGEST_CHARACTER: Final = 4  # bytes, in any character set
 
 
 def text_of(kind: ColumnType, value: Value) -> str | bytes:
-    """Return what `SELECT` prints of a value of column type `kind`; bytes for binary strings."""
+    """Return the text that `SELECT` prints for a value of column type `kind`; bytes for binary strings."""
     if kind.name in ("enum", "set") and isinstance(value, int):
         return ",".join(members_of(kind, value))
     if isinstance(value, str | bytes):
@@ -51,8 +51,8 @@ def text_of(kind: ColumnType, value: Value) -> str | bytes:
 def _format_float(kind: ColumnType, value: float) -> str:
     if kind.decimals is not None:
         return f"{value:.{kind.decimals}f}"
-    # my_gcvt: the fewest digits that tell the value apart (six of a FLOAT); with an exponent when they would need more
-    # than 15 places behind or before the point (but not to lose a digit behind it), or more characters than are shown.
+    # my_gcvt: the fewest significant digits (six for a FLOAT); with an exponent if there would be more than 15 digits
+    # before or after the point (but not to lose a digit after it), or more characters than the display width.
     text, width = (f"{value:.6g}", 12) if kind.name == "float" else (repr(value), 24)
     number = Decimal(text).normalize()
     if number == 0:
@@ -68,7 +68,7 @@ def _format_float(kind: ColumnType, value: float) -> str:
 
 
 def members_of(kind: ColumnType, value: int) -> tuple[str, ...]:
-    """Return the members an ENUM index or SET bits stand for; index 0 is the empty text of an invalid value."""
+    """Return the members of an ENUM index or of SET bits; index 0 is the empty text of an invalid value."""
     if kind.name == "enum":
         if value > len(kind.members):
             raise ConversionError(f"{value} is beyond the {len(kind.members)} members of the enum")
@@ -79,7 +79,7 @@ def members_of(kind: ColumnType, value: int) -> tuple[str, ...]:
 
 
 def to_text(kind: ColumnType, value: str | bytes, lost: Lost) -> str:
-    """Return text that fits a character column; bytes too few for a wide character get zeros before them."""
+    """Convert a value to text that fits a character column; bytes too few for a wide character get leading zeros."""
     charset = kind.charset or "binary"
     if isinstance(value, bytes):
         if len(value) % WIDE.get(charset, 1):
@@ -101,7 +101,7 @@ def to_text(kind: ColumnType, value: str | bytes, lost: Lost) -> str:
 
 
 def _decoded(charset: str, data: bytes, lost: Lost) -> str:
-    """Return the text that bytes are, up to the first that are none."""
+    """Decode bytes up to the first that are invalid."""
     try:
         return decode_text(charset, data)
     except UnicodeError as error:
@@ -121,7 +121,7 @@ def _decoded(charset: str, data: bytes, lost: Lost) -> str:
 
 
 def _storable(charset: str, text: str, lost: Lost) -> str:
-    """Return the text with a question mark for each character that the character set lacks."""
+    """Replace each character that the character set lacks with a question mark."""
     try:
         encode_text(charset, text)
     except UnicodeError as error:
@@ -139,7 +139,7 @@ def _has_form(charset: str, char: str) -> bool:
 
 
 def _cut(charset: str, text: str, limit: int) -> str:
-    """Return the longest beginning of a text that takes no more than `limit` bytes."""
+    """Return the longest prefix of a text that has at most `limit` bytes."""
     low, high = 0, min(len(text), limit)
     while low < high:
         middle = (low + high + 1) // 2
@@ -151,7 +151,7 @@ def _cut(charset: str, text: str, limit: int) -> str:
 
 
 def to_bytes(kind: ColumnType, value: bytes, lost: Lost) -> bytes:
-    """Return bytes that fit a binary column."""
+    """Convert bytes to fit a binary column."""
     if kind.name in LENGTH_BYTES:
         limit = (1 << 8 * LENGTH_BYTES[kind.name]) - 1
     else:
@@ -162,7 +162,7 @@ def to_bytes(kind: ColumnType, value: bytes, lost: Lost) -> bytes:
 
 
 def to_enum(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> int:
-    """Return the index of a member, given by name or, where `numbers`, by number; 0 is the invalid value ''."""
+    """Return the index of a member, given by name or, with `numbers`, by number; 0 is the invalid value ''."""
     text = _plain_text(kind, text, lost).rstrip(" ")
     found = _place(kind, text)
     if found is not None:
@@ -175,7 +175,7 @@ def to_enum(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> i
 
 
 def to_set(kind: ColumnType, text: str | bytes, lost: Lost, numbers: bool) -> int:
-    """Return the bits of the members, given by names with commas between or, where `numbers`, by number."""
+    """Return the bits of the members, given as names with commas between or, with `numbers`, as a number."""
     text = _plain_text(kind, text, lost)
     places = [_place(kind, member) for member in text.split(",")] if text else []
     bits = sum({1 << place for place in places if place is not None})
@@ -193,7 +193,7 @@ def _number(text: str, longest: int) -> int | None:
 
 
 def member_of_number(kind: ColumnType, number: int, lost: Lost) -> int:
-    """Return a number as the index of an ENUM's member, or as the bits of a SET, as BIT columns are converted."""
+    """Convert a number to the index of an ENUM's member or to the bits of a SET, as for BIT columns."""
     if kind.name == "enum":
         if 1 <= number <= len(kind.members):
             return number
@@ -210,7 +210,7 @@ def _plain_text(kind: ColumnType, text: str | bytes, lost: Lost) -> str:
 
 
 def _place(kind: ColumnType, name: str) -> int | None:
-    """Return a member's place: spelt alike, or else as alike as the collation has it, case and accents aside."""
+    """Return the index of the member with this name: equal, or else equal in the collation (case, accents)."""
     name = name.rstrip(" ")
     for i, member in enumerate(kind.members):
         if member.rstrip(" ") == name:

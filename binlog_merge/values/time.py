@@ -1,8 +1,7 @@
-"""Values to DATE, DATETIME, TIMESTAMP and TIME, as MySQL's ALTER TABLE ... MODIFY turns them.
+"""Converts values to DATE, DATETIME, TIMESTAMP and TIME, as MySQL's ALTER TABLE ... MODIFY does.
 
-TIMESTAMP is UTC in a row image, and DATETIME is whatever the session's clock showed; a server converts between them in
-the session's time zone, which the configuration tells as an offset. TIME to a date takes the day it is converted on, so
-the plan refuses it.
+TIMESTAMP is UTC in a row image, DATETIME has no time zone; a server converts between them in the session's time zone,
+which the configuration has as an offset. TIME to a date uses the day of the conversion, so the plan refuses it.
 """
 
 from datetime import datetime, timedelta
@@ -27,13 +26,13 @@ _LAST_TIMESTAMP: Final = Civil(2038, 1, 19, 3, 14, 7, 999_999)
 
 
 def moment_of(microseconds: int) -> Civil:
-    """Return a time since 1970 as UTC."""
+    """Return the date and time in UTC of microseconds since 1970."""
     at = datetime(1970, 1, 1) + timedelta(microseconds=microseconds)
     return Civil(at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond)
 
 
 def shifted(moment: Civil, minutes: int) -> Civil:
-    """Return a moment so many minutes later; one that is no real date stays as it is."""
+    """Return a date and time `minutes` later; an invalid date is unchanged."""
     if not minutes:
         return moment
     try:
@@ -44,20 +43,20 @@ def shifted(moment: Civil, minutes: int) -> Civil:
 
 
 def to_date(kind: ColumnType, value: Value, lost: Lost) -> Civil:
-    """Return the day of a date, datetime, text or number; half a second before midnight is the next day."""
+    """Convert a value to a date; from half a second before midnight on, it is the next day."""
     moment = _rounded(_moment(value, lost), 0, lost)
     return Civil(moment.year, moment.month, moment.day)
 
 
 def to_datetime(kind: ColumnType, value: Value, lost: Lost) -> Civil:
-    """Return a moment rounded to the column's digits of a second."""
+    """Convert a value to a date and time, rounded to the column's fraction digits."""
     return _rounded(_moment(value, lost), kind.fsp, lost)
 
 
 def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int) -> Civil:
-    """Return a moment in UTC that a TIMESTAMP can hold: the zero date, or 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
+    """Convert a value to a TIMESTAMP in UTC: the zero date, or 1970-01-01 00:00:01 to 2038-01-19 03:14:07.
 
-    `offset` is how many minutes the session's clock is ahead of UTC.
+    `offset` is the session time zone's offset from UTC in minutes.
     """
     moment = _rounded(_moment(value, lost), kind.fsp, lost)
     if moment == ZERO_DATE:
@@ -70,7 +69,7 @@ def to_timestamp(kind: ColumnType, value: Value, lost: Lost, offset: int) -> Civ
 
 
 def to_time(kind: ColumnType, value: Value, lost: Lost) -> timedelta:
-    """Return a time of day or a duration, rounded to the column's digits of a second."""
+    """Convert a value to a time of day or a duration, rounded to the column's fraction digits."""
     if isinstance(value, Civil):
         value = time_of_day(value)
     elif isinstance(value, int):

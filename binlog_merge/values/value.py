@@ -1,7 +1,7 @@
-"""Cells to Python values and back, by the schema's column types: what conversions and pad values are made of.
+"""Converts cells to Python values and back, by the schema's column types, for conversions and pad values.
 
     integer, year, bit, enum, set   int (an enum's index, a set's bits)
-    decimal                         Decimal, exactly as many digits behind the point as the column has
+    decimal                         Decimal, with exactly the column's digits after the point
     float, double                   float
     char, varchar, text             str
     binary, varbinary, blob, vector bytes, BINARY with its zero bytes
@@ -9,7 +9,7 @@
     time                            timedelta
     json                            Json
 
-GEOMETRY has no values here: its cells only pass.
+GEOMETRY has no values here: its cells are passed through.
 """
 
 import math
@@ -30,14 +30,14 @@ from snapshot_store.mysql.text.codecs import decode_text, encode_text
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """A JSON document as `binlog.json_binary` has it; in a class of its own, since it may be any Python value."""
+    """A JSON document of `binlog.json_binary`, wrapped in a class because it may be any Python value."""
 
     document: Any
 
 
 Value = int | float | Decimal | str | bytes | Civil | timedelta | Json
 Lost = list[str]
-"""What a conversion loses, in words, in the order it is met; a server in strict mode stops at the first."""
+"""The losses of a conversion as texts, in order; a server in strict mode stops at the first."""
 
 INTEGER_BYTES: Final = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
 TEXT_TYPES: Final = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
@@ -45,13 +45,13 @@ BINARY_TYPES: Final = frozenset({"binary", "varbinary", "tinyblob", "blob", "med
 
 
 class ConversionError(Exception):
-    """A value that its new column type cannot hold, or that is no value of its old one; says which and why."""
+    """A value that its new column type cannot hold, or that is invalid in its old one; the message has the reason."""
 
 
 def decode_cell(kind: ColumnType, cell: bytes) -> Value:
-    """Return the value of a cell, its length prefix included in `cell`.
+    """Return the value of a cell, which has its length prefix.
 
-    Raises ConversionError for bytes that are no value of this type.
+    Raises ConversionError for bytes that are invalid for this type.
     """
     code, meta = binlog_column(Column("", kind))
     try:
@@ -73,7 +73,7 @@ def decode_cell(kind: ColumnType, cell: bytes) -> Value:
 
 
 def encode_cell(kind: ColumnType, value: Value) -> bytes:
-    """Return the cell of a value that already is one of this column type (see `convert.coerce`)."""
+    """Return the cell of a value that is valid for this column type already (see `convert.coerce`)."""
     code, meta = binlog_column(Column("", kind))
     plain: object = value
     try:

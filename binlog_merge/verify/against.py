@@ -1,7 +1,7 @@
-"""A server compared with what the merged binlog says: its tables are made anew from the log, and held against it.
+"""Compares a server with the merged binlog: its tables are rebuilt from the log, and compared with the server's.
 
-What the server should have is told by itself: a replay's position, or, of a replica, its executed GTIDs; or by whoever
-asks. Reads of the server are one consistent snapshot.
+The position up to which the server should have the log is that of a replay, the executed GTIDs of a replica, or given
+by the user. The server is read in a consistent snapshot.
 """
 
 import tempfile
@@ -30,7 +30,7 @@ from snapshot_store.tso import OrderKey
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What a server has of the log: everything up to a rank, but for what was skipped."""
+    """What a server has of the log: everything up to a rank, except skipped transactions."""
 
     rank: int
     skipped: frozenset[int] = frozenset()
@@ -38,10 +38,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of a comparison, at a position where there is one.
+    """The result of a comparison; `rank` is the position, None for a comparison with nodes.
 
-    `others` are tables of the server that the log does not have. `same`: no difference is known; `whole`: and there is
-    nothing that could not be judged.
+    `others` are tables of the server that the log does not have.
     """
 
     rank: int | None
@@ -50,12 +49,12 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Return whether no table differs, as far as they can be judged."""
+        """Return whether no table differs, as far as they could be compared."""
         return all(table.same for table in self.tables if not table.unjudged)
 
     @property
     def whole(self) -> bool:
-        """Return whether all tables were judged, with all their rows."""
+        """Return whether all tables were compared, with all their rows."""
         return all(table.whole for table in self.tables)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,11 +80,11 @@ def compare_with_server(
     work: Path | None = None,
     base: Base | None = None,
 ) -> Comparison:
-    """Compare a server with the log, up to `rank` (None: where the server says it is).
+    """Compare a server with the log, up to `rank` (None: the server's position).
 
-    Raises ServerRefused, ConfigError where the server does not say, and what a replay into DuckDB raises. `work` is
-    where the tables are made for the time being. `base` has the rows of tables that were there before the log; of
-    others, what the log says of their rows is judged.
+    Raises ServerRefused, ConfigError if the server's position is not known, and what a replay into DuckDB raises.
+    `work` is the directory for temporary tables. `base` has the rows of tables from before the log; of other such
+    tables, only what the log contains is compared.
     """
     with ServerSide([address], ssl_ca) as server:
         found = position_of(server, binlog) if rank is None else Position(rank)
@@ -123,7 +122,7 @@ _NOT_FROM_THEN: Final = (
 
 
 def _system_zone(server: ServerSide) -> str:
-    """Return how far the server's own clock is ahead of UTC: what its sessions took SYSTEM for."""
+    """Return the offset of the server's clock from UTC, which is its time zone SYSTEM."""
     ((minutes,),) = server.ask(
         "SELECT TIMESTAMPDIFF(MINUTE, UTC_TIMESTAMP(), CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM'))"
     )
@@ -139,9 +138,9 @@ def compare_with_nodes(
     ssl_ca: str | None = None,
     most_rows: int = 20,
 ) -> Comparison:
-    """Compare a server with the nodes of a cluster, as they are: routes say which physical tables make a logical one.
+    """Compare a server with the current rows of a cluster's nodes, whose routes map physical to logical tables.
 
-    Raises ServerRefused, and ConfigError where a node's server is not told.
+    Raises ServerRefused, and ConfigError if a node's server is not given.
     """
     topology = topology_of(MergeConfig.load(config))
     configured = [node.source_id for node in MergeConfig.load(config).nodes]
@@ -178,7 +177,7 @@ def _made_and_compared(
     found_there: FoundThere,
     base: Base | None,
 ) -> Comparison:
-    """Make the log's tables anew in a file, and compare them. Raises Unjudgeable for a table that is to be left out."""
+    """Rebuild the log's tables in a file and compare them. Raises Unjudgeable for a table that must be left out."""
     columns = (lambda schema, table: None) if options.filter is None else options.filter.columns
     with DuckdbTarget(path, binlog.cluster_uuid, temporal_text=True, chosen=columns) as target:
         load(binlog, target, history_of(binlog.directory), options, found_there, base)
@@ -212,19 +211,19 @@ def _compared(
 
 
 def _known(log: LogSide, there: FoundThere, compared: Compared) -> Known | None:
-    """Return what the log tells of a table that was there before it; None of one that the log made."""
+    """Return what the log knows of a table from before the log; None for a table that the log created."""
     name = (compared.table.schema, compared.table.name)
     if name not in there.names:
         return None
     touched, note = there.touched(name, log.connection), there.notes.get(there.names[name], "")
     if not compared.keyed or not touched.there():
         return Known(note=note)
-    keys = frozenset(key for key, _ in log.told(compared, touched.keys))
-    return Known(keys, dict(log.told(compared, touched.unsaid)), note)
+    keys = frozenset(key for key, _ in log.recorded(compared, touched.keys))
+    return Known(keys, dict(log.recorded(compared, touched.unsaid)), note)
 
 
 def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
-    """Return what a server has of a log; 0 where it says nothing. Raises ReplayStopped for gaps."""
+    """Return the rank up to which a server has a log; 0 if it is not recorded. Raises ReplayStopped for gaps."""
     try:
         return position_of(server, binlog).rank
     except ConfigError:
@@ -232,7 +231,7 @@ def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
 
 
 def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
-    """Return what a server says it has of a log. Raises ConfigError where it says nothing, ReplayStopped for gaps."""
+    """Return a server's position in a log. Raises ConfigError if it has none, ReplayStopped for gaps."""
     cluster = binlog.cluster_uuid
     if server.ask(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",

@@ -1,7 +1,7 @@
-"""What tables held where a log begins, from elsewhere: a server, a file that a replay keeps, nothing at all.
+"""The rows of tables from before a log, read from a server or from a replay's DuckDB file, or none.
 
-Rows come as the texts that a server prints (`compare_sides`) and go into the tables that the log begins with. A base
-may be of a later moment of the log, if it says so itself: its position, or its executed GTIDs. (A dump: `base_dump`.)
+Rows are read as the texts that a server prints (`compare_sides`) and inserted into the log's first tables. A base may
+be of a later moment of the log if it has its position, or its executed GTIDs. (Dumps are in `base_dump`.)
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ _BATCH: Final = 50_000
 
 
 def is_duckdb(path: Path) -> bool:
-    """Return whether a file is one of DuckDB's."""
+    """Return whether a file is a DuckDB database."""
     try:
         with path.open("rb") as file:
             return file.read(12)[8:] == b"DUCK"
@@ -36,7 +36,7 @@ def is_duckdb(path: Path) -> bool:
 
 
 class Empty:
-    """A base that says of every table that it had no rows."""
+    """A base in which every table is empty."""
 
     rank = 0
 
@@ -47,13 +47,13 @@ class Empty:
 
 @dataclass(frozen=True)
 class ServerBase:
-    """The tables of a server; `rank`: what it has of the log."""
+    """The tables of a server, at transaction `rank` of the log."""
 
     server: ServerSide
     rank: int = 0
 
     def fill(self, target: DuckdbTarget, tables: Mapping[Name, Table]) -> set[Name]:
-        """Put in the rows of the tables that the server has."""
+        """Insert the rows of the tables that the server has; return these tables."""
         given = set()
         for name, table in sorted(tables.items()):
             kept = target.as_kept(table)
@@ -67,14 +67,14 @@ class ServerBase:
 
 @dataclass(frozen=True)
 class DuckdbBase:
-    """The tables of a file that a replay keeps, or that was made otherwise; `rank`: what it has of the log."""
+    """The tables of a DuckDB file, of a replay or otherwise made, at transaction `rank` of the log."""
 
     path: Path
     rank: int = 0
 
     @classmethod
     def of(cls, path: Path, cluster: str) -> "DuckdbBase":
-        """Read how far a file is. Raises ConfigError for another cluster's, and for what is no such file."""
+        """Read a file's position. Raises ConfigError for another cluster's file, or one that is not DuckDB's."""
         try:
             with duckdb.connect(str(path), read_only=True) as connection:
                 known = connection.execute(
@@ -91,7 +91,7 @@ class DuckdbBase:
         return cls(path, max((int(rank) for _, rank in rows), default=0))
 
     def fill(self, target: DuckdbTarget, tables: Mapping[Name, Table]) -> set[Name]:
-        """Put in the rows of the tables that the file has."""
+        """Insert the rows of the tables that the file has; return these tables."""
         connection, given = target.connection, set()
         escaped = str(self.path).replace("'", "''")
         connection.execute(f"ATTACH IF NOT EXISTS '{escaped}' AS {quoted(_BASE)} (READ_ONLY)")
@@ -126,7 +126,7 @@ def _all_there(table: Table, columns: Iterable[str], where: str) -> None:
 
 
 def _retyped(column: Column, kind: str) -> str:
-    """Return a column of a file with dates of DuckDB's types as one of a file with MySQL's texts."""
+    """Return SQL that converts a date or time column of DuckDB's types to MySQL's text."""
     name, fsp = quoted(column.name), column.type.fsp
     if kind == "INTERVAL":
         us = f"abs(epoch_us({name}))"
@@ -141,12 +141,12 @@ def _retyped(column: Column, kind: str) -> str:
     return f"CAST({name} AS {duckdb_type(column.type, True)})"
 
 
-def insert(target: DuckdbTarget, table: Table, rows: Iterable[Texts], told: Sequence[Column]) -> None:
-    """Put rows into a table, as texts of some columns."""
-    into = f"INSERT INTO {place(table.schema, table.name)} ({listed([c.name for c in told])})"
-    chosen = ", ".join(_typed(column, f"c{i}") for i, column in enumerate(told))
+def insert(target: DuckdbTarget, table: Table, rows: Iterable[Texts], given: Sequence[Column]) -> None:
+    """Insert rows, as texts of the `given` columns, into a table."""
+    into = f"INSERT INTO {place(table.schema, table.name)} ({listed([c.name for c in given])})"
+    chosen = ", ".join(_typed(column, f"c{i}") for i, column in enumerate(given))
     for batch in _batches(rows):
-        arrays = {f"c{i}": _array(column, [row[i] for row in batch]) for i, column in enumerate(told)}
+        arrays = {f"c{i}": _array(column, [row[i] for row in batch]) for i, column in enumerate(given)}
         target.connection.register("base_rows", pa.table(arrays))
         try:
             target.connection.execute(f"{into} SELECT {chosen} FROM base_rows")
@@ -156,12 +156,12 @@ def insert(target: DuckdbTarget, table: Table, rows: Iterable[Texts], told: Sequ
             ) from None
 
 
-def compute_others(target: DuckdbTarget, table: Table, told: Sequence[Column]) -> None:
-    """Compute the generated columns that no row told."""
+def compute_others(target: DuckdbTarget, table: Table, given: Sequence[Column]) -> None:
+    """Compute the columns that are not `given` in the rows."""
     pairs, text = tuple((column, column) for column in table.columns), target.temporal_text
     work = Alteration(target.connection, table, table, pairs, table.columns, StatementSession(0), 1, text)
     for column in table.columns:
-        if column not in told:
+        if column not in given:
             work.compute(place(table.schema, table.name), column)
 
 
@@ -184,7 +184,7 @@ def _batches(rows: Iterable[Texts]) -> Iterator[list[Texts]]:
 
 
 def _typed(column: Column, name: str) -> str:
-    """Return the SQL of a column's value, from the text that a server prints."""
+    """Return SQL that converts the text that a server prints to a column's value."""
     kind, to = column.type.name, duckdb_type(column.type, True)
     if kind == "vector":
         return name

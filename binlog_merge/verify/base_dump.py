@@ -1,7 +1,7 @@
-"""The rows of a dump: the INSERTs of mysqldump's text, or of a directory of such files (mydumper), as servers print.
+"""Reads the rows of a dump from the INSERTs of a file (mysqldump) or a directory of files (mydumper).
 
-A dump is read as bytes: literals of binary columns are no text. What `SET` and DDL in it say is not looked at, but for
-the GTIDs that the server had executed, which tell where in the log it is.
+A dump is read as bytes, as literals of binary columns are not text. `SET` and DDL in it are ignored, except for the
+executed GTIDs, which are its position in the log.
 """
 
 import gzip
@@ -45,7 +45,7 @@ _REMEDY: Final = "give a dump of mysqldump or mydumper, in SQL, with INSERT stat
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A literal: its kind, and what it says."""
+    """A literal: its kind, and its bytes."""
 
     kind: str
     data: bytes
@@ -53,14 +53,14 @@ class _Value:
 
 @dataclass(frozen=True)
 class DumpBase:
-    """The tables of a dump; `rank`: what its server had of the log."""
+    """The tables of a dump, at transaction `rank` of the log."""
 
     path: Path
     rank: int = 0
 
     @classmethod
     def of(cls, path: Path, cluster: str) -> "DumpBase":
-        """Read where in the log a dump was made. Raises IoError."""
+        """Read the position of a dump in the log. Raises IoError."""
         for _, data in _files(path):
             for match in re.finditer(rb"(?i)GTID_PURGED\s*=\s*(?:/\*.*?\*/)?\s*'([^']*)'", data):
                 executed = GtidSet.parse_text(match[1].decode("ascii", "replace").replace("\n", "").lstrip("+"))
@@ -70,29 +70,29 @@ class DumpBase:
         return cls(path)
 
     def fill(self, target: DuckdbTarget, tables: Mapping[Name, Table]) -> set[Name]:
-        """Put in the rows of the tables that the dump makes or fills."""
-        given: dict[Name, list[Column]] = {}
+        """Insert the rows of the tables that the dump creates or fills; return these tables."""
+        filled: dict[Name, list[Column]] = {}
         kept = {name: target.as_kept(table) for name, table in tables.items()}
         for file, data in _files(self.path):
-            for said, columns, rows in _items(file, data):
-                name = _in_catalog(said, kept)
+            for dumped, columns, rows in _items(file, data):
+                name = _in_catalog(dumped, kept)
                 if name is None or not kept[name].columns:
                     continue
-                told = _columns(kept[name], columns, file)
-                given[name] = told if rows is not None else given.get(name, list(kept[name].columns))
+                given = _columns(kept[name], columns, file)
+                filled[name] = given if rows is not None else filled.get(name, list(kept[name].columns))
                 if rows is not None:
-                    insert(target, kept[name], (_texts(told, row, file) for row in rows), told)
-        for name, told in given.items():
-            compute_others(target, kept[name], told)
-        return set(given)
+                    insert(target, kept[name], (_texts(given, row, file) for row in rows), given)
+        for name, given in filled.items():
+            compute_others(target, kept[name], given)
+        return set(filled)
 
 
-def _in_catalog(said: Name, tables: Mapping[Name, Table]) -> Name | None:
-    """Return which table a dump means; one that does not tell the database means the only one of its name."""
-    if said[0]:
-        return said if said in tables else None
-    found = [name for name in tables if name[1] == said[1]]
-    return found[0] if len(found) == 1 else None
+def _in_catalog(dumped: Name, tables: Mapping[Name, Table]) -> Name | None:
+    """Return the table that a dump names; without a database, the only table with that name; None if there is none."""
+    if dumped[0]:
+        return dumped if dumped in tables else None
+    same = [name for name in tables if name[1] == dumped[1]]
+    return same[0] if len(same) == 1 else None
 
 
 def _rank(path: Path, ours: Sequence[tuple[int, int]]) -> int:
@@ -113,7 +113,7 @@ def _files(path: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def _database_of(file: Path) -> str:
-    """Return the database that a file's name tells, as mydumper names files: database.table.00000.sql."""
+    """Return the database in a file's name, as mydumper names files: database.table.00000.sql."""
     name = file.name.removesuffix(".gz").removesuffix(".sql")
     database, dot, _ = name.partition(".")
     return database if dot else ""
@@ -126,7 +126,7 @@ def _tokens(data: bytes, at: int) -> Iterator[tuple[str, bytes, int]]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield each statement's first word in capitals, and where it begins and ends; routines are passed over."""
+    """Yield each statement's first word in capitals, and its begin and end; routines are skipped."""
     first, begin, at = b"", -1, 0
     while (match := _TOKEN.match(data, at)) is not None:
         at = match.end()
@@ -161,7 +161,7 @@ _INSERT: Final = re.compile(
 
 
 def _items(file: Path, data: bytes) -> Iterator[tuple[Name, list[str] | None, Iterator[list[_Value]] | None]]:
-    """Yield each table that is made, and each INSERT: the table, its columns where they are named, and the rows."""
+    """Yield (table, columns if named, rows) of each INSERT, and (table, None, None) of each CREATE TABLE."""
     database = _database_of(file)
     for first, begin, end in _statements(data):
         if first == b"USE" and (match := _USE.match(data, begin, end)) is not None:
@@ -217,7 +217,7 @@ def _texts(columns: Sequence[Column], row: Sequence[_Value], file: Path) -> Text
 
 
 def _text(column: Column, value: _Value) -> str | None:
-    """Return a literal as a server prints the column."""
+    """Return a literal as the text that a server prints for the column."""
     if value.kind == "null":
         return None
     data = value.data

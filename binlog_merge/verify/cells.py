@@ -1,6 +1,6 @@
-"""Whether the cells of row images are what a server writes: digits of decimals, dates, JSON, members, NULL or not.
+"""Checks that the cells of row images are valid: digits of decimals, dates, JSON, members, NULL.
 
-Lengths are right by then: rows were cut by their table map. Integers and texts may have any bytes.
+Lengths are right already, as rows were cut by their table map. Integers and texts may have any bytes.
 """
 
 import math
@@ -19,12 +19,12 @@ _DECODED: Final = frozenset(
     {T.NEWDECIMAL, T.DATE, T.NEWDATE, T.TIME, T.TIME2, T.DATETIME, T.DATETIME2, T.TIMESTAMP, T.TIMESTAMP2, T.JSON}
     | {T.VECTOR, T.ENUM, T.SET, T.BIT, T.FLOAT, T.DOUBLE}
 )
-"""Types of which not all bytes of the right length are a value."""
+"""Types for which some bytes of the right length are invalid."""
 _Check = Callable[[memoryview | bytes], None]
 
 
 class CellChecks:
-    """Checks the rows of one table map; raises BinlogFormatError with the column."""
+    """Checks the rows of a table map. Raises BinlogFormatError with the column."""
 
     def __init__(self, table: TableMap) -> None:
         self._name = f"{table.schema}.{table.table}"

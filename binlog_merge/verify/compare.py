@@ -1,4 +1,4 @@
-"""Whether two sides hold the same rows: table by table, bucket by bucket, then row by row where buckets differ."""
+"""Compares the rows of two sides: table by table, bucket by bucket, and row by row in buckets that differ."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,9 +14,9 @@ _BUCKETS_AT_ONCE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RowDifference:
-    """A row that differs; `key` are the texts of its key. `columns` are those that differ, with both sides' texts.
+    """A row that differs; `key` are the texts of its key, `columns` those that differ, with the texts of both sides.
 
-    `left` and `right` are how many such rows there are on either side.
+    `left` and `right` are the numbers of such rows on either side.
     """
 
     key: dict[str, str | None]
@@ -32,10 +32,10 @@ class RowDifference:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the left side knows of a table whose rows it has not all seen.
+    """What the left side knows of a table that it knows only in part.
 
-    The keys that it has heard of: what of them is not there must not be. Columns that it does not know of some rows, in
-    lower case; None: none but the key. `note` says what is not looked for.
+    `touched` are the keys that it knows: rows of these that it does not have must not exist. `unsaid` are the columns,
+    in lower case, whose values it does not know, by key; None: all but the key. `note` is what is not compared.
     """
 
     touched: frozenset[Texts] = frozenset()
@@ -45,11 +45,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class TableComparison:
-    """What came of one table: rows and checksums of both sides, and rows that differ, the first so many of them.
+    """The result for a table: (rows, checksum) of both sides, and the first rows that differ.
 
-    `problem` says why the rows could not be compared; `unjudged`: for no fault that is known. `partly` tells that there
-    may be rows that the left side has never heard of: `unnamed` counts those on the right, `unsaid` the rows of which
-    it does not know all columns, and `note` says what else is not looked for.
+    `problem` is why the rows could not be compared; `unjudged`: the problem is not a known fault. `partly`: the left
+    side does not know all rows; `unnamed` is the number of rows on the right that it does not know, `unsaid` that of
+    rows of which it does not know all columns, and `note` what else is not compared.
     """
 
     name: str
@@ -71,7 +71,7 @@ class TableComparison:
 
     @property
     def whole(self) -> bool:
-        """Return whether everything was judged."""
+        """Return whether everything was compared."""
         return not self.unjudged and not self.partly
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,9 +97,9 @@ def compare_tables(
     columns: Any = None,
     known: Callable[[Compared], Known | None] = lambda compared: None,
 ) -> list[TableComparison]:
-    """Compare tables; `columns` says which columns of a table the right side has, in lower case.
+    """Compare tables; `columns` returns the columns of a table on the right side, in lower case.
 
-    `known` is what the left side knows of a table; None: all.
+    `known` returns what the left side knows of a table; None: everything.
     """
     return [_compare(table, left, right, most_rows, columns, known) for table in tables]
 
@@ -143,7 +143,7 @@ def _compare(
 
 
 def _judged(row: RowDifference, compared: Compared, known: Known) -> tuple[RowDifference | None, int]:
-    """Return what of a difference is known to be one, and how many rows it is of which nothing is known."""
+    """Return the part of a difference that is certain, or None, and the number of rows of which nothing is known."""
     key = tuple(row.key.values())
     if not compared.keyed:
         return (row, 0) if row.right < row.left else (None, row.right - row.left)

@@ -1,12 +1,12 @@
-"""The two sides of a comparison: tables on servers, and the tables that the merged binlog makes.
+"""The two sides of a comparison: tables on servers, and the tables of a merged binlog.
 
-Both tell a row as the same texts, column by column, as the server prints them, and sum up tables alike:
+Both return a row as the same texts, column by column, as the server prints them, and the same checksums of tables:
 
     row       its columns' texts with | between them, \\N for NULL
-    bucket    the low bits of CRC32(the key's texts), of the whole row where the table has no key
-    a bucket  how many rows, and BIT_XOR of their CRC32: the same whatever the order, and over several tables together
+    bucket    the low bits of CRC32(the key's texts), or of the whole row if the table has no key
+    checksum  of a bucket: the number of rows, and BIT_XOR of their CRC32, which depends on no order
 
-Bytes come as hexadecimal digits, FLOAT as DOUBLE, TIMESTAMP in UTC.
+Bytes are hexadecimal digits, FLOAT is shown as DOUBLE, TIMESTAMP in UTC.
 """
 
 import zlib
@@ -31,26 +31,26 @@ from snapshot_store.server import ServerAddress, message_of
 
 BUCKETS: Final = 4096
 Sums = dict[int, tuple[int, int]]
-"""By bucket: how many rows, and the BIT_XOR of their checksums."""
+"""By bucket: the number of rows, and the BIT_XOR of their checksums."""
 Texts = tuple[str | None, ...]
 _TEMPORAL: Final = frozenset({"date", "datetime", "timestamp", "time"})
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A table that is compared: its columns, and the places of those that tell its rows apart, all where none do."""
+    """A table to compare: its columns, and the indexes of its key's columns, or of all columns without a key."""
 
     table: Table
     key: tuple[int, ...]
 
     @classmethod
     def of(cls, table: Table) -> "Compared":
-        """Return a table with the columns of its primary key, else of a unique one without NULL."""
+        """Return a table with its primary key, else with a unique key without NULL."""
         return cls(table, tuple(next(keys_of(table), range(len(table.columns)))))
 
     @property
     def keyed(self) -> bool:
-        """Return whether a key tells rows apart."""
+        """Return whether the table has a key."""
         return next(keys_of(self.table), None) is not None
 
 
@@ -76,8 +76,8 @@ class Side(Protocol):
 class ServerSide:
     """Tables on MySQL servers, each read in one consistent snapshot; use it as a context manager.
 
-    `places` says for a logical table where its rows lie: (number of the server, schema, table); None: on the only
-    server, under its own name. Raises ServerRefused.
+    `places` maps a logical table to its physical tables: (number of the server, schema, table); None: the tables are
+    on the only server, under their own names. Raises ServerRefused.
     """
 
     addresses: Sequence[ServerAddress]
@@ -145,7 +145,7 @@ class ServerSide:
         )
 
     def columns(self, table: Table) -> set[str]:
-        """Return the names of a table's columns that every server has, in lower case."""
+        """Return the names, in lower case, of a table's columns that all servers have."""
         found = [
             {
                 str(row[0]).lower()
@@ -156,7 +156,7 @@ class ServerSide:
         return set.intersection(*found) if found else set()
 
     def sums(self, compared: Compared) -> Sums:
-        """Return what the table's buckets come to, over all servers."""
+        """Return the checksums of the table's buckets, over all servers."""
         sums: Sums = {}
         row = _joined(compared.table.columns)
         for number, schema, name in self._places(compared.table):
@@ -178,7 +178,7 @@ class ServerSide:
             yield from self.ask(f"SELECT {shown} FROM {source} WHERE {_bucket(compared)} IN ({chosen})", (), number)
 
     def all_rows(self, compared: Compared) -> Iterator[Texts]:
-        """Yield all rows, as they come."""
+        """Yield all rows, in any order."""
         from pymysql.cursors import SSCursor
 
         shown = ", ".join(_shown(column) for column in compared.table.columns)
@@ -204,7 +204,7 @@ def _shown(column: Column) -> str:
     if kind in TEXT_TYPES or kind in ("enum", "set"):
         return f"CONVERT({name} USING utf8mb4)"
     if kind in ("float", "double"):
-        # Alone, a server may cut the last digit of a DOUBLE; in a JSON document it shows all that tell it apart.
+        # A server may cut the last digit of a DOUBLE; in a JSON document it prints all significant digits.
         return f"CAST(JSON_ARRAY(CAST({name} AS DOUBLE) + 0e0) AS CHAR)"
     if kind in ("bit", "year") or column.type.zerofill:
         return f"CAST({name} + 0 AS CHAR)"
@@ -225,7 +225,7 @@ def _bucket(compared: Compared) -> str:
 
 @dataclass(frozen=True)
 class LogSide:
-    """The tables that a merged binlog makes, loaded into DuckDB with dates as text."""
+    """The tables of a merged binlog, loaded into DuckDB with dates as text."""
 
     connection: Any
     batch_rows: int = 100_000
@@ -253,8 +253,8 @@ class LogSide:
             chosen = pa.array(np.flatnonzero(np.isin(self._places(compared, columns), buckets)))
             yield from zip(*(column.take(chosen).to_pylist() for column in columns), strict=True)
 
-    def told(self, compared: Compared, place: str) -> Iterator[tuple[Texts, frozenset[str] | None]]:
-        """Yield keys, as texts, that are told of beside a table, and the columns that are told with them."""
+    def recorded(self, compared: Compared, place: str) -> Iterator[tuple[Texts, frozenset[str] | None]]:
+        """Yield the keys, as texts, in an extra table (`found_there`), and the columns recorded with them."""
         reader = self.connection.sql(f"SELECT DISTINCT * FROM {place}").to_arrow_reader(self.batch_rows)
         for batch in reader:
             keys = [_as_key(compared.table.columns[c], batch.column(i)) for i, c in enumerate(compared.key)]
@@ -266,7 +266,7 @@ class LogSide:
         return _checksums([columns[c] for c in compared.key]) & (BUCKETS - 1)
 
     def _batches(self, table: Table) -> Iterator[list[Any]]:
-        """Yield the table's columns as texts, so many rows at a time."""
+        """Yield the table's columns as texts, in batches of rows."""
         shown = ", ".join(f"{in_duckdb(column)} AS c{i}" for i, column in enumerate(table.columns))
         reader = self.connection.sql(f"SELECT {shown} FROM {place(table.schema, table.name)}").to_arrow_reader(
             self.batch_rows
@@ -288,7 +288,7 @@ def _as_text(column: Column, values: Any) -> Any:
 
 
 def _as_key(column: Column, values: Any) -> Any:
-    """Return texts of a key as `in_duckdb` makes them as a server has them."""
+    """Convert the texts of a key from `in_duckdb` to those of a server."""
     if column.type.name not in ("float", "double"):
         return values
     return _as_text(column, pa.array([None if text is None else float(text) for text in values.to_pylist()]))
@@ -299,7 +299,7 @@ def _vector(value: list[float] | None) -> str | None:
 
 
 def _checksums(columns: Sequence[Any]) -> Any:
-    """Return the CRC32 of each row of some columns."""
+    """Return the CRC32 of each row of these columns."""
     filled = [pc.fill_null(column, "\\N") for column in columns]
     rows = (pc.binary_join_element_wise(*filled, "|") if len(filled) > 1 else filled[0]).cast(pa.large_string())
     _, offsets, data = rows.buffers()

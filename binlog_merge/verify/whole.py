@@ -1,15 +1,14 @@
-"""A merged binlog looked through from end to end: whether it is whole, in order, and what its manifest and its schema
-history say it is.
+"""Verifies a merged binlog from end to end: complete, in order, and as its manifest and its schema history have it.
 
-| looked at | must be |
+| checked | must be |
 |---|---|
-| manifest | a chain of hashes; every file as long as it says, beginning and ending with its keys and ranks |
+| manifest | a chain of hashes; every file has its size there, and begins and ends with its keys and ranks |
 | `binlog.index` | the manifest's files, in order |
 | events | checksums, positions, transaction lengths, a ROTATE to the next file at the end of a closed one |
-| GTIDs | without gaps from 1 on, PREVIOUS_GTIDS what stands before; sequence numbers 1, 2, 3 … in each file |
-| order keys | rising; equal only of transactions that were moved to one place |
-| rows | cut into cells to the last byte, cells as their types have them; no NULL where a column has none |
-| table maps | as the schema history has the table at that key; nothing in them that is not known |
+| GTIDs | without gaps from 1 on, PREVIOUS_GTIDS those before the file; sequence numbers 1, 2, 3 … in each file |
+| order keys | ascending; equal only for transactions that were moved to the same position |
+| rows | cut into cells to the last byte, cells valid for their types; no NULL in a NOT NULL column |
+| table maps | as the schema history has the table at that key; without unknown fields |
 """
 
 import logging
@@ -38,8 +37,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass
 class Verified:
-    """What was found in order: `rows` by table and kind; `shapes` tells whether table maps were compared, `some` that
-    not all files were looked through.
+    """Counts of what was verified: `rows` by table and operation.
+
+    `shapes`: table maps were compared with a schema history; `some`: only some files were verified.
     """
 
     files: int = 0
@@ -66,10 +66,10 @@ def verify(
     progress: Callable[[str], None] = lambda name: None,
     only: Collection[str] | None = None,
 ) -> Verified:
-    """Look through everything; raises at the first thing that is not as it should be, with its place.
+    """Verify everything. Raises at the first fault, with its location.
 
-    `history` is None where the output has none: then table maps are only read, not compared. `only` these files are
-    looked through, where some are named; of the others counts what the manifest says.
+    `history` is None if the output has none: then table maps are only parsed, not compared. With `only`, just these
+    files are read; for the others the manifest is believed.
     """
     found = Verified(shapes=history is not None, some=only is not None)
     _check_index(binlog)
@@ -135,7 +135,7 @@ class _FileChecker:
         self.cells: dict[tuple[Any, ...], CellChecks] = {}
 
     def check(self) -> OrderKey | None:
-        """Look through the file and return the last order key."""
+        """Verify the file and return its last order key."""
         last: RawEvent | None = None
         try:
             for event in events_of(Path(self.path), self.file.size):
@@ -195,7 +195,7 @@ class _FileChecker:
             )
 
     def _transaction_ends(self, end: int) -> None:
-        """Compare how long the transaction is with what its GTID event says."""
+        """Compare the length of the transaction with that in its GTID event."""
         length = None if self.gtid is None else self.gtid.transaction_length
         if length is not None and length != end - self.begins:
             raise ChecksumMismatch(
@@ -235,8 +235,8 @@ class _FileChecker:
         table = self.tables.get(value.table_id)
         if table is None:
             self._wrong(f"rows of table id {value.table_id} without a table map", event)
-        told = (table.table_id, table.types, table.metas, table.null_bitmap, table.optional_raw)
-        cells = self.cells.get(told) or self.cells.setdefault(told, CellChecks(table))
+        identity = (table.table_id, table.types, table.metas, table.null_bitmap, table.optional_raw)
+        cells = self.cells.get(identity) or self.cells.setdefault(identity, CellChecks(table))
         number = 0
         try:
             for row in iter_rows(value, table):
@@ -263,19 +263,19 @@ class _FileChecker:
         self._compare("first", self.first_key, self.file.first_key)
         self._compare("last", self.key if self.keyed else None, self.file.last_key)
 
-    def _compare(self, which: str, key: OrderKey | None, said: str) -> None:
-        """Compare a key with the manifest's; None where the transaction does not say its key (a DDL)."""
-        if key is not None and key.text() != said:
-            raise ManifestError(f"the {which} order key is {key.text()}, the manifest says {said}", file=self.path)
+    def _compare(self, which: str, key: OrderKey | None, recorded: str) -> None:
+        """Compare a key with the manifest's; None if the transaction has no key (a DDL)."""
+        if key is not None and key.text() != recorded:
+            raise ManifestError(f"the {which} order key is {key.text()}, the manifest says {recorded}", file=self.path)
 
     def _wrong(self, message: str, event: RawEvent) -> NoReturn:
         raise ChecksumMismatch(message, file=self.path, position=event.offset, order_key=self.key, remedy=DAMAGED)
 
 
 def _follows(key: OrderKey, before: OrderKey) -> bool:
-    """Return whether a transaction's key may stand behind another's.
+    """Return whether a transaction's key may follow another's.
 
-    What was moved to one place has one key; behind it, events count that differ from it in nothing but their nodes.
+    Transactions moved to the same position have the same key; after them, keys that differ only in the node may follow.
     """
     if key > before:
         return True

@@ -1,13 +1,13 @@
-"""Rows of a merged binlog as a change log in Arrow: one record a row, with what it was and what it became.
+"""The rows of a merged binlog as a change log in Arrow: a record for each row, with its values before and after.
 
 | column | type |
 |---|---|
 | `op` | string: insert, update, delete |
-| `rank` | int64: the number of the transaction |
+| `rank` | int64: the rank of the transaction |
 | `gtid` | string |
-| `commit_tso`, `order_key` | uint64, string; null where the output does not say them |
+| `commit_tso`, `order_key` | uint64, string; null if the output does not have them |
 | `committed_at` | timestamp[us, UTC] |
-| `before`, `after` | struct of the table's columns (types: `binlog.arrow`), null where the row was not there |
+| `before`, `after` | struct of the table's columns (types: `binlog.arrow`), null if the row did not exist |
 
 A column that an image does not hold (binlog_row_image MINIMAL) is null in it.
 """
@@ -31,9 +31,9 @@ from snapshot_store.tso import OrderKey
 
 @dataclass
 class ChangeBuffer:
-    """Changes of one table in one shape, until there are enough of them for a part.
+    """Collects changes of a table with the same columns, until there are enough for a file.
 
-    `names` are the columns' names; `columns` chooses among them; `temporal_text` gives dates and times as MySQL's text.
+    `names` are the columns' names; `columns` selects some of them; `temporal_text`: dates and times are MySQL's text.
     """
 
     table: TableMap
@@ -44,13 +44,13 @@ class ChangeBuffer:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, op: str, begin: Begin, key: OrderKey | None, rows: Sequence[Row]) -> None:
-        """Take the rows of one event."""
+        """Add the rows of an event."""
         tso, text = (None, None) if key is None else (key.commit_tso, key.text())
         self.facts += [(op, begin.rank, begin.gtid, tso, text, begin.commit_us)] * len(rows)
         self.rows += [whole_row(row, self.table) for row in rows]
 
     def to_arrow(self) -> Any:
-        """Return the changes as a table. Raises ConversionFailed for a date that Arrow has no place for."""
+        """Return the changes as a table. Raises ConversionFailed for a date that Arrow cannot represent."""
         types = (pa.string(), pa.int64(), pa.string(), pa.uint64(), pa.string(), pa.timestamp("us", tz="UTC"))
         names = ("op", "rank", "gtid", "commit_tso", "order_key", "committed_at")
         facts = [pa.array(values, kind) for values, kind in zip(zip(*self.facts, strict=True), types, strict=True)]

@@ -1,6 +1,6 @@
-"""Row events of a segment, table by table, cut, and without what the filter leaves out.
+"""Cuts the rows events of a segment table by table, and applies the filter.
 
-Rows of one table stay in order; tables are apart.
+The rows of a table stay in order; the tables are separated.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ _OPS: Final[dict[int, Op]] = {
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows of one table in one shape. `events` are the numbers of their events in the segment; `kinds` their types."""
+    """Rows of a table with the same columns. `events` are their events' numbers in the segment; `kinds` the types."""
 
     segment: Segment
     table: TableMap
@@ -39,26 +39,26 @@ class Changes:
     events: Any
 
     def event_of(self, row: int) -> int:
-        """Return the number, in the segment, of the event that a row came in."""
+        """Return the number in the segment of a row's event."""
         return int(self.events[self.cut.events[row]])
 
     def transaction_of(self, row: int) -> int:
-        """Return the number, in the segment, of the transaction that a row belongs to."""
+        """Return the number in the segment of a row's transaction."""
         return int(self.segment.events[self.event_of(row), k.E_TRANSACTION])
 
     def op_of(self, row: int) -> Op:
-        """Return what a row's event does."""
+        """Return the operation of a row."""
         return _OPS[int(self.segment.events[self.event_of(row), k.E_KIND])]
 
     def rows_of(self, op: Op) -> Any:
-        """Return which rows are of a kind, as a mask."""
+        """Return a mask of the rows with an operation."""
         kinds = [kind for kind, name in _OPS.items() if name == op]
         of_events = np.isin(self.segment.events[self.events, k.E_KIND], kinds)
         return of_events[self.cut.events]
 
 
 def changes_of(segment: Segment, wanted: Callable[[int], bool] = lambda rank: True) -> Iterator[Changes]:
-    """Yield the rows of a segment, table by table; `wanted` says which transactions count."""
+    """Yield the rows of a segment, table by table, of transactions whose rank is `wanted`."""
     if not len(segment.events):
         return
     ranks = segment.transactions[segment.events[:, k.E_TRANSACTION], k.T_RANK]
@@ -77,7 +77,7 @@ def changes_of(segment: Segment, wanted: Callable[[int], bool] = lambda rank: Tr
 
 
 def _shapes(segment: Segment, events: Any) -> Iterator[Any]:
-    """Cut a table's events where its shape changes; without DDL in between it does so only in opaque tables."""
+    """Split a table's events where its columns change; without DDL between, that happens only in opaque tables."""
     if not len(events):
         return
     numbers = segment.events[events, k.E_MAP]
@@ -103,9 +103,9 @@ def _cut(segment: Segment, events: Any, table: TableMap) -> CutRows:
 
 
 def rows_that_pass(changes: Changes, chosen: Filter | None, table: Table, facts: Sequence[ColumnFacts]) -> Any:
-    """Return which rows pass a filter, as a mask; `facts` show dates as text.
+    """Return a mask of the rows that pass a filter; `facts` show dates as text.
 
-    Raises ReplayStopped for rows that the filter makes an error.
+    Raises ReplayStopped for rows that the filter declares an error.
     """
     passing = np.ones(len(changes.cut), bool)
     if chosen is None:
@@ -134,7 +134,7 @@ def rows_that_pass(changes: Changes, chosen: Filter | None, table: Table, facts:
 
 
 def _ignored_transactions(changes: Changes, chosen: Filter) -> Any:
-    """Return which rows belong to a transaction that is left out by its commit TSO."""
+    """Return a mask of the rows of transactions that the filter ignores by commit TSO."""
     segment = changes.segment
     of_row = segment.events[changes.events, k.E_TRANSACTION][changes.cut.events]
     ignored = []

@@ -1,12 +1,12 @@
 """A directory of Parquet files as the target: a change log for each table, exactly once.
 
-    position.json                              how far it goes, and of which cluster
+    position.json                              the position, and the cluster
     shop/orders/000000000001-0000000000500-00000.parquet    changes of transactions 1 to 500
-    _statements/…                              DDL, in its place
+    _statements/…                              DDL, in order
 
-Parts are written aside, then renamed, then the position is replaced: a part that reaches beyond the position was not
-committed, and is removed by the next run. A table whose shape changes goes on in a new part. Names that a file system
-would not take are percent-encoded.
+Files are written under temporary names, then renamed, then the position is replaced. A file that reaches beyond the
+position was not committed, and is removed by the next run. When the columns of a table change, a new file begins. Names
+that a file system would not accept are percent-encoded.
 """
 
 import json
@@ -48,7 +48,7 @@ _STATEMENT_TYPE = pa.schema(
 class ParquetTarget:
     """A change log under `folder`; use it as a context manager. Raises TargetBusy, ConfigError, IoError.
 
-    `history` names the columns where table maps do not. `part_bytes` of rows are held in memory at most.
+    `history` has the columns' names if table maps do not. At most `part_bytes` of rows are held in memory.
     """
 
     folder: Path
@@ -89,11 +89,11 @@ class ParquetTarget:
 
     @property
     def empty(self) -> bool:
-        """Return whether nothing has been written here yet."""
+        """Return whether nothing has been written to the directory yet."""
         return not (self.folder / "position.json").exists()
 
     def add(self, rows: Rows, cut: list[Any], op: str, begin: Begin, key: OrderKey | None) -> None:
-        """Take the rows of one event."""
+        """Add the rows of an event."""
         name = (rows.table.schema, rows.table.table)
         names = self._names(rows, key)
         buffer = self._buffers.get(name)
@@ -107,16 +107,16 @@ class ParquetTarget:
             self._parts()
 
     def statement(self, item: Statement, sql: str, begin: Begin) -> None:
-        """Take a statement."""
+        """Add a statement."""
         self._statements.append((begin.rank, begin.gtid, begin.commit_us, item.query.schema_text, sql))
 
     @property
     def full(self) -> bool:
-        """Return whether enough was written for a commit."""
+        """Return whether enough was added for a commit."""
         return bool(self._written)
 
     def commit(self, rank: int, key: str | None) -> None:
-        """Make everything up to a transaction, whose order key this is, visible, and the position with it."""
+        """Make everything up to a transaction visible, with the position; `key` is the transaction's order key."""
         self._parts()
         for part, path in self._written:
             final = path.with_name(f"{self.rank + 1:012d}-{rank:012d}-{path.name}")
@@ -196,7 +196,7 @@ class ParquetTarget:
         return found, key
 
     def _clean(self) -> None:
-        """Remove what was written and not committed."""
+        """Remove files that were written but not committed."""
         for part in [*self.folder.glob("*/*/.*.part"), *self.folder.glob("*/.*.part")]:
             part.unlink()
         for path in [*self.folder.glob("*/*/*.parquet"), *self.folder.glob("*/*.parquet")]:

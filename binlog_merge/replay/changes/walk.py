@@ -1,4 +1,4 @@
-"""From a merged binlog to a change log: what `replay` does where the target is no server."""
+"""Replays a merged binlog into a change log of Parquet files."""
 
 import logging
 
@@ -15,7 +15,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def capture(binlog: MergedBinlog, target: ParquetTarget, options: ReplayOptions) -> ReplayResult:
-    """Write the changes of a range to a target, from where it stands. Raises with what was written as `result`."""
+    """Write the changes of a range to a target, from its position on. Errors have what was written as `result`."""
     first = options.first_rank
     if target.empty:
         target.rank = (first or 1) - 1

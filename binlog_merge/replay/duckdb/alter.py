@@ -1,7 +1,7 @@
-"""Other columns for a DuckDB table that has rows: in place where DuckDB can, else the table is made anew.
+"""Alters the columns of a DuckDB table with rows: in place if DuckDB can, else by rebuilding the table.
 
-Made anew, a row first gets the columns that stay, converted ones, constants and the numbers of a column that counts;
-then what a server computes from these.
+In a rebuild, rows first get unchanged columns, converted ones, constants and AUTO_INCREMENT numbers; then the columns
+that a server computes from these.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from binlog_merge.replay.duckdb.values import carries, compute_values, constant_
 from snapshot_store.model import Column, Table
 
 NEW: Final = "binlog_merge new"
-"""What a table is called while it is made anew."""
+"""The name of a table while it is rebuilt."""
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """What a table was and becomes; `pairs` are the columns that are kept of it then, each with what it was, if it was.
+    """An ALTER of a table: `pairs` are the columns kept in the file after it, each with its old column if it has one.
 
-    `old` are the columns that the file has of it now. `start` is where a new column counts from.
+    `old` are the columns that the file has now. `start` is the first number of a new AUTO_INCREMENT column.
     """
 
     connection: Any
@@ -37,7 +37,7 @@ class Alteration:
     temporal_text: bool = False
 
     def carry_out(self) -> None:
-        """Alter the table. Raises ReplayStopped, and UnsupportedInput where a value for the rows is not known."""
+        """Alter the table. Raises ReplayStopped, and UnsupportedInput if a value for the rows is not known."""
         if not self._in_place():
             self._make_anew()
 
@@ -46,7 +46,7 @@ class Alteration:
         return place(self.before.schema, self.before.name)
 
     def _in_place(self) -> bool:
-        """Do what DuckDB can do to a table as it stands; False, and nothing done, where that is not all there is."""
+        """Alter the table in place. Returns False, having changed nothing, if DuckDB cannot do the whole ALTER."""
         name, kept = self._name, [was for _, was in self.pairs if was is not None]
         order = [column for column in self.old if column in kept]
         added = [column for column, was in self.pairs if was is None]
@@ -80,7 +80,7 @@ class Alteration:
         return text_stays and not begins_to_count and carries(was, column)
 
     def _changes(self, was: Column, column: Column) -> bool:
-        """Return whether values may be others then; NULL too is one for a session that is not strict."""
+        """Return whether the ALTER may change values; without strict mode NULL may become another value, too."""
         return not self._carries(was, column) and (was.type != column.type or not self.session.ddl.strict)
 
     def _make_anew(self) -> None:
@@ -103,7 +103,7 @@ class Alteration:
         self._run(f"ALTER TABLE {new} RENAME TO {quoted(self.before.name)}")
 
     def _source(self, number: int, column: Column, was: Column | None) -> tuple[str, str]:
-        """Return where a column's values come from, and what has to be joined for it; NULL what is computed later."""
+        """Return the SQL of a column's values, and the join that it needs; NULL for values computed later."""
         if was is not None and self._carries(was, column):
             return f"t.{quoted(was.name)}", ""
         here = f"new{number}"
@@ -136,12 +136,12 @@ class Alteration:
         return {"k": old, "v": convert_values(was, column, old, self.session, self.temporal_text)}
 
     def _refuse_zeros(self, was: Column) -> None:
-        """Raise ReplayStopped where a column that begins to count holds zeros, which a server then numbers."""
+        """Raise ReplayStopped if a column that becomes AUTO_INCREMENT has zeros, to which a server assigns numbers."""
         if self.connection.execute(f"SELECT 1 FROM {self._name} WHERE {quoted(was.name)} = 0 LIMIT 1").fetchall():
             raise ReplayStopped(f"zeros of column {was.name} become numbers that the log does not tell", remedy=BY_HAND)
 
     def compute(self, name: str, column: Column) -> None:
-        """Compute a column of all rows of a table, which has the columns of the one after."""
+        """Compute a column for all rows of the table `name`, which has the columns after the ALTER."""
         refuse_rowid(self.after)
         needed = [other.name for other in needed_columns(column, self.after.columns)]
         here = {other.name.lower() for other, _ in self.pairs}

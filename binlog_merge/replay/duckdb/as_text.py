@@ -1,4 +1,4 @@
-"""What the text of a value is made of in a DuckDB file, so that it compares with a server's."""
+"""SQL that gives values in a DuckDB file in a form whose text compares with a server's."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ HEX_TYPES: Final = frozenset({*BINARY_TYPES, *GEOMETRY_TYPES, "vector"})
 
 
 def in_duckdb(column: Column, prefix: str = "") -> str:
-    """Return the SQL of what a column's text is made of, in a file of DuckDB's."""
+    """Return the SQL expression in a DuckDB file from which a column's text is made."""
     name, kind = prefix + quoted(column.name), column.type.name
     if kind == "vector":
         return name

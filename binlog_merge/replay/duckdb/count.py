@@ -1,7 +1,7 @@
-"""The numbers that rows get which are there when a column with AUTO_INCREMENT is added.
+"""The numbers that existing rows get when an AUTO_INCREMENT column is added.
 
-A server counts in the order in which it keeps rows: that of the primary key, else of the first unique key without NULL
-(refman, "Clustered and Secondary Indexes"). Of a table without either only the server knows the order.
+A server counts in the order of the clustered index: that of the primary key, else of the first unique key without NULL
+(refman, "Clustered and Secondary Indexes"). For a table without either only the server knows the order.
 """
 
 from typing import Any, Final
@@ -23,9 +23,9 @@ _IN_ORDER: Final = NUMERIC | BINARY_TYPES | {"bit", "year", "date", "datetime", 
 def numbered(
     connection: Any, table: Table, name: str, session: StatementSession, start: int, temporal_text: bool
 ) -> Any:
-    """Return row ids and numbers, as Arrow columns `k` and `v`, of a table that the file has as `name`.
+    """Return row ids and numbers, as Arrow columns `k` and `v`, for the rows of the file's table `name`.
 
-    Raises ReplayStopped where the order of the rows is not known.
+    Raises ReplayStopped if the order of the rows is not known.
     """
     refuse_rowid(table)
     ((count,),) = connection.execute(f"SELECT count(*) FROM {name}").fetchall()
@@ -35,14 +35,14 @@ def numbered(
 
 
 def refuse_rowid(table: Table) -> None:
-    """Raise ReplayStopped where a column hides the row ids of DuckDB, by which rows are told apart."""
+    """Raise ReplayStopped if a column called rowid hides DuckDB's row ids, which identify rows here."""
     if table.index_of("rowid") is not None:
         name = f"{table.schema}.{table.name}"
         raise ReplayStopped(f"rows of {name} cannot be told apart here: a column of it is called rowid", remedy=BY_HAND)
 
 
 def _first(session: StatementSession, start: int) -> int:
-    """Return the first number. Source: `innobase_next_autoinc`, which `ib_sequence_t` asks for what follows `start`."""
+    """Return the first number. Source: `innobase_next_autoinc`, as `ib_sequence_t` calls it with `start`."""
     if session.step == 1:
         return start
     offset = session.first if session.first <= session.step else 0
@@ -76,7 +76,7 @@ def _clustered(table: Table) -> Index | None:
 
 
 def _compared(column: Column) -> str:
-    """Return SQL of a value that sorts as a server sorts the column's."""
+    """Return SQL of a value that sorts in the server's order of the column."""
     kind = column.type
     if kind.name in TEXT_TYPES:
         try:

@@ -1,8 +1,8 @@
-"""Logical DDL on DuckDB tables: what a statement makes of the schema, made of the tables and the rows in them.
+"""Executes logical DDL on DuckDB tables and the rows in them.
 
-A table is dropped, emptied, renamed or made as such. An ALTER that DuckDB does in place (a column dropped, renamed, or
-added with NULL at the end) is done in place; any other makes the table anew, its rows carried over with the values that
-the server has. DuckDB's DDL is transactional, so a statement and the position behind it are one.
+Tables are dropped, truncated, renamed and created directly. An ALTER that DuckDB can do in place (drop or rename a
+column, add one with NULL at the end) is done in place; any other rebuilds the table, with the values for its rows that
+a server would have. DuckDB's DDL is transactional, so a statement and the position after it are committed atomically.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,10 +28,10 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True)
 class DdlTarget:
-    """Carries out statements over a DuckDB connection, within its transaction.
+    """Executes statements on a DuckDB connection, in its transaction.
 
-    `chosen` says which columns of a table are kept, by name; None keeps all. `present` are those that a table has in
-    the file: a filter may have left out the statement that made one.
+    `chosen` returns which columns of a table are kept, by name; None keeps all. `present` returns those that a table
+    has in the file: a filter may have ignored the statement that created one.
     """
 
     connection: Any
@@ -40,9 +40,9 @@ class DdlTarget:
     chosen: Callable[[str, str], Any] = lambda schema, table: None
 
     def carry_out(self, catalog: Catalog, sql: str, schema: str, session: StatementSession) -> Catalog:
-        """Carry out one statement on tables that are as the catalog says; returns what it is then.
+        """Execute a statement on tables that are as in `catalog`; return the catalog after it.
 
-        Raises ReplayStopped for what is not understood, and for what cannot be done to rows that are there.
+        Raises ReplayStopped if the statement is not understood, or cannot be executed on the existing rows.
         """
         statement, after = understood(catalog, sql, schema, session.ddl)
         match statement:
@@ -74,7 +74,7 @@ class DdlTarget:
                 self._run(f"DROP TABLE IF EXISTS {place(schema, table)}")
 
     def create(self, table: Table) -> None:
-        """Make a table that is not there."""
+        """Create a table if it does not exist."""
         self._run(f"CREATE SCHEMA IF NOT EXISTS {place(table.schema)}")
         self._run(
             f"CREATE TABLE {place(table.schema, table.name)} ({definitions(self.columns(table), self.temporal_text)})"
@@ -94,7 +94,7 @@ class DdlTarget:
         added: frozenset[str] = frozenset(),
         start: int = 1,
     ) -> None:
-        """Give a table other columns; `renamed` are new names by old ones, in lower case.
+        """Alter the columns of a table; `renamed` are new names by old ones, in lower case.
 
         `added` are columns that nothing is carried over to, whatever was called so; `start` is where one of them counts
         from that has AUTO_INCREMENT.
@@ -153,7 +153,7 @@ class DdlTarget:
             self._move(name, target)
 
     def _partition_work(self, table: Table, work: act.PartitionWork, other: Table | None) -> None:
-        """Do to rows what an action on partitions does; most do nothing."""
+        """Change rows as an action on partitions does; most actions change none."""
         kind = work.kind.upper()
         if kind in ("DISCARD", "IMPORT"):
             raise _moves_files()
@@ -197,7 +197,7 @@ class DdlTarget:
 
 
 def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterator[tuple[Name, Name]]:
-    """Yield what of a RENAME TABLE is about tables; views have names too."""
+    """Yield the pairs of a RENAME TABLE that are tables, not views."""
     views = set(catalog.views)
     for old, new in pairs:
         if old in views:
@@ -207,7 +207,7 @@ def moved_tables(catalog: Catalog, pairs: Sequence[tuple[Name, Name]]) -> Iterat
 
 
 def understood(catalog: Catalog, sql: str, schema: str, session: DdlSession) -> tuple[Any, Catalog]:
-    """Return a statement and what it makes of a catalog. Raises ReplayStopped where that is not known."""
+    """Return the parsed statement and the catalog after it. Raises ReplayStopped if it is not understood."""
     ddl = ParsedDdl.of(sql, session)
     try:
         return ddl.statement, apply_parsed(catalog, ddl, schema).catalog

@@ -1,4 +1,4 @@
-"""JSON documents that a DuckDB file has, for differences of documents that a log does not hold."""
+"""Reads JSON documents from a DuckDB file, for JSON differences whose documents the log does not have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from snapshot_store.model import Column, Table
 
 @dataclass(frozen=True)
 class DuckdbDocuments:
-    """The documents of a target's tables, as they are known to be at the moment."""
+    """The current documents in a target's tables."""
 
     target: DuckdbTarget
 
     def key_of(self, table: TableMap) -> Sequence[int] | None:
-        """Return the places of the columns of a table's key, None where there is none or the table is not known."""
+        """Return the indexes of the columns of a table's key; None if it has none, or the table is not known."""
         known = self._known(table)
         return None if known is None else next(keys_of(known), None)
 
@@ -34,7 +34,7 @@ class DuckdbDocuments:
         return known is None or known.columns[column].name.lower() in self._here(known)
 
     def documents(self, table: TableMap, key: Sequence[int], wanted: Sequence[Key]) -> dict[Key, dict[int, Cell]]:
-        """Return the documents of rows by their keys' cells; rows and columns that are not there are left out."""
+        """Return the documents of rows by their keys' cells; missing rows and columns are left out."""
         known = self._known(table)
         assert known is not None
         here = self._here(known)

@@ -1,14 +1,14 @@
-"""Tables that were there where a log begins: what the log says of their rows, whole or in part, and what it does not.
+"""Tables that existed before the log begins: which of their rows are known from the log, and in which columns.
 
-A row that the log changes or deletes was there: its before image says what it was. So these rows are put in as they are
-named for the first time, and then judged as any others. Beside the table stands
+A row that the log changes or deletes existed before, with the values of its before image. So such rows are inserted
+when the log names them for the first time, and then treated as any others. Next to the table there are two more:
 
-    touched N    the keys that the log names: what of them is not in the table was deleted, and must not be on a server
-    unsaid N     the keys of rows of which no image has shown all columns (binlog_row_image MINIMAL, NOBLOB), and which
-                 those are; NULL: all but the key
+    touched N    the keys that the log names: those that are not in the table were deleted, and must not be on a server
+    unsaid N     the keys of rows with columns that no image has held (binlog_row_image MINIMAL, NOBLOB), and these
+                 columns; NULL: all but the key
 
-Rows that the log never names may be there or not. A table without a key is a bag: what must be in it is known, and what
-must not be there is not.
+Rows that the log never names may exist or not. A table without a key is a bag: it is known which rows it must have, but
+not which it must not have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ Name = tuple[str, str]
 
 
 class Unjudgeable(ReplayStopped):
-    """A table that was there before the log, by its name there, cannot be followed any further."""
+    """A table from before the log, by its name at the beginning, cannot be followed any further."""
 
     def __init__(self, message: str, name: Name) -> None:
         super().__init__(message)
@@ -46,47 +46,47 @@ class Unjudgeable(ReplayStopped):
 
 @dataclass(frozen=True)
 class Touched:
-    """What stands beside a table; `number` is the table's own."""
+    """The two extra tables of a table with this number: see the module."""
 
     connection: Any
     number: int
 
     def make(self, key: int) -> None:
-        """Make both where they are not there; the table's key has so many columns."""
+        """Create both if they do not exist; `key` is the number of columns of the table's key."""
         names = ", ".join(f"k{i} VARCHAR" for i in range(key))
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS {self.keys} ({names})")
         self.connection.execute(f"CREATE TABLE IF NOT EXISTS {self.unsaid} ({names}, columns VARCHAR[])")
 
     @property
     def keys(self) -> str:
-        """Return the place of the keys."""
+        """Return the quoted name of the table of keys."""
         return place(META_SCHEMA, f"touched {self.number}")
 
     @property
     def unsaid(self) -> str:
-        """Return the place of what is not said."""
+        """Return the quoted name of the table of unknown columns."""
         return place(META_SCHEMA, f"unsaid {self.number}")
 
     def there(self) -> bool:
-        """Return whether anything is known."""
+        """Return whether the tables exist."""
         names = self.connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
         return (f"touched {self.number}",) in names
 
     def forget(self) -> None:
-        """Forget the keys: the table has another."""
+        """Drop the keys, as the table has another key now."""
         self.connection.execute(f"DROP TABLE IF EXISTS {self.keys}; DROP TABLE IF EXISTS {self.unsaid}")
 
     def doubt(self) -> None:
-        """Take no column beside the key for known, where any is not."""
+        """Mark all columns but the key as unknown, in rows with an unknown column."""
         self.connection.execute(f"UPDATE {self.unsaid} SET columns = NULL")
 
 
 @dataclass
 class FoundThere:
-    """The tables that are there where a log begins, by their names now, and what they were called then.
+    """The tables that exist before the log: current name to the name at the beginning.
 
-    `given` are those whose rows are known. Nothing is done to the rows of those `left_out`, for the reason that is
-    told; `notes` say what is not looked for in others. Both by the names at the beginning.
+    `given` are those whose rows are known. Rows of the tables in `left_out` are not applied, for the reason given
+    there; `notes` are what is not compared in others. Both are by the names at the beginning.
     """
 
     left_out: Mapping[Name, str] = field(default_factory=dict)
@@ -96,22 +96,22 @@ class FoundThere:
     _numbers: dict[Name, int] = field(default_factory=dict)
 
     def begin(self, catalog: Catalog) -> None:
-        """Take the tables of the beginning."""
+        """Record the tables at the beginning of the log."""
         for name in catalog.tables:
             if name not in self.given:
                 self.names[name] = name
 
     def leaves_out(self, name: Name) -> bool:
-        """Return whether nothing is done to a table's rows."""
+        """Return whether a table's rows are not applied."""
         return self.names.get(name) in self.left_out
 
     def touched(self, name: Name, connection: Any) -> Touched:
-        """Return what is known of a table's rows."""
+        """Return the extra tables of a table."""
         origin = self.names[name]
         return Touched(connection, self._numbers.setdefault(origin, len(self._numbers)))
 
     def follow(self, connection: Any, before: Catalog, after: Catalog, statement: Any, schema: str) -> None:
-        """Take what a statement has done. Raises Unjudgeable."""
+        """Follow the effects of a statement on names, keys and columns. Raises Unjudgeable."""
         effects = effects_of(statement, schema)
         moved = {old: new for old, new in effects.paths if old in self.names}
         self.names = {moved.get(now, now): origin for now, origin in self.names.items()}
@@ -158,7 +158,7 @@ def _key_types(table: Table) -> list[Any]:
 
 @dataclass(frozen=True)
 class TouchingWriter(TableWriter):
-    """Writes changes of a table that was there before the log: rows that were there by its images are put in first."""
+    """Writes changes of a table from before the log: rows that existed by their before images are inserted first."""
 
     touched: Touched = field(kw_only=True)
     _unsaid: dict[int, set[str] | None] = field(default_factory=dict, kw_only=True)
@@ -202,7 +202,7 @@ class TouchingWriter(TableWriter):
         return [f"CAST({in_duckdb(self.table.columns[c], prefix)} AS VARCHAR)" for c in key]
 
     def _seed(self, changes: Changes, keys: Any, numbers: Any, key: list[int]) -> None:
-        """Put in rows as their first before images have them; columns that these lack get what stands for nothing."""
+        """Insert rows with the values of their first before images; columns that these lack get a placeholder."""
         cut, rows = changes.cut, keys[numbers, rk.K_ROW]
         arrays: dict[str, Any] = {}
         for column in self.kept:

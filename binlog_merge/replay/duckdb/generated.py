@@ -1,7 +1,7 @@
-"""Generated columns and defaults that `values.evaluate.row` does not compute, by DuckDB with MySQL's semantics.
+"""Computes generated columns and defaults that `values.evaluate.row` cannot, in DuckDB with MySQL's semantics.
 
-What filters evaluate: texts compared by their collations, letters changed in case, and so on. Left out is what DuckDB
-gives other digits or another layout than a server: divisions, and JSON.
+These are the expressions of filters: comparison of texts by collation, change of case, and so on. Not supported are
+those for which DuckDB's digits or layout differ from a server's: divisions, and JSON.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _OTHER_DIGITS: Final = frozenset({"/", *(name for called in OTHER_DIGITS for nam
 
 
 def source_of(column: Column) -> str:
-    """Return the expression of a generated column, or of a default; "" for one that is no expression."""
+    """Return the expression of a generated column, or of a default; "" if there is no expression."""
     if column.generated is not None:
         return column.generated.expression
     default = column.default
@@ -42,7 +42,7 @@ def source_of(column: Column) -> str:
 
 
 def columns_of(column: Column) -> frozenset[str]:
-    """Return what a column's expression is of, in lower case; nothing where it cannot be read."""
+    """Return the columns in a column's expression, in lower case; none if it cannot be parsed."""
     try:
         return read_expression(source_of(column), DdlSession()).columns
     except DdlNotUnderstood:
@@ -50,7 +50,7 @@ def columns_of(column: Column) -> frozenset[str]:
 
 
 def cells_by_engine(column: Column, columns: Sequence[Column], rows: Any, zone: str) -> list[bytes | None]:
-    """Return the cells of a column for rows that have what its expression is of; TIMESTAMP is shown in `zone`.
+    """Return the computed cells of a column for `rows`, which have the columns it needs; TIMESTAMP is in `zone`.
 
     Raises ConversionError.
     """
@@ -83,7 +83,7 @@ def _parts(node: Node) -> Iterator[Node]:
 
 
 def _plain(column: Column, values: Any) -> Any:
-    """Return a column's values in the types that rows of a log have."""
+    """Return a column's values in the types of rows of a log."""
     if column.type.name == "time" and not pa.types.is_string(values.type):
         raise ExpressionError("a TIME that is typed")
     return values
@@ -100,7 +100,7 @@ def _cell(column: Column, kind: str, value: Any) -> bytes | None:
 
 
 def _value(kind: str, value: Any) -> Value:
-    """Return a value as `merge` has it; a moment is digits here."""
+    """Convert a value of DuckDB's to one of `values`; dates and times are digits in DuckDB here."""
     if kind in ("int", "bool"):
         return int(value)
     if kind in ("date", "datetime"):

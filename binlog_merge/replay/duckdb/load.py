@@ -1,8 +1,8 @@
-"""A merged binlog into a DuckDB file: segment by segment, each with its position in one transaction.
+"""Loads a merged binlog into a DuckDB file: segment by segment, each with its position in a transaction.
 
-A transaction that comes in several segments is committed when its end is there. What the rows of a table look like is
-what the log's statements have made of the tables known at the beginning; the table map is the witness, and where the
-two differ the schema history beside the log, or the table map's own names, say what the table is.
+A transaction that comes in several segments is committed at its end. The columns of a table are those of the tables at
+the beginning after the log's statements. They are checked against the table map; if the two differ, the schema history
+next to the log or the names in the table map decide.
 """
 
 import logging
@@ -50,14 +50,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class Base(Protocol):
-    """What tables hold where a log begins, or behind so many of its transactions."""
+    """The rows of tables where a log begins, or after some of its transactions."""
 
     @property
     def rank(self) -> int:
-        """Return how many."""
+        """Return the number of transactions that the base has."""
 
     def fill(self, target: DuckdbTarget, tables: Mapping[tuple[str, str], Table]) -> set[tuple[str, str]]:
-        """Put rows into tables of the target; return those whose rows are all there then."""
+        """Insert rows into tables of the target; return the tables whose rows are complete then."""
 
 
 def load(
@@ -68,7 +68,7 @@ def load(
     found_there: FoundThere | None = None,
     base: Base | None = None,
 ) -> ReplayResult:
-    """Bring a range into a DuckDB file, from where it stands. Raises with what was committed as `result`.
+    """Load a range into a DuckDB file, from the file's position on. Errors have what was committed as `result`.
 
     `found_there` is told of tables that the log does not make: what they had is then believed of their row images, but
     for those whose rows `base` has.
@@ -102,7 +102,7 @@ def load(
 
 
 def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
-    """Return what the tables are behind so many transactions: what they began as, and what statements made of them."""
+    """Return the catalog after `rank` transactions: that at the beginning, after the log's statements."""
     if history is None or not binlog.state.files:
         return Catalog()
     catalog = history.catalog(OrderKey.parse(binlog.state.files[0].first_key))
@@ -186,7 +186,7 @@ class _Loader:
             raise Unjudgeable(error.message, there[error.name]) from None
 
     def _blamed(self, segment: Segment, transaction: int, act: Any) -> Any:
-        """Give errors the place of a transaction, if they say none."""
+        """Add a transaction's location to errors without a position."""
         try:
             return act()
         except MergeError as error:
@@ -254,7 +254,7 @@ class _Loader:
         ).located(file=begin.file, position=begin.position, order_key=changes.segment.key(number))
 
     def _table(self, changes: Changes) -> Table:
-        """Return what the table behind some rows is; makes it, or gives it other columns, where it is not so yet."""
+        """Return the table of some rows; create it, or alter its columns, if it does not fit them."""
         witness = changes.table
         known = self.target.catalog.get(witness.schema, witness.table)
         if known is not None and check_witness(known, witness) is None:
@@ -313,7 +313,7 @@ class _Loader:
             self.found_there.follow(self.target.connection, before, after, parsed, query.schema_text)
 
     def _done(self, catalog: Catalog, text: str, step: Step, session: StatementSession) -> Catalog:
-        """Carry out a step. Raises Unjudgeable where that cannot be done to a table that was there before the log."""
+        """Execute a step. Raises Unjudgeable if that is impossible for a table from before the log."""
         try:
             return self.target.ddl.carry_out(catalog, text, step.schema, session)
         except (ReplayStopped, UnsupportedInput) as error:

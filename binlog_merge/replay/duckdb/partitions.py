@@ -1,11 +1,11 @@
-"""Which rows of a DuckDB table are in a partition: as a condition on its columns, since a log does not name the rows.
+"""Conditions for the rows of a partition, as a log does not name the rows that an action on a partition removes.
 
 | by | a row is in the partition |
 |---|---|
-| RANGE, RANGE COLUMNS | below its bound, and not below the one before; NULL is below all |
-| LIST, LIST COLUMNS | whose list has its values, NULL among them |
-| HASH, LINEAR HASH | whose number is the expression's remainder, or what its lowest bits say |
-| KEY | that the server's own hash says, which is not known here |
+| RANGE, RANGE COLUMNS | if it is below the partition's bound, and not below the one before; NULL is below all |
+| LIST, LIST COLUMNS | if the partition's list has its values, or NULL |
+| HASH, LINEAR HASH | if the expression's remainder, or its lowest bits, are the partition's number |
+| KEY | by the server's own hash, which is not known here |
 
 Sources: refman, "Partitioning Types", "How MySQL Partitioning Handles NULL"; `get_part_id_hash`,
 `get_part_id_from_linear_hash` and `part_val_int` of mysql-server `sql/sql_partition.cc`.
@@ -30,16 +30,16 @@ _EPOCH = "unix_timestamp of "
 
 @dataclass(frozen=True)
 class PartitionRows:
-    """Conditions on the rows of a table; `here` are the columns that the file has of it, in lower case."""
+    """Builds conditions for a table; `here` are the columns that the file has of it, in lower case."""
 
     table: Table
     here: frozenset[str]
     temporal_text: bool = False
 
     def of(self, names: Sequence[str]) -> str:
-        """Return SQL of whether a row is in one of these partitions, or subpartitions; ("ALL",) are all.
+        """Return the SQL condition that a row is in one of these partitions, or subpartitions; ("ALL",) means all.
 
-        Raises ReplayStopped where that is not known.
+        Raises ReplayStopped if that is not known.
         """
         if tuple(names) == ("ALL",):
             return "TRUE"
@@ -93,7 +93,7 @@ class PartitionRows:
         return "(" + " AND ".join(compare("<=>", side, self._bound(text), SESSION).text for side, text in pairs) + ")"
 
     def _below(self, sides: Sequence[Sql], row: Sequence[str]) -> str:
-        """Return SQL of whether the first sides are less than the bounds, or equal and the others are less."""
+        """Return the SQL condition that `sides` are lexicographically less than the bounds."""
         if not sides:
             return "FALSE"
         if row[0] == "MAXVALUE":
@@ -106,7 +106,7 @@ class PartitionRows:
     def _hashed(self, expression: str, count: int, number: int, linear: bool) -> str:
         if not expression:
             raise ExpressionError("it is by KEY, or by what is not known")
-        # NULL counts as the least BIGINT, what is beyond BIGINT as the negative number with the same bits.
+        # NULL counts as the least BIGINT, a value beyond BIGINT as the negative number with the same bits.
         value = f"coalesce(({self._value(parse(expression)).text})::HUGEINT, -9223372036854775808)"
         value = f"(CASE WHEN {value} > 9223372036854775807 THEN {value} - 18446744073709551616 ELSE {value} END)"
         if not linear:
@@ -119,14 +119,14 @@ class PartitionRows:
         return compile_value(parse(text), {})
 
     def _value(self, node: Node) -> Sql:
-        """Return an expression on the table's columns; TRUE and FALSE count as numbers."""
+        """Return the SQL of an expression on the table's columns; TRUE and FALSE are numbers."""
         columns: dict[str, Sql] = {}
         node = self._with_columns(node, columns)
         found = compile_value(node, columns)
         return Sql(f"({found.text})::HUGEINT", "int") if found.kind == "bool" else found
 
     def _with_columns(self, node: Node, columns: dict[str, Sql]) -> Node:
-        """Collect the columns of an expression; UNIX_TIMESTAMP of one, which is the same in each time zone, is one."""
+        """Collect the columns of an expression; UNIX_TIMESTAMP(column), which no time zone changes, counts as one."""
         if node.kind == "call" and node.text == "unix_timestamp" and node.args[0].kind == "column":
             name = node.args[0].text.lower()
             text = self._text(name)
@@ -140,7 +140,7 @@ class PartitionRows:
         return replace(node, args=tuple(self._with_columns(arg, columns) for arg in node.args))
 
     def _text(self, name: str) -> str:
-        """Return a column as the expressions of filters take it: dates and times as MySQL's text."""
+        """Return a column's SQL for filter expressions: dates and times as MySQL's text."""
         if name.lower() not in self.here:
             raise ExpressionError(f"the file does not have its column {name}")
         place = self.table.index_of(name)

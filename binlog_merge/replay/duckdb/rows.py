@@ -1,8 +1,8 @@
-"""Rows of a segment into a DuckDB table, in bulk: what many changes of a key come to, as one DELETE and one INSERT.
+"""Applies the rows of a segment to a DuckDB table in bulk: the net change of each key, as a DELETE and an INSERT.
 
-A table with a key (the primary key, else a unique one without NULL) takes for each key the last write. Without one,
-rows are counted: what was inserted more often than deleted is inserted so many times, and the other way round. Rows
-that are not there, or there already, are an error, as at a replica.
+In a table with a key (the primary key, else a unique one without NULL), the last write of each key counts. Without a
+key, equal rows are counted: if they were inserted more often than deleted, the difference is inserted, or the other way
+round. Missing rows and duplicates are an error, as at a replica.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from snapshot_store.model import Table
 
 
 class RowRefused(Exception):  # noqa: N818 - it says what happened
-    """A row of the log that the table contradicts: its number among the changes, and why."""
+    """A row of the log does not fit the table: the row's index among the changes, and the reason."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class RowRefused(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True)
 class TableWriter:
-    """Writes changes of one table; `kept` are the places of the columns that the target has, `facts` are of all."""
+    """Writes changes of a table; `kept` are the indexes of columns that the target has, `facts` are of all columns."""
 
     connection: Any
     table: Table
@@ -43,7 +43,7 @@ class TableWriter:
     temporal_text: bool = False
 
     def write(self, changes: Changes, passing: Any) -> None:
-        """Bring the rows that pass into the table. Raises RowRefused."""
+        """Apply the rows that pass. Raises RowRefused."""
         if not passing.any():
             return
         key = self._key(changes)
@@ -60,11 +60,11 @@ class TableWriter:
         return [self.table.columns[c].name for c in columns]
 
     def _key(self, changes: Changes) -> list[int] | None:
-        """Return the columns of a key that every image says; None where there is none."""
+        """Return the column indexes of a key that every image holds; None if there is none."""
         kept = set(self.kept)
         for columns in keys_of(self.table):
-            told = changes.cut.sizes[:, columns, :] != ABSENT
-            if kept.issuperset(columns) and told.all():
+            held = changes.cut.sizes[:, columns, :] != ABSENT
+            if kept.issuperset(columns) and held.all():
                 return columns
         return None
 
@@ -96,7 +96,7 @@ class TableWriter:
             self.connection.execute("DROP TABLE replay_old")
 
     def _keys_table(self, changes: Changes, keys: Any, chosen: Any, key: list[int]) -> None:
-        """Register the values of keys as `replay_keys`, with their numbers."""
+        """Register the values of keys, with their numbers, as `replay_keys`."""
         arrays: dict[str, Any] = {"replay n": pa.array(chosen)}
         sides, rows = keys[chosen, rk.K_SIDE], keys[chosen, rk.K_ROW]
         for column in key:
@@ -111,7 +111,7 @@ class TableWriter:
         )
 
     def _casts(self, columns: Sequence[int]) -> str:
-        """Return columns as the table's own types."""
+        """Return SQL that casts columns to the table's types."""
         return ", ".join(
             f"CAST({quoted(column.name)} AS {duckdb_type(column.type, self.temporal_text)}) AS {quoted(column.name)}"
             for column in (self.table.columns[c] for c in columns)
@@ -187,7 +187,7 @@ class TableWriter:
         return f"CAST(n.{quoted(definition.name)} AS {duckdb_type(definition.type, self.temporal_text)})"
 
     def _values(self, changes: Changes, column: int, sources: Any) -> Any:
-        """Return a column's values at the rows `sources`; what an INSERT left out has its default, others are NULL."""
+        """Return a column's values at the rows `sources`; NOTHING gives the default, other negative numbers NULL."""
         at = np.maximum(sources, 0)
         starts, sizes = changes.cut.starts[AFTER, column][at], changes.cut.sizes[AFTER, column][at]
         sizes[sources < 0] = NONE
@@ -239,11 +239,11 @@ class TableWriter:
         self.connection.execute("DROP TABLE replay_net")
 
     def _complete(self, match: str) -> None:
-        """Put in rows that `replay_net` takes away, and that were there before anything was known of the table."""
+        """Insert rows that `replay_net` removes and that must have existed before the log."""
 
 
 def keys_of(table: Table) -> Iterator[list[int]]:
-    """Yield the columns of the primary key, then of unique keys that hold no NULL."""
+    """Yield the column indexes of the primary key, then of each unique key without NULL."""
     keys = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")
     for index in keys:
         places = [None if part.column is None else table.index_of(part.column) for part in index.parts]

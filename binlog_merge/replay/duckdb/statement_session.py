@@ -1,7 +1,7 @@
-"""The session of a statement, as far as it decides what becomes of rows that are there: clock, mode, counter.
+"""The session of a statement, as far as it determines values for existing rows: clock, sql_mode, AUTO_INCREMENT.
 
-`NOW()` is the statement's own time on the clock of the session's time zone. On that clock, too, are literals of
-TIMESTAMP columns, and what such a column's values become in another type. Sources: mysql-server
+`NOW()` is the statement's time in the session's time zone. In that zone are also literals of TIMESTAMP columns, and the
+values of such a column when they are converted to another type. Sources: mysql-server
 `libbinlogevents/include/statement_events.h` (Q_TIME_ZONE_CODE, Q_MICROSECONDS, Q_AUTO_INCREMENT); refman, "MySQL Server
 Time Zone Support".
 """
@@ -27,10 +27,10 @@ _STRICT: Final = DdlSession(sql_mode=DEFAULT_SQL_MODE)
 
 @dataclass(frozen=True, slots=True)
 class StatementSession:
-    """What a session says; `zone` is its time zone's name. SYSTEM is its server's own, which a log does not tell.
+    """A statement's session; `zone` is its time zone's name. SYSTEM is that of its server, which a log does not have.
 
-    `now_us` is when the statement began, in microseconds since 1970. `step` and `first` are auto_increment_increment
-    and auto_increment_offset.
+    `now_us` is the time at which the statement began, in microseconds since 1970. `step` and `first` are
+    auto_increment_increment and auto_increment_offset.
     """
 
     now_us: int
@@ -41,7 +41,7 @@ class StatementSession:
 
     @classmethod
     def of(cls, statement: Statement, system_zone: str | None = None) -> "StatementSession":
-        """Return a statement's session; `system_zone` is what SYSTEM is."""
+        """Return a statement's session; `system_zone` is the time zone meant by SYSTEM."""
         found = statement.query.status_vars
         name = bytes(found.get(StatusVar.Q_TIME_ZONE_CODE, b"")).decode("latin-1") or "+00:00"
         if name == _SYSTEM:
@@ -58,20 +58,20 @@ class StatementSession:
 
     @property
     def offset(self) -> int:
-        """Return how many minutes the session's clock is ahead of UTC as the statement begins."""
+        """Return the session's offset from UTC in minutes when the statement begins."""
         now = datetime(1970, 1, 1) + timedelta(microseconds=self.now_us)
         return int((local_of(now, self.known_zone()) - now) / timedelta(minutes=1))
 
     def local(self, moment: Civil) -> Civil:
-        """Return what the session's clock shows at a moment in UTC; one that is no real date stays as it is."""
+        """Convert a moment from UTC to the session's time zone; an invalid date is unchanged."""
         return _moved(moment, lambda at: local_of(at, self.known_zone()))
 
     def utc(self, moment: Civil) -> Civil:
-        """Return the moment in UTC that the session's clock shows; one that is no real date stays as it is."""
+        """Convert a moment from the session's time zone to UTC; an invalid date is unchanged."""
         return _moved(moment, lambda at: utc_of(at, self.known_zone()))
 
     def known_zone(self) -> tzinfo:
-        """Return the zone. Raises ReplayStopped where it is not known."""
+        """Return the session's time zone. Raises ReplayStopped if it is not known."""
         if self.zone == _SYSTEM:
             raise ReplayStopped(
                 "the time zone of the statement's session is SYSTEM, and rows that are there depend on it",

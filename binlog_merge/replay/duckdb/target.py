@@ -1,11 +1,11 @@
-"""A DuckDB file as the target: the cluster's tables, typed, as they are at the position that stands beside them.
+"""A DuckDB file as the target: the cluster's tables, typed, at the position recorded in the file.
 
-    binlog_merge.replay_position    how far it goes, and of which cluster
-    binlog_merge.replay_catalog     what the tables of the log are there, as the schema store writes them
-    binlog_merge.replay_skipped     transactions that were left out by order of the user
+    binlog_merge.replay_position    the position, and the cluster
+    binlog_merge.replay_catalog     the log's tables at that position, in the format of the schema store
+    binlog_merge.replay_skipped     transactions that the user asked to skip
 
-Everything between two commits is one transaction of DuckDB, its DDL and the position included; a killed process leaves
-what was committed. DuckDB lets in one process at a time, and so one replay.
+Everything between two commits is a transaction of DuckDB, including DDL and the position; a killed process leaves what
+was committed. DuckDB admits one process at a time, and so one replay.
 """
 
 from collections.abc import Callable
@@ -39,8 +39,8 @@ _META: Final = (
 class DuckdbTarget:
     """A DuckDB file; use it as a context manager. Raises TargetBusy, ConfigError and IoError.
 
-    `rank` transactions are in it, None where none is and none was said to be; `place` is where it stood when it was
-    opened. `catalog` is what the log's tables are.
+    `rank` is the number of transactions in it, None for a file without a position; `place` is the position when it was
+    opened. `catalog` are the log's tables.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class DuckdbTarget:
         self.connection.execute("BEGIN")
 
     def commit(self, rank: int, gtid: str, key: str | None) -> None:
-        """Commit what was done since `begin`, and the position with it."""
+        """Commit the changes since `begin`, with the position."""
         self.connection.execute(
             f'UPDATE {_META_PLACE}.replay_position SET "rank" = ?, gtid = ?, order_key = ? WHERE cluster = ?',
             [rank, gtid, key, self.cluster],
@@ -98,7 +98,7 @@ class DuckdbTarget:
         failpoint("replay-committed")
 
     def start_at(self, rank: int, catalog: Catalog, wanted: Callable[[str, str], bool]) -> None:
-        """Record a first position, and make the tables that are wanted and not there."""
+        """Record the first position, and create the `wanted` tables that do not exist."""
         self.connection.execute("BEGIN")
         for statement in _META:
             self.connection.execute(statement)
@@ -114,7 +114,7 @@ class DuckdbTarget:
         self.rank = rank
 
     def know(self, catalog: Catalog) -> None:
-        """Take down what the log's tables are now; belongs to the open transaction."""
+        """Record the log's tables in the open transaction."""
         before, self.catalog = self.catalog, catalog
         self._columns.clear()
         lines: list[tuple[str, str, str | None]] = []
@@ -140,14 +140,14 @@ class DuckdbTarget:
                 )
 
     def skipped(self, rank: int, gtid: str) -> None:
-        """Record, in the open transaction, that one was left out by order of the user."""
+        """Record, in the open transaction, that the user asked to skip a transaction."""
         self.connection.execute(
             f'INSERT INTO {_META_PLACE}.replay_skipped (cluster, "rank", gtid) VALUES (?, ?, ?)',
             [self.cluster, rank, gtid],
         )
 
     def columns_of(self, schema: str, table: str) -> tuple[str, ...]:
-        """Return the columns that a table has in the file, none where it is not there; asked once until DDL comes."""
+        """Return a table's columns in the file, none if it does not exist; cached until the next DDL."""
         found = self._columns.get((schema, table))
         if found is None:
             found = self._columns[schema, table] = self._present(schema, table)
@@ -162,7 +162,7 @@ class DuckdbTarget:
         return tuple(name for (name,) in found)
 
     def as_kept(self, table: Table) -> Table:
-        """Return a table with the columns that the file has of it."""
+        """Return a table with those of its columns that the file has."""
         here = {name.lower() for name in self.columns_of(table.schema, table.name)}
         return replace(table, columns=tuple(c for c in self.ddl.columns(table) if c.name.lower() in here))
 

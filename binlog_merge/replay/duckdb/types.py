@@ -1,4 +1,4 @@
-"""MySQL's column types as DuckDB's, and names as DuckDB writes them.
+"""Maps MySQL's column types to DuckDB's, and quotes names for DuckDB.
 
 | MySQL | DuckDB |
 |---|---|
@@ -6,7 +6,7 @@
 | DECIMAL(p,s) | DECIMAL(p,s); more than 38 digits: VARCHAR |
 | FLOAT, DOUBLE | FLOAT, DOUBLE |
 | BIT(n) | UBIGINT | YEAR | SMALLINT (0 for 0000) |
-| CHAR, VARCHAR, TEXT of any character set | VARCHAR; bytes that are no text there come out as `0x…` |
+| CHAR, VARCHAR, TEXT of any character set | VARCHAR; invalid bytes become `0x…` |
 | BINARY, VARBINARY, BLOB | BLOB | ENUM, SET | VARCHAR (a set's members with commas) |
 | DATE, DATETIME, TIMESTAMP, TIME | DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL; VARCHAR with `--temporal text` |
 | JSON | JSON | VECTOR | FLOAT[] | GEOMETRY | BLOB (SRID, then WKB) |
@@ -27,7 +27,7 @@ from snapshot_store.mysql.column_type import ColumnType
 
 BY_HAND: Final = "do the same to the DuckDB table by hand, and run the replay again with --skip"
 CATALOG: Final = "replay target"
-"""What the file is called in the session."""
+"""The name under which the file is attached."""
 _INTEGERS: Final = {
     "tinyint": "TINYINT",
     "smallint": "SMALLINT",
@@ -64,32 +64,32 @@ def duckdb_type(kind: ColumnType, temporal_text: bool = False) -> str:
 
 
 def quoted(*names: str) -> str:
-    """Return names as DuckDB takes them, joined by dots."""
+    """Return names quoted for DuckDB, joined by dots."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)
 
 
 def place(*names: str) -> str:
-    """Return a schema's or a table's name with that of the file before it: a schema may be called as the file is."""
+    """Return a schema's or a table's quoted name, qualified with CATALOG, as a schema may have the file's name."""
     return quoted(CATALOG, *names)
 
 
 def listed(names: Sequence[str], prefix: str = "") -> str:
-    """Return names with commas."""
+    """Return quoted names, joined by commas."""
     return ", ".join(prefix + quoted(name) for name in names)
 
 
 def definitions(columns: Sequence[Column], temporal_text: bool = False) -> str:
-    """Return columns as CREATE TABLE takes them."""
+    """Return column definitions for CREATE TABLE."""
     return ", ".join(f"{quoted(column.name)} {duckdb_type(column.type, temporal_text)}" for column in columns)
 
 
 def facts_of(table: Table, temporal_text: bool = False) -> tuple[ColumnFacts, ...]:
-    """Return what decides the values of a table's columns, as the schema has it."""
+    """Return the facts that determine the values of a table's columns, from the schema."""
     return tuple(column_facts_of(column, temporal_text) for column in table.columns)
 
 
 def column_facts_of(column: Column, temporal_text: bool = False) -> ColumnFacts:
-    """Return what decides the values of one column."""
+    """Return the facts that determine the values of a column."""
     code, meta = binlog_column(column)
     kind, type_ = real_type(code, meta), column.type
     unsigned = type_.unsigned and type_.name in NUMERIC
@@ -100,7 +100,7 @@ def column_facts_of(column: Column, temporal_text: bool = False) -> ColumnFacts:
 
 
 def for_duckdb(array: Any) -> Any:
-    """Return an array as DuckDB takes it: decimals of more than 38 digits as text."""
+    """Convert an array for DuckDB: decimals of more than 38 digits become text."""
     if not pa.types.is_decimal256(array.type):
         return array
     return pa.array([None if value is None else format(value, "f") for value in array.to_pylist()], pa.string())

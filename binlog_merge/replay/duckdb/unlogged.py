@@ -1,7 +1,7 @@
-"""Rows that a server changes on its own, by a foreign key, without a word in its binlog: ON DELETE CASCADE, SET NULL.
+"""Rows that a server changes because of a foreign key without logging it: ON DELETE CASCADE, SET NULL.
 
-Servers from 9.6 on log them, and say so in the flags of every row event; before, InnoDB changes them beneath the log,
-and a replica's InnoDB does the same. A target without foreign keys can only tell which tables are concerned.
+Servers from 9.6 on log such changes, and have a flag for that in every rows event. Before, InnoDB makes them without
+the binlog, and a replica's InnoDB does the same. A target without foreign keys can only report the tables concerned.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _EVENTS: Final[tuple[tuple[Op, str], ...]] = (("delete", "DELETE"), ("update", "
 
 
 def unlogged_changes(changes: Changes, catalog: Catalog) -> Iterator[str]:
-    """Yield what may have changed because of some rows, though no log has it: table, foreign key, and by what."""
+    """Yield a text for each table that unlogged changes may concern: the table, the foreign key's action, its cause."""
     events = changes.segment.events[changes.events]
     silent = (changes.segment.buffer[events[:, k.E_BODY] + _FLAGS_AT] & _EXCUSED) == 0
     if not silent.any():

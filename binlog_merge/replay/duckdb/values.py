@@ -1,8 +1,8 @@
-"""Values of a DuckDB table that an ALTER changes: computed as a MySQL server computes them for the rows that are there.
+"""Computes the values that an ALTER gives to existing rows of a DuckDB table, as a MySQL server does.
 
-A column that is added gets its DEFAULT, or what its expression gives row by row; one whose type changes is converted
-value by value, by what converts rows of a merge that are mid-MODIFY. What a server in strict mode refuses stops the
-replay: the server that the log is of has not refused it.
+An added column gets its DEFAULT, or the value of its expression for each row. A column whose type changes is converted
+value by value, with the conversion of a merge's rows during a MODIFY. A value that strict mode refuses stops the
+replay: the log's server did not refuse it.
 """
 
 import json
@@ -36,7 +36,7 @@ _RANGES: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "big
 
 
 def carries(old: Column, new: Column) -> bool:
-    """Return whether DuckDB's own cast of the old values gives the new ones, or they are the same anyway."""
+    """Return whether DuckDB's cast of the old values gives the right new ones, or they do not change."""
     a, b = old.type, new.type
     if old.generated != new.generated:
         return False
@@ -62,7 +62,7 @@ def _range(kind: ColumnType) -> tuple[int, int]:
 
 
 def _capacity(kind: ColumnType) -> int | None:
-    """Return how many characters a text column holds, however wide they are; None for what is no text."""
+    """Return the characters that a text column holds for certain, whatever their width; None for other types."""
     if kind.name in ("char", "varchar"):
         return kind.length or 1
     if kind.name in LENGTH_BYTES and kind.name.endswith("text"):
@@ -71,9 +71,9 @@ def _capacity(kind: ColumnType) -> int | None:
 
 
 def convert_values(old: Column, new: Column, values: Any, session: StatementSession, temporal_text: bool) -> Any:
-    """Return an Arrow array of the old column's values as the new one's; raises ReplayStopped where there are none.
+    """Convert an Arrow array of the old column's values to the new column. Raises ReplayStopped if that fails.
 
-    What does not fit is an error in a session in strict mode, and made to fit in another.
+    A value that does not fit is an error in strict mode, and adjusted otherwise.
     """
     zoned = (old.type.name == "timestamp") != (new.type.name == "timestamp")
     try:
@@ -95,12 +95,12 @@ def _converted(old: Column, new: Column, cells: list[bytes | None], session: Sta
 
 
 def _on_the_clock(column: Column) -> Column:
-    """Return a TIMESTAMP column as the DATETIME that a session's clock makes of it."""
+    """Return the DATETIME column with a TIMESTAMP column's values in a session's time zone."""
     return replace(column, type=ColumnType("datetime", fsp=column.type.fsp))
 
 
 def _moved(column: Column, cell: bytes | None, move: Callable[[Civil], Civil]) -> bytes | None:
-    """Return the cell of a column without a zone, or of a TIMESTAMP, at another moment."""
+    """Return the cell of a date and time after `move`."""
     kind = _on_the_clock(column).type
     if cell is None:
         return None
@@ -129,7 +129,7 @@ def cells_of(column: Column, values: Any) -> list[bytes | None]:
 
 
 def _plain(kind: ColumnType, value: Any) -> Any:
-    """Return what `encode_cell` takes for a value as DuckDB's Arrow gives it."""
+    """Convert a value from DuckDB's Arrow to one for `encode_cell`."""
     if kind.name == "time" and isinstance(value, tuple):
         months, days, nanoseconds = value
         return timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
@@ -143,13 +143,13 @@ def _plain(kind: ColumnType, value: Any) -> Any:
 
 
 def _number(text: str) -> float | Decimal:
-    """Return a number of a document as what shows the same digits again."""
+    """Parse a number of a document so that it prints the same digits again."""
     number = float(text)
     return number if float_text(number) == text else Decimal(text)
 
 
 def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool) -> Any:
-    """Return cells of a column as an Arrow array that DuckDB takes."""
+    """Return cells of a column as an Arrow array for DuckDB."""
     facts = column_facts_of(column, temporal_text)
     values = [
         None
@@ -168,12 +168,12 @@ def array_of(column: Column, cells: Sequence[bytes | None], temporal_text: bool)
 def constant_of(
     column: Column, columns: Sequence[Column], session: StatementSession, temporal_text: bool
 ) -> Any | None:
-    """Return what every row gets in a column that is added, as an array of one value; None where rows differ."""
+    """Return the value that all rows get in an added column, as an array of length 1; None if rows differ."""
     if _gets_now(column):
         offset = 0 if column.type.name == "timestamp" else session.offset
         return array_of(column, [encode_now(column, session.now_us, offset)], temporal_text)
     if column.type.name == "timestamp" and column.default is not None and column.default.kind == "literal":
-        session.known_zone()  # by which the literal has become UTC's
+        session.known_zone()  # in which the literal was written
     cell = _expression(column, columns)
     if isinstance(cell, UnsupportedInput):
         return None
@@ -199,7 +199,7 @@ def needed_columns(column: Column, columns: Sequence[Column]) -> tuple[Column, .
 
 
 def _expression(column: Column, columns: Sequence[Column]) -> bytes | Computed | UnsupportedInput | None:
-    """Return a column's pad; why there is none, where DuckDB may know one."""
+    """Return the value or expression for a column; an error if only DuckDB may be able to compute it."""
     try:
         return pad_cell(column, columns)
     except UnsupportedInput as error:
@@ -211,9 +211,9 @@ def _expression(column: Column, columns: Sequence[Column]) -> bytes | Computed |
 def compute_values(
     column: Column, columns: Sequence[Column], rows: Any, session: StatementSession, temporal_text: bool
 ) -> Any:
-    """Return what a column's expression gives for each row; `rows` has the columns that it needs, as Arrow.
+    """Return the values of a column's expression for `rows`, which has the columns it needs, as Arrow.
 
-    Raises ReplayStopped where neither this program nor DuckDB can compute it as a server does.
+    Raises ReplayStopped if neither this program nor DuckDB can compute it as a server does.
     """
     expression = _expression(column, columns)
     try:
@@ -248,7 +248,7 @@ def _evaluated(
 
 
 def _shown(column: Column, cell: bytes | None, session: StatementSession) -> Value | None:
-    """Return the value of a cell as a session sees it."""
+    """Return the value of a cell, in the session's time zone."""
     value = None if cell is None else decode_cell(column.type, cell)
     return session.local(value) if column.type.name == "timestamp" and isinstance(value, Civil) else value
 
