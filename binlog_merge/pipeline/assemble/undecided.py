@@ -71,5 +71,5 @@ def _least_key(open_: Iterable[tuple[Block, KeptBranch]]) -> OrderKey:
             _, keys[block.scanned] = block.local()
         known, i = keys[block.scanned], branch.local
         local = OrderKey(int(known.tso[i]), int(known.transaction[i]), int(known.seq[i]), block.node)
-        least = min(least, local, OrderKey(branch.behind + 1, 0, 0, 0))
+        least = min(least, local, OrderKey(branch.tso_before + 1, 0, 0, 0))
     return least

@@ -83,7 +83,7 @@ class KeptBranch:
     flags: int
     gtrid: Hash = (0, 0)
     commit_at: int = 0
-    behind: int = 0  # the greatest commit TSO before its prepare
+    tso_before: int = 0  # the greatest commit TSO before its prepare
 
 
 @dataclass(frozen=True, slots=True)

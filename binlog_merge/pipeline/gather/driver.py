@@ -65,9 +65,14 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     ]
     with job.stage("gather", len(tasks)):
         gathered = job.runner.run("gather", gather, tasks) if tasks else []
-    for one in gathered:
-        values = {"file": one.name, "size": one.size, "transactions": one.transactions, "events": one.events}
-        more = {"ddl": one.ddl, "rows_reshaped": one.reshaped, "error": (one.error or {}).get("code")}
+    for result in gathered:
+        values = {
+            "file": result.name,
+            "size": result.size,
+            "transactions": result.transactions,
+            "events": result.events,
+        }
+        more = {"ddl": result.ddl, "rows_reshaped": result.reshaped, "error": (result.error or {}).get("code")}
         _LOG.debug("file written", extra={**values, **more})
     return gathered
 

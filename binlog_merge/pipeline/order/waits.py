@@ -2,7 +2,7 @@
 
 A transaction that touches a waiting shard waits as a whole, on all its nodes. A later transaction that touches any
 table of the waiting one comes out after it. All others keep their order. So the rows of one table of one shard never
-change their order, and no transaction is torn (`holding`).
+change their order, and no transaction is torn (`hold_kernel`).
 """
 
 from bisect import bisect_right

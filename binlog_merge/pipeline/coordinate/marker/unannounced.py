@@ -72,43 +72,43 @@ class Change:
         return Change(OrderKey.parse(key), node, (table[0], table[1]), (logical[0], logical[1]), *others)
 
 
-def changes_of(node: str, one: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
+def changes_of(node: str, applied: Applied, logical: Logical, history: SchemaHistory) -> Iterator[Change]:
     """Yield a statement's changes to tables whose logical table does not follow by itself.
 
     `history` has the versions of the node and the logical ones.
     """
-    ddl = one.ddl
+    ddl = applied.ddl
     effects = ddl.effects()
-    moved = {new: old for new, old in effects.origins.items() if new in one.effect.catalog.tables}
+    moved = {new: old for new, old in effects.origins.items() if new in applied.effect.catalog.tables}
     went = {old: new for new, old in moved.items()}
     emptied = (*effects.having(Verb.EMPTY, Verb.FILE, Verb.EXCHANGE), *effects.others(Verb.EXCHANGE))
-    altered = one.effect.tables[:1] if one.effect.kind == "ALTER TABLE" else ()
-    for name in dict.fromkeys((*one.effect.changed, *altered, *moved, *emptied)):
+    altered = applied.effect.tables[:1] if applied.effect.kind == "ALTER TABLE" else ()
+    for name in dict.fromkeys((*applied.effect.changed, *altered, *moved, *emptied)):
         target = logical(node, *name)
         # A shard may be renamed within its route.
         stays = [other for other in (moved.get(name), went.get(name)) if other is not None]
         if target is None or (stays and all(logical(node, *other) == target for other in stays)):
             continue
         changed = name in emptied or name in moved
-        found = _kind_of(one, name, history.at(*target, ddl.key), changed)
+        found = _kind_of(applied, name, history.at(*target, ddl.key), changed)
         if found is not None:
             yield Change(ddl.key, node, name, target, *found, ddl.sql, ddl.file, ddl.position)
-    for database in one.effect.changed_schemas if one.effect.kind == "DROP DATABASE" else ():
+    for database in applied.effect.changed_schemas if applied.effect.kind == "DROP DATABASE" else ():
         # Tables that only the logical base has are dropped with the database too.
         for schema, table in history.names():
             version = history.at(schema, table, ddl.key)
-            there = version is not None and (version.table is not None or version.opaque)
+            exists = version is not None and (version.table is not None or version.opaque)
             name = (database, table)
-            if there and name not in one.before.tables and logical(node, *name) == (schema, table):
+            if exists and name not in applied.before.tables and logical(node, *name) == (schema, table):
                 yield Change(ddl.key, node, name, (schema, table), "drop", "", ddl.sql, ddl.file, ddl.position)
 
 
-def _kind_of(one: Applied, name: Name, version: TableVersion | None, others: bool) -> tuple[Kind, str] | None:
+def _kind_of(applied: Applied, name: Name, version: TableVersion | None, others: bool) -> tuple[Kind, str] | None:
     """Return the kind of change and its `like`, compared with the logical table; None if that need not follow.
 
     `others`: the table has other rows after the statement, without a row event.
     """
-    was, now = one.before.get(*name), one.effect.catalog.get(*name)
+    was, now = applied.before.get(*name), applied.effect.catalog.get(*name)
     if version is None or (version.table is None and not version.opaque):
         return ("make", "") if now is not None and now != was else None
     if now is None:
@@ -116,7 +116,7 @@ def _kind_of(one: Applied, name: Name, version: TableVersion | None, others: boo
     if others:
         return "rows", ""
     if version.table is None or _fits(now, version.table):
-        return ("rows", "") if was is not None and _replaced(one, was) else None
+        return ("rows", "") if was is not None and _replaced(applied, was) else None
     return ("shape", shape_of(now)) if was is None or not _fits(was, now) else None
 
 
@@ -132,10 +132,10 @@ def shape_of(table: Table) -> str:
     return hashlib.sha256(columns.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _replaced(one: Applied, before: Table) -> bool:
+def _replaced(applied: Applied, before: Table) -> bool:
     """Return whether a statement drops a column and adds one with the same name, which loses the column's values."""
     with suppress(SnapshotStoreError):
-        return bool(net_change(before, steps_of(one.ddl.sql, before, one.ddl.session)).replaced)
+        return bool(net_change(before, steps_of(applied.ddl.sql, before, applied.ddl.session)).replaced)
     return False
 
 

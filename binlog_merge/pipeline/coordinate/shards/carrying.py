@@ -29,11 +29,11 @@ from snapshot_store.tso import OrderKey
 class Run(ABC):
     """A running coordination of one logical table: its ledger, and a method for each kind of event.
 
-    `left`: rows of shards that no longer exist may still be in the logical table.
+    `rows_left`: rows of shards that no longer exist may still be in the logical table.
     """
 
     ledger: Ledger
-    left: bool
+    rows_left: bool
 
     @property
     @abstractmethod
@@ -47,7 +47,7 @@ class Run(ABC):
     @property
     def alone(self) -> bool:
         """Return whether all rows of the logical table belong to a single shard."""
-        return len(self.shards) <= 1 and not self.left
+        return len(self.shards) <= 1 and not self.rows_left
 
     @property
     @abstractmethod
@@ -60,7 +60,7 @@ class Run(ABC):
 
     def start(self) -> Start:
         """Return the state from which coordination can continue later, if it is quiet now."""
-        return self.ledger.start(self.tables(), self.left)
+        return self.ledger.start(self.tables(), self.rows_left)
 
     def take(self, event: Event) -> None:
         """Apply an event. Raises Stopped."""

@@ -69,9 +69,9 @@ class Ledger:
         if isinstance(event, ShardDdl) and event.session is not None:
             self.session = event.session
 
-    def start(self, members: Mapping[Shard, Table], left: bool) -> Start:
+    def start(self, members: Mapping[Shard, Table], rows_left: bool) -> Start:
         """Return the state from which coordination can continue later."""
-        return Start(members, self.table, left, self.session, {t: dict(c) for t, c in self._inert.items()})
+        return Start(members, self.table, rows_left, self.session, {t: dict(c) for t, c in self._inert.items()})
 
     def here(self, event: Event) -> Place:
         """Return the place after what has been written at this event so far."""

@@ -168,18 +168,18 @@ def _start(start: Start, tables: _Numbered, sessions: _Numbered) -> list[Any]:
     return [
         [[*shard, tables.table(table)] for shard, table in sorted(start.members.items(), key=lambda pair: pair[0])],
         None if start.table is None else tables.table(start.table),
-        start.left,
+        start.rows_left,
         None if start.session is None else sessions.text(json.dumps(asdict(start.session))),
         [[text, [[*shard, n] for shard, n in sorted(counts.items())]] for text, counts in sorted(start.inert.items())],
     ]
 
 
 def _read_start(row: Sequence[Any], tables: Sequence[Table], sessions: Sequence[DdlSession]) -> Start:
-    members, table, left, session, inert = row
+    members, table, rows_left, session, inert = row
     return Start(
         {Shard(*shard): tables[t] for *shard, t in members},
         None if table is None else tables[table],
-        left,
+        rows_left,
         None if session is None else sessions[session],
         {text: {Shard(*shard): n for *shard, n in counts} for text, counts in inert},
     )

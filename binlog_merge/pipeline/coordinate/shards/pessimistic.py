@@ -62,7 +62,7 @@ class PessimisticRun(Run):
         table = logical if logical is not None else together
         self.ledger = Ledger(Shapes(), table, start.session or session, start.inert)
         self.gone: list[RanItem] = []  # DDL of shards that left, which others have yet to run
-        self.left = start.left
+        self.rows_left = start.rows_left
         self.debts = Debts()
         self.decision: Decided | None = None
 
@@ -141,11 +141,11 @@ class PessimisticRun(Run):
         del self._members[event.shard]
         self.debts.forget(event.shard)
         self.sequence = self.sequence.without(event.shard)
-        self.left = bool(self.shards)
-        shared = len(self.sequence.order) - self.sequence.active if self.left else 0
+        self.rows_left = bool(self.shards)
+        shared = len(self.sequence.order) - self.sequence.active if self.rows_left else 0
         self.gone += mine[:shared]
         alone = [item.ddl for item in mine[shared:] if _ran(item)]
-        if not self.left:
+        if not self.rows_left:
             self._release(self.gone, self.ledger.here(event))
             self.gone = []
             self.ledger.append(event, (event.sql,) if event.sql else (), None)

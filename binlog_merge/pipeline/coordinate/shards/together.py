@@ -85,12 +85,12 @@ def coordinate_shards(
     ddl += made
     effects = [[_moved(e, t.number, moved) for e in t.effects] for t in tables]
     ddl += [at_rank(d, ranks) for d in databases if (d.place.key, d.schema) in dropped]
-    stands = in_order_of_keys(
+    placed = in_order_of_keys(
         [*(d.place for d in ddl), *(e.place for found in effects for e in found if e.place is not None)], floor
     )
-    ddl = [replace(d, place=stands.get(d.place, d.place)) for d in ddl]
+    ddl = [replace(d, place=placed.get(d.place, d.place)) for d in ddl]
     effects = [
-        [e if e.place is None else replace(e, place=stands.get(e.place, e.place)) for e in found] for found in effects
+        [e if e.place is None else replace(e, place=placed.get(e.place, e.place)) for e in found] for found in effects
     ]
     findings = [*following.findings, *(f for t in tables for f in t.outcome.findings)]
     renames = ((t.mode, rename) for t in tables if (rename := open_rename(t.table)) is not None)

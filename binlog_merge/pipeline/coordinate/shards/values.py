@@ -279,13 +279,13 @@ def open_id(ddl: ShardDdl) -> str:
 class Start:
     """The state from which coordination of a logical table begins or continues.
 
-    `left`: rows of shards that no longer exist may still be in the logical table. `session` is that of the last
+    `rows_left`: rows of shards that no longer exist may still be in the logical table. `session` is that of the last
     statement. `inert` counts how often each shard has run each DDL that changes nothing that is compared.
     """
 
     members: Mapping[Shard, Table] = field(default_factory=dict)
     table: Table | None = None
-    left: bool = False
+    rows_left: bool = False
     session: DdlSession | None = None
     inert: Mapping[str, Mapping[Shard, int]] = field(default_factory=dict)
 

@@ -58,7 +58,7 @@ def test_what_stays_when_shards_come_and_go(way: str) -> None:
     for until in range(1, count + 1):
         outcome = check_cut(made, way, until)
     assert outcome.quiet is not None and isinstance(outcome.quiet[1], Start)
-    assert outcome.quiet[1].left
+    assert outcome.quiet[1].rows_left
 
 
 @pytest.mark.parametrize("way", ["optimistic", "pessimistic"])

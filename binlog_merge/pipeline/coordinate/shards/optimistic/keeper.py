@@ -41,7 +41,7 @@ class LockKeeper(Run):
         table = start.table if start.table is not None or joined is None else self.shapes[joined]
         self.ledger = Ledger(self.shapes, table, start.session or session, start.inert)
         self.queues = Queues()
-        self.left = start.left  # rows of shards that left may still be in the logical table
+        self.rows_left = start.rows_left  # rows of shards that left may still be in the logical table
         self.uneven: list[Info] = []  # DDL that took effect since all shards were alike
         self.debts = Debts()
         self.pretended: list[ShardDdl] = []  # DDL that shards count as having run
@@ -198,7 +198,7 @@ class LockKeeper(Run):
         joined = self.lock.joined
         if joined is None:
             return self.ledger.here(event)
-        alone = len(self.lock.normal) == 1 and not self.left
+        alone = len(self.lock.normal) == 1 and not self.rows_left
         place, gone = self.ledger.become(event, joined, own, renames, origin, alone)
         self.lock = replace(self.lock, dropping=self.lock.dropping.gone(gone))
         return place

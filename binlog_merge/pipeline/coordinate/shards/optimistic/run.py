@@ -203,8 +203,8 @@ class OptimisticRun(LockKeeper):
         queue = [info.ddl for info in self.queues.pop(event.shard)]
         self.debts.forget(event.shard)
         self.lock, _ = self.lock.without(event.shard)
-        self.left = bool(self.lock.normal)
-        if self.left:
+        self.rows_left = bool(self.lock.normal)
+        if self.rows_left:
             place = self._write(event, (), (), self.shapes[next(iter(self.lock.normal.values()))])
         else:
             place = self.ledger.append(event, (event.sql,) if event.sql else (), None)
