@@ -91,7 +91,8 @@ def versions_of(
 
 
 _Version = TypeVar("_Version", TableVersion, SchemaVersion)
-_Line = tuple[str | None, str, str]
+HistoryKey = tuple[str | None, str, str]
+"""A table in the histories: (node, None for a logical table; database; table, "" for the database itself)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class SchemaHistory:
 
     versions: tuple[TableVersion, ...] = ()
     schema_versions: tuple[SchemaVersion, ...] = ()
-    _tables: dict[_Line, tuple[list[OrderKey], list[TableVersion]]] = field(
+    _tables: dict[HistoryKey, tuple[list[OrderKey], list[TableVersion]]] = field(
         init=False, repr=False, compare=False, hash=False
     )
     _schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = field(
@@ -114,12 +115,12 @@ class SchemaHistory:
     _floors: dict[str | None, OrderKey] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        tables: dict[_Line, tuple[list[OrderKey], list[TableVersion]]] = {}
+        tables: dict[HistoryKey, tuple[list[OrderKey], list[TableVersion]]] = {}
         floors: dict[str | None, OrderKey] = {}
         for version in self.versions:
-            keys, line = tables.setdefault((version.node, version.schema, version.name), ([], []))
+            keys, found = tables.setdefault((version.node, version.schema, version.name), ([], []))
             keys.append(version.key)
-            line.append(version)
+            found.append(version)
             if version.folded:
                 floors[version.node] = version.key
         schemas: dict[tuple[str | None, str], tuple[list[OrderKey], list[SchemaVersion]]] = {}
@@ -249,7 +250,7 @@ def _merge(versions: list[_Version]) -> list[_Version]:
         if _content(known) != _content(version):
             what = ".".join(part for part in place[2:] if part)
             raise HistoryConflict(
-                f"two definitions of {what} at order key {version.key.text()} in {line_name(version.node)}: "
+                f"two definitions of {what} at order key {version.key.text()} in {history_name(version.node)}: "
                 f"{known.ddl!r} (from {known.file}:{known.position}) and {version.ddl!r} "
                 f"(from {version.file}:{version.position}); remove the wrong one, or start a new store"
             )
@@ -277,19 +278,19 @@ def _numbered(versions: list[TableVersion]) -> tuple[TableVersion, ...]:
 def folded_away(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> BeforeBase:
     """Return the error for a lookup below the fold."""
     return BeforeBase(
-        f"what there was of {table} at order key {key.text()} in {line_name(node)} is not known any more: the history "
-        f"was folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
+        f"what there was of {table} at order key {key.text()} in {history_name(node)} is not known any more: the "
+        f"history was folded up to {floor.text()}; ask for a later moment, or a copy of the store made before"
     )
 
 
 def older_than_fold(table: str, key: OrderKey, floor: OrderKey, node: str | None) -> HistoryConflict:
     """Return the error for a version that would be added below the fold."""
     return HistoryConflict(
-        f"a version of {table} at order key {key.text()} is older than the fold of {line_name(node)} at "
+        f"a version of {table} at order key {key.text()} is older than the fold of {history_name(node)} at "
         f"{floor.text()}: nothing can be added there any more; start anew from a copy made before the fold"
     )
 
 
-def line_name(node: str | None) -> str:
+def history_name(node: str | None) -> str:
     """Return the name of a history, for error messages."""
     return f"node {node}" if node else "the logical history"

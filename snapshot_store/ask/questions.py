@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from snapshot_store.ask.alter import change_sql
 from snapshot_store.diff import TableChange, diff_tables
 from snapshot_store.errors import SnapshotStoreError, UnknownTable, shorten
-from snapshot_store.history import SchemaHistory, TableVersion, line_name
+from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion, history_name
 from snapshot_store.names import Moment, NamePattern, since, unknown_table
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey, carries_time
-
-Line = tuple[str | None, str, str]
 
 
 def find(
@@ -31,7 +29,7 @@ def find(
     node: str | None = None,
     physical: bool = False,
     topology: Topology | None = None,
-) -> tuple[Line, ...]:
+) -> tuple[HistoryKey, ...]:
     """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
     The patterns are matched with logical tables, or with `node` with that node's tables. With `physical` they are
@@ -40,28 +38,28 @@ def find(
     """
     routes = topology or Topology()
     nodes = (history.nodes() if node is None else (node,)) if physical else (node,)
-    lines: list[tuple[Line, tuple[str, str] | None]] = []
-    for one in nodes:
-        for schema, name in history.names(one):
-            logical = routes.logical_name(one, schema, name) if physical and one is not None else (schema, name)
-            lines.append(((one, schema, name), logical))
-    found: set[Line] = set()
+    candidates: list[tuple[HistoryKey, tuple[str, str] | None]] = []
+    for owner in nodes:
+        for schema, name in history.names(owner):
+            logical = routes.logical_name(owner, schema, name) if physical and owner is not None else (schema, name)
+            candidates.append(((owner, schema, name), logical))
+    found: set[HistoryKey] = set()
     for pattern in patterns:
-        meant = {line for line, name in lines if name is not None and pattern.matches(*name)}
+        meant = {table for table, name in candidates if name is not None and pattern.matches(*name)}
         if not meant:
-            known = sorted({f"{name[0]}.{name[1]}" for _, name in lines if name is not None})
+            known = sorted({f"{name[0]}.{name[1]}" for _, name in candidates if name is not None})
             raise unknown_table(pattern, difflib.get_close_matches(str(pattern), known), node, physical)
         found |= meant
-    return tuple(sorted(found, key=lambda line: (line[0] or "", *line[1:])))
+    return tuple(sorted(found, key=lambda table: (table[0] or "", *table[1:])))
 
 
-def table_at(history: SchemaHistory, line: Line, moment: Moment, beginning: OrderKey = ORIGIN) -> TableVersion:
+def table_at(history: SchemaHistory, table: HistoryKey, moment: Moment, beginning: OrderKey = ORIGIN) -> TableVersion:
     """Return the version of one table in force at a moment.
 
     Raises UnknownTable if the table did not exist then, BeforeBase if that is not known: before the base it was
     imported with or, for a wall-clock time, before the first commit of the binlogs.
     """
-    node, schema, name = line
+    node, schema, name = table
     check_beginning(moment, beginning)
     version = history.at(schema, name, moment.key, node)
     what = f"{schema}.{name}" + (f" of node {node}" if node else "")
@@ -102,14 +100,14 @@ def _source(version: TableVersion) -> str:
 
 
 def show(
-    history: SchemaHistory, lines: Sequence[Line], moment: Moment, beginning: OrderKey = ORIGIN
+    history: SchemaHistory, tables: Sequence[HistoryKey], moment: Moment, beginning: OrderKey = ORIGIN
 ) -> tuple[TableVersion, ...]:
     """Return the versions in force at a moment, of the tables that existed then; raises like `table_at` if none did."""
     found: list[TableVersion] = []
     absent: SnapshotStoreError | None = None
-    for line in lines:
+    for table in tables:
         try:
-            found.append(table_at(history, line, moment, beginning))
+            found.append(table_at(history, table, moment, beginning))
         except (UnknownTable, BeforeBase) as error:
             absent = absent or error
     if absent is not None and not found:
@@ -139,13 +137,13 @@ class VersionChange:
 
 
 def history(
-    of: SchemaHistory, lines: Sequence[Line], begin: Moment | None = None, end: Moment | None = None
+    of: SchemaHistory, tables: Sequence[HistoryKey], begin: Moment | None = None, end: Moment | None = None
 ) -> tuple[VersionChange, ...]:
     """Return the versions of some tables, table by table and oldest first, from `begin` to `end` inclusive."""
     first = ORIGIN if begin is None else begin.first
     after = Moment.latest().key if end is None else end.after
     changes = []
-    for node, schema, name in lines:
+    for node, schema, name in tables:
         before: TableVersion | None = None
         for version in of.versions_for(schema, name, node):
             if first <= version.key < after:
@@ -160,7 +158,7 @@ def history(
 class TableDiff:
     """One table at two moments (None if it did not exist), what changed, and the statements that change it."""
 
-    line: Line
+    table: HistoryKey
     before: TableVersion | None
     after: TableVersion | None
     changes: tuple[TableChange, ...]
@@ -168,7 +166,7 @@ class TableDiff:
 
 
 def diff(
-    history: SchemaHistory, lines: Sequence[Line], begin: Moment, end: Moment, beginning: OrderKey = ORIGIN
+    history: SchemaHistory, tables: Sequence[HistoryKey], begin: Moment, end: Moment, beginning: OrderKey = ORIGIN
 ) -> tuple[TableDiff, ...]:
     """Return what changed between two moments, for each table that existed at one of them.
 
@@ -176,30 +174,30 @@ def diff(
     """
     diffs = []
     absent: SnapshotStoreError | None = None
-    for line in lines:
+    for table in tables:
         pair: list[TableVersion | None] = []
         for moment in (begin, end):
             try:
-                pair.append(table_at(history, line, moment, beginning))
+                pair.append(table_at(history, table, moment, beginning))
             except UnknownTable as error:
                 absent = error
                 pair.append(None)
         before, after = pair
         if before is not None or after is not None:
-            diffs.append(diff_versions(line, before, after))
+            diffs.append(diff_versions(table, before, after))
     if absent is not None and not diffs:
         raise absent
     return tuple(diffs)
 
 
-def diff_versions(line: Line, before: TableVersion | None, after: TableVersion | None) -> TableDiff:
+def diff_versions(table: HistoryKey, before: TableVersion | None, after: TableVersion | None) -> TableDiff:
     """Return the difference between two versions."""
     a, b = (None if version is None else version.table for version in (before, after))
     changes = diff_tables(a, b) if a is not None and b is not None else ()
-    return TableDiff(line, before, after, changes, change_sql(a, b))
+    return TableDiff(table, before, after, changes, change_sql(a, b))
 
 
-def name_of(line: Line) -> str:
+def name_of(table: HistoryKey) -> str:
     """Return a table's name as users read it."""
-    node, schema, name = line
-    return f"{schema}.{name}" + (f" of {line_name(node)}" if node else "")
+    node, schema, name = table
+    return f"{schema}.{name}" + (f" of {history_name(node)}" if node else "")

@@ -26,7 +26,7 @@ class SetPartitioning:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ColumnPosition:
     """FIRST (`after` None) or AFTER a column."""
 
     after: str | None
@@ -37,7 +37,7 @@ class AddColumn:
     """ADD COLUMN."""
 
     column: ColumnSpec
-    position: Position | None = None
+    position: ColumnPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ChangeColumn:
 
     old: str
     column: ColumnSpec
-    position: Position | None = None
+    position: ColumnPosition | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ class SelectItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class QuerySource:
     """A table of FROM; `outer`: a join may leave its columns NULL."""
 
     table: TableName
@@ -139,5 +139,5 @@ class Query:
     """A query that only names columns; `merged`: USING or NATURAL merges two columns into one."""
 
     items: tuple[SelectItem, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[QuerySource, ...]
     merged: bool = False

@@ -8,7 +8,7 @@ import re
 from dataclasses import replace
 
 from snapshot_store.diff import _plain_number, _plain_text
-from snapshot_store.lattice.order import Finding, Incomparable, Verdict, same, sign_of
+from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, same, sign_of
 from snapshot_store.lattice.types import compare_types, join_types
 from snapshot_store.model import Column, Default
 from snapshot_store.mysql.column_type import ColumnType
@@ -40,19 +40,19 @@ def part_of(column: Column) -> str:
     return f'column "{column.name}"'
 
 
-def compare_columns(a: Column, b: Column) -> list[Finding]:
+def compare_columns(a: Column, b: Column) -> list[Comparison]:
     """Compare each aspect of two columns of the same name."""
     part = part_of(a)
     return [
-        Finding(part, "default", _order_defaults(a, b)),
-        Finding(part, "generated", _order_generated(a, b)),
+        Comparison(part, "default", _order_defaults(a, b)),
+        Comparison(part, "generated", _order_generated(a, b)),
         *compare_types(part, a.type, b.type),
-        Finding(part, "on update", same(a.on_update_now, b.on_update_now)),
-        Finding(part, "NULL", sign_of(_nullable(a), _nullable(b))),
+        Comparison(part, "on update", same(a.on_update_now, b.on_update_now)),
+        Comparison(part, "NULL", sign_of(_nullable(a), _nullable(b))),
     ]
 
 
-def missing(column: Column) -> Verdict:
+def missing(column: Column) -> Ordering:
     """Compare a table that has this column with one that lacks it and is otherwise equal."""
     return 1 if _default_of(column) != _NONE else "column with no default value cannot be missing"
 
@@ -139,7 +139,7 @@ def _plain_literal(text: str, type: ColumnType) -> str:
     return text
 
 
-def _order_defaults(a: Column, b: Column) -> Verdict:
+def _order_defaults(a: Column, b: Column) -> Ordering:
     mine, other = _default_of(a), _default_of(b)
     if mine == other:
         return 0
@@ -149,7 +149,7 @@ def _order_defaults(a: Column, b: Column) -> Verdict:
     return same(mine, other)
 
 
-def _order_generated(a: Column, b: Column) -> Verdict:
+def _order_generated(a: Column, b: Column) -> Ordering:
     return same(*(_generated_text(c) for c in (a, b)))
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from snapshot_store.errors import SnapshotStoreError
 
-Verdict = int | str
+Ordering = int | str
 """-1, 0 or 1 if the first accepts less than, the same as, or more than the second; otherwise the reason, as text."""
 
 
@@ -28,16 +28,16 @@ class Incomparable(SnapshotStoreError):  # noqa: N818 (the name says what happen
         return (type(self), (self.part, self.reason))
 
 
-class Finding(NamedTuple):
+class Comparison(NamedTuple):
     """The result of comparing one aspect of a column, an index or the table's options."""
 
     part: str
     aspect: str
-    verdict: Verdict
+    verdict: Ordering
 
     @property
     def sign(self) -> int:
-        """Return -1, 0 or 1. Raises Incomparable if the verdict is a reason."""
+        """Return -1, 0 or 1. Raises Incomparable if the verdict is a reason instead."""
         if isinstance(self.verdict, str):
             raise Incomparable(self.part, f"{self.aspect}: {self.verdict}" if self.aspect else self.verdict)
         return self.verdict
@@ -46,9 +46,9 @@ class Finding(NamedTuple):
         return f"{self.part} ({self.aspect})" if self.aspect else self.part
 
 
-def combine(findings: Iterable[Finding]) -> int:
+def combine(findings: Iterable[Comparison]) -> int:
     """Return the common sign of all findings, ignoring zeros. Raises Incomparable at the first that contradicts it."""
-    decisive: Finding | None = None
+    decisive: Comparison | None = None
     for finding in findings:
         sign = finding.sign
         if sign == 0:
@@ -66,6 +66,6 @@ def sign_of(a: int, b: int) -> int:
     return (a > b) - (a < b)
 
 
-def same(a: Any, b: Any) -> Verdict:
+def same(a: Any, b: Any) -> Ordering:
     """Compare unordered values: equal or incomparable."""
     return 0 if a == b else f"distinct singletons ({a} vs {b})"

@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from snapshot_store.diff import _plain_text
 from snapshot_store.lattice.columns import compare_columns, filled, join_columns, missing, part_of
-from snapshot_store.lattice.order import Finding, Incomparable, Verdict, combine, same, sign_of
+from snapshot_store.lattice.order import Comparison, Incomparable, Ordering, combine, same, sign_of
 from snapshot_store.lattice.types import order_charsets
 from snapshot_store.model import Column, Index, Table
 
@@ -36,30 +36,30 @@ def compare(a: Table, b: Table) -> int:
     return combine(_findings(a, b))
 
 
-def _findings(a: Table, b: Table) -> Iterator[Finding]:
-    yield Finding("table", "character set", order_charsets((a.charset, a.collation), (b.charset, b.collation)))
+def _findings(a: Table, b: Table) -> Iterator[Comparison]:
+    yield Comparison("table", "character set", order_charsets((a.charset, a.collation), (b.charset, b.collation)))
     mine, other = _by_name(a.columns), _by_name(b.columns)
     keys, other_keys = _keyed(a), _keyed(b)
     for name, column in (other | mine).items():
         if name in mine and name in other:
             yield from compare_columns(mine[name], other[name])
             # Follows from the indexes too, but an error about the column is clearer than "k(a) against k(b)".
-            yield Finding(part_of(column), "key", sign_of(name in other_keys, name in keys))
+            yield Comparison(part_of(column), "key", sign_of(name in other_keys, name in keys))
         else:
             lacking = missing(column)
-            yield Finding(part_of(column), "", lacking if name in mine or isinstance(lacking, str) else -lacking)
+            yield Comparison(part_of(column), "", lacking if name in mine or isinstance(lacking, str) else -lacking)
     yield from _index_findings(_indexes_by_name(a), _indexes_by_name(b))
 
 
-def _index_findings(mine: dict[str, Index], other: dict[str, Index]) -> Iterator[Finding]:
+def _index_findings(mine: dict[str, Index], other: dict[str, Index]) -> Iterator[Comparison]:
     for name, index in (other | mine).items():
         part = f'index "{index.name}"'
         if name in mine and name in other:
             for aspect, verdict in _order_indexes(mine[name], other[name]).items():
-                yield Finding(part, aspect, verdict)
+                yield Comparison(part, aspect, verdict)
         else:
             # The table that has the index rejects rows that the other accepts.
-            yield Finding(part, "", -1 if name in mine else 1)
+            yield Comparison(part, "", -1 if name in mine else 1)
 
 
 def join(a: Table, b: Table) -> Table:
@@ -70,7 +70,7 @@ def join(a: Table, b: Table) -> Table:
     """
     a, b = sorted((a, b), key=repr)
     verdict = order_charsets((a.charset, a.collation), (b.charset, b.collation))
-    larger = b if Finding("table", "character set", verdict).sign < 0 else a
+    larger = b if Comparison("table", "character set", verdict).sign < 0 else a
     expressions = {_plain_text(expression) for _, expression in b.checks}
     joined = replace(
         a,
@@ -126,7 +126,7 @@ def _join_indexes(a: Table, b: Table) -> tuple[Index, ...]:
     return tuple(joined)
 
 
-def _order_indexes(a: Index, b: Index) -> dict[str, Verdict]:
+def _order_indexes(a: Index, b: Index) -> dict[str, Ordering]:
     return {
         "columns": same(_parts_text(a), _parts_text(b)),
         "unique": sign_of(not a.unique, not b.unique),

@@ -8,7 +8,7 @@ without digits and with), a comment gives the rule used here.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snapshot_store.lattice.order import Finding, Verdict, same, sign_of
+from snapshot_store.lattice.order import Comparison, Ordering, same, sign_of
 from snapshot_store.mysql.column_type import ColumnType
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
@@ -34,32 +34,32 @@ class Aspect:
     """An aspect of a type: how to compare it, and how to copy it from the greater type."""
 
     name: str
-    order: Callable[[ColumnType, ColumnType], Verdict]
+    order: Callable[[ColumnType, ColumnType], Ordering]
     take: Callable[[ColumnType, ColumnType], ColumnType]
 
 
-def compare_types(part: str, a: ColumnType, b: ColumnType) -> list[Finding]:
+def compare_types(part: str, a: ColumnType, b: ColumnType) -> list[Comparison]:
     """Compare two types in each aspect."""
-    return [Finding(part, aspect.name, aspect.order(a, b)) for aspect in _ASPECTS]
+    return [Comparison(part, aspect.name, aspect.order(a, b)) for aspect in _ASPECTS]
 
 
 def join_types(part: str, a: ColumnType, b: ColumnType) -> ColumnType:
     """Return the type that has the greater of each aspect. Raises Incomparable."""
     joined = a
     for aspect in _ASPECTS:
-        if Finding(part, aspect.name, aspect.order(a, b)).sign < 0:
+        if Comparison(part, aspect.name, aspect.order(a, b)).sign < 0:
             joined = aspect.take(joined, b)
     if joined.name in _INTEGERS:
         return _with_width(joined, max(_length(a), _length(b)))
     return joined
 
 
-def _order_name(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_name(a: ColumnType, b: ColumnType) -> Ordering:
     (family, rank), (other, other_rank) = (_FAMILIES.get(t.name, (t.name, 0)) for t in (a, b))
     return sign_of(rank, other_rank) if family == other else f"incompatible mysql type ({a.name} vs {b.name})"
 
 
-def _order_bytes(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_bytes(a: ColumnType, b: ColumnType) -> Ordering:
     return same(*("bytes" if t.name in _BYTES else "characters" for t in (a, b)))
 
 
@@ -85,33 +85,33 @@ def _with_width(type: ColumnType, width: int) -> ColumnType:
     return replace(type, length=None, display_width=None if width == _default_width(type) else width)
 
 
-def _order_length(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_length(a: ColumnType, b: ColumnType) -> Ordering:
     if a.name == "decimal":
         return same(a.length, b.length)
     return sign_of(_length(a), _length(b))
 
 
-def _order_decimals(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_decimals(a: ColumnType, b: ColumnType) -> Ordering:
     if a.name == "decimal":
         return same(a.decimals, b.decimals)
     return sign_of(*(_UNLIMITED if t.decimals is None else t.decimals for t in (a, b)))
 
 
-def _order_members(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_members(a: ColumnType, b: ColumnType) -> Ordering:
     for place, (member, other) in enumerate(zip(a.members, b.members, strict=False)):
         if member != other:
             return f"at string list index {place}: distinct values ({member!r} vs {other!r})"
     return sign_of(len(a.members), len(b.members))
 
 
-def _order_srid(a: ColumnType, b: ColumnType) -> Verdict:
+def _order_srid(a: ColumnType, b: ColumnType) -> Ordering:
     """Compare SRIDs: a column without one accepts any geometry. DM has no rule for geometry."""
     if a.srid is None or b.srid is None:
         return sign_of(a.srid is None, b.srid is None)
     return same(a.srid, b.srid)
 
 
-def order_charsets(a: tuple[str | None, str | None], b: tuple[str | None, str | None]) -> Verdict:
+def order_charsets(a: tuple[str | None, str | None], b: tuple[str | None, str | None]) -> Ordering:
     """Compare (character set, collation) pairs: utf8mb4 is greater than utf8mb3 and latin1; others are incomparable.
 
     The collations must have the same suffix (utf8mb3_bin is less than utf8mb4_bin), or each be the default of its

@@ -1,1 +1,1 @@
-"""What MySQL itself says: character sets and collations. Knows no binlog and no schema history."""
+"""MySQL's own rules: character sets, SQL, expressions, literals. Independent of binlogs and of the schema history."""

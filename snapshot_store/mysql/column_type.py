@@ -8,10 +8,10 @@ class ColumnType:
     """A column's type with everything that decides its bytes in a row image.
 
     `length` is characters for char/varchar/text, bytes for binary/varbinary/blob, bits for bit, entries for vector.
-    For the blob and text family `length` is left None; the name (tinyblob … longtext) says it all.
-    `display_width` is what was written behind an integer type, int(11). A server forgets it since 8.0.19 (but for
-    ZEROFILL and tinyint(1), which have it as `length`), and it decides nothing; only the lattice, which follows DM,
-    asks for it.
+    For the blob and text family `length` is None; the name (tinyblob … longtext) determines it.
+
+    `display_width` is the number written after an integer type, as in int(11). Servers since 8.0.19 drop it (except for
+    ZEROFILL and tinyint(1), which have it as `length`). It has no effect; only the lattice, which follows DM, uses it.
     """
 
     name: str

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from snapshot_store.errors import HistoryConflict
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, line_name, older_than_fold
+from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, history_name, older_than_fold
 from snapshot_store.model_json import schema_from_json, table_from_json
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, table_row
 from snapshot_store.tso import OrderKey
@@ -36,7 +36,7 @@ def new_rows(connection: Any, path: Path, table: str, rows: list[Row]) -> list[R
             node, key, *name = row[:width]
             ddl, file, position = row[width + 1 : width + 4]
             raise HistoryConflict(
-                f"{path} has another definition of {'.'.join(name)} at order key {key} in {line_name(node)}; "
+                f"{path} has another definition of {'.'.join(name)} at order key {key} in {history_name(node)}; "
                 f"the new one comes from {file}:{position}, {ddl!r}: find out which is wrong, or start anew"
             )
     return new

@@ -16,7 +16,7 @@ from typing import Any
 import duckdb
 
 from snapshot_store.errors import StoreError
-from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion, folded_away
+from snapshot_store.history import HistoryKey, SchemaHistory, SchemaVersion, TableVersion, folded_away
 from snapshot_store.names import NamePattern
 from snapshot_store.store import fold as store_fold
 from snapshot_store.store import parquet as store_parquet
@@ -25,7 +25,6 @@ from snapshot_store.store.append import append
 from snapshot_store.store.merge import MergeStore
 from snapshot_store.store.migrations import TABLES_AT, VIEWS, migrate, outdated
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
-from snapshot_store.store.select import Line
 from snapshot_store.store.settings import (
     Stop,
     read_setting,
@@ -108,7 +107,7 @@ class Store:
         node: str | None = None,
         physical: bool = False,
         topology: Topology | None = None,
-    ) -> tuple[Line, ...]:
+    ) -> tuple[HistoryKey, ...]:
         """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
         The patterns are matched with logical tables, or with `node` with that node's tables. With `physical` they are
@@ -116,9 +115,9 @@ class Store:
         """
         return store_select.find(self._connection, patterns, node, physical, topology or self.topology())
 
-    def history_of(self, lines: Iterable[Line]) -> SchemaHistory:
+    def history_of(self, tables: Iterable[HistoryKey]) -> SchemaHistory:
         """Return all versions of some tables: a part of the history, to which none may be added."""
-        return store_select.history_of(self._connection, lines)
+        return store_select.history_of(self._connection, tables)
 
     def history_at(self, key: OrderKey) -> SchemaHistory:
         """Return the versions of all tables in force at a key: a part of the history, to which none may be added.

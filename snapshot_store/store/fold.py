@@ -16,12 +16,12 @@ def fold(connection: Any, checkpoint: OrderKey) -> int:
         ("table_versions", ["node", "schema_name", "table_name"]),
         ("schema_versions", ["node", "schema_name"]),
     ):
-        line = ", ".join(names)
+        identity = ", ".join(names)
         last = "OR version_id = max(version_id) OVER (PARTITION BY node)" if table == "table_versions" else ""
         connection.execute(
-            f"""CREATE OR REPLACE TEMP TABLE kept AS SELECT {line}, order_key FROM (
-                    SELECT {line}, order_key, (definition IS NOT NULL
-                           AND order_key = max(order_key) OVER (PARTITION BY {line})) {last} AS stays
+            f"""CREATE OR REPLACE TEMP TABLE kept AS SELECT {identity}, order_key FROM (
+                    SELECT {identity}, order_key, (definition IS NOT NULL
+                           AND order_key = max(order_key) OVER (PARTITION BY {identity})) {last} AS stays
                     FROM {table} WHERE order_key < $1)
                 WHERE stays""",
             [checkpoint.text()],

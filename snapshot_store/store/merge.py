@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.history import GIVEN, HistoryKey, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.store.append import append, new_rows, renumber
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, schema_version, table_version
 from snapshot_store.store.rows import table_row as row_of
-from snapshot_store.store.select import Line, history_of
+from snapshot_store.store.select import history_of
 from snapshot_store.store.settings import Stop, remove_setting, stop_to_json, topology_to_json, write_setting
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -25,7 +25,7 @@ _GIVEN = ", ".join(f"'{origin}'" for origin in GIVEN)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StoredSchemas:
     """The versions of some tables below a floor, and the versions of all tables that people provided from there on.
 
     `numbers` maps each node (None: logical) to the number of its last version below the floor.
@@ -45,9 +45,9 @@ class MergeStore:
         self._connection = connection
         self._transaction = transaction
 
-    def part(self, lines: Iterable[Line], floor: OrderKey) -> Part:
+    def part(self, wanted: Iterable[HistoryKey], floor: OrderKey) -> StoredSchemas:
         """Return what a merge that continues at a floor needs; the name of a table may be "" for its database alone."""
-        return part(self._connection, lines, floor)
+        return part(self._connection, wanted, floor)
 
     def given(self, everything: bool) -> tuple[list[TableVersion], list[SchemaVersion]]:
         """Return the versions that people provided, those at ORIGIN only with `everything`."""
@@ -81,14 +81,14 @@ class MergeStore:
             )
             renumber(self._connection)
 
-    def names_in(self, node: str | None, schema: str) -> list[Line]:
+    def names_in(self, node: str | None, schema: str) -> list[HistoryKey]:
         """Return all tables that a database ever had."""
         rows = self._connection.execute(
             "SELECT DISTINCT table_name FROM table_versions WHERE node = ? AND schema_name = ?", [node or "", schema]
         ).fetchall()
         return [(node, schema, name) for (name,) in rows]
 
-    def names(self) -> list[Line]:
+    def names(self) -> list[HistoryKey]:
         """Return all tables that nodes ever had and, with the name "", all their databases."""
         rows = self._connection.execute(
             """SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE node <> ''
@@ -105,7 +105,7 @@ class MergeStore:
         ).fetchall()
         return [(node, (schema, table)) for node, schema, table in rows]
 
-    def referencing(self, node: str | None, tables: Iterable[str]) -> list[Line]:
+    def referencing(self, node: str | None, tables: Iterable[str]) -> list[HistoryKey]:
         """Return the tables whose foreign keys may name one of these: a rename changes them too."""
         rows = self._connection.execute(
             """SELECT DISTINCT schema_name, table_name FROM table_versions
@@ -148,7 +148,7 @@ class MergeStore:
                 write_setting(self._connection, "stop", stop_to_json(stop))
 
 
-def part(connection: Any, lines: Iterable[Line], floor: OrderKey) -> Part:
+def part(connection: Any, wanted: Iterable[HistoryKey], floor: OrderKey) -> StoredSchemas:
     """Return what a merge that continues at a floor needs; the name of a table may be "" for its database alone."""
     final = [floor.text(), ORIGIN.text()]
     numbers = connection.execute(
@@ -160,8 +160,8 @@ def part(connection: Any, lines: Iterable[Line], floor: OrderKey) -> Part:
         ).fetchall()
         for table, columns in (("table_versions", TABLE_COLUMNS), ("schema_versions", SCHEMA_COLUMNS))
     )
-    return Part(
-        history_of(connection, lines, floor),
+    return StoredSchemas(
+        history_of(connection, wanted, floor),
         {node or None: number for node, number in numbers},
         tuple(map(table_version, tables)),
         tuple(map(schema_version, schemas)),

@@ -4,34 +4,31 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from snapshot_store.history import OPAQUE, SchemaHistory, TableVersion
+from snapshot_store.history import OPAQUE, HistoryKey, SchemaHistory, TableVersion
 from snapshot_store.names import NamePattern, unknown_table
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_version, table_version
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
-Line = tuple[str | None, str, str]
-"""A table in the history: node (None: a logical table), schema, name."""
-
 
 def find(
     connection: Any, patterns: Sequence[NamePattern], node: str | None, physical: bool, topology: Topology
-) -> tuple[Line, ...]:
+) -> tuple[HistoryKey, ...]:
     """Return the tables that the patterns match, sorted. Raises UnknownTable for a pattern that matches none.
 
     `physical`: the patterns are matched with logical tables, and the result is the physical tables of these, of all
     nodes or of `node`. Otherwise they are matched with tables of the node, or with logical ones.
     """
-    found: set[Line] = set()
+    found: set[HistoryKey] = set()
     for pattern in patterns:
         if physical:
-            lines = _physical(connection, pattern, node, topology)
+            tables = _physical(connection, pattern, node, topology)
         else:
-            lines = [(line[0] or None, *line[1:]) for line in _named(connection, [pattern.likes()], [node or ""])]
-        if not lines:
+            tables = [(table[0] or None, *table[1:]) for table in _named(connection, [pattern.likes()], [node or ""])]
+        if not tables:
             raise unknown_table(pattern, _near(connection, pattern, node, physical), node, physical)
-        found.update(lines)
-    return tuple(sorted(found, key=lambda line: (line[0] or "", *line[1:])))
+        found.update(tables)
+    return tuple(sorted(found, key=lambda table: (table[0] or "", *table[1:])))
 
 
 def _named(
@@ -41,17 +38,18 @@ def _named(
     where = " OR ".join(r"(schema_name LIKE ? ESCAPE '\' AND table_name LIKE ? ESCAPE '\')" for _ in likes)
     parameters: list[Any] = [part for like in likes for part in like]
     if nodes is None:
-        line = "node <> ''"
+        of_nodes = "node <> ''"
     else:
-        line, parameters = "node IN (SELECT unnest(?::VARCHAR[]))", [list(nodes), *parameters]
+        of_nodes, parameters = "node IN (SELECT unnest(?::VARCHAR[]))", [list(nodes), *parameters]
     rows = connection.execute(
-        f"SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE {line} AND ({where}) ORDER BY ALL",
+        f"SELECT DISTINCT node, schema_name, table_name FROM table_versions WHERE {of_nodes} AND ({where}) "
+        "ORDER BY ALL",
         parameters,
     ).fetchall()
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def _physical(connection: Any, pattern: NamePattern, node: str | None, topology: Topology) -> list[Line]:
+def _physical(connection: Any, pattern: NamePattern, node: str | None, topology: Topology) -> list[HistoryKey]:
     own_schema, own_table = pattern.likes()
     likes = [(own_schema, own_table)]
     for route in topology.routes:
@@ -61,12 +59,12 @@ def _physical(connection: Any, pattern: NamePattern, node: str | None, topology:
             # If the route gives no target name, the table keeps its own, which must then match the pattern.
             schema = _route_like(route.schema_pattern) if route.target_schema else own_schema
             likes.append((schema, _route_like(route.table_pattern or "*") if route.target_table else own_table))
-    lines = _named(connection, likes, None if node is None else [node])
-    kept: list[Line] = []
-    for line in lines:
-        logical = topology.logical_name(*line)
+    tables = _named(connection, likes, None if node is None else [node])
+    kept: list[HistoryKey] = []
+    for table in tables:
+        logical = topology.logical_name(*table)
         if logical is not None and pattern.matches(*logical):
-            kept.append(line)
+            kept.append(table)
     return kept
 
 
@@ -88,11 +86,11 @@ def _near(connection: Any, pattern: NamePattern, node: str | None, physical: boo
     return [row[0] for row in rows]
 
 
-def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = None) -> SchemaHistory:
+def history_of(connection: Any, tables: Iterable[HistoryKey], below: OrderKey | None = None) -> SchemaHistory:
     """Return all versions of some tables and of their databases; with `below`, only those below it or at ORIGIN."""
-    wanted = list(lines)
+    wanted = list(tables)
     until = "" if below is None else f"WHERE order_key < '{below.text()}' OR order_key = '{ORIGIN.text()}'"
-    nodes, schemas, names = ([(line[i] or "") for line in wanted] for i in range(3))
+    nodes, schemas, names = ([(table[i] or "") for table in wanted] for i in range(3))
     rows = connection.execute(
         f"""SELECT {_of("v", TABLE_COLUMNS)} FROM table_versions AS v
             SEMI JOIN (SELECT unnest($1::VARCHAR[]) AS node, unnest($2::VARCHAR[]) AS schema_name,
@@ -111,7 +109,7 @@ def history_of(connection: Any, lines: Iterable[Line], below: OrderKey | None = 
 def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaHistory:
     """Return only the versions in force at a key, of all tables or the logical ones, without dropped tables."""
     parts = []
-    line = "AND node = ''" if logical else ""
+    only = "AND node = ''" if logical else ""
     for table, columns, names in (
         ("table_versions", TABLE_COLUMNS, "node, schema_name, table_name"),
         ("schema_versions", SCHEMA_COLUMNS, "node, schema_name"),
@@ -120,7 +118,7 @@ def history_at(connection: Any, key: OrderKey, logical: bool = False) -> SchemaH
         parts.append(
             connection.execute(
                 f"""SELECT {_of("v", columns)} FROM {table} AS v
-                    JOIN (SELECT {names}, max(order_key) AS order_key FROM {table} WHERE order_key < $1 {line}
+                    JOIN (SELECT {names}, max(order_key) AS order_key FROM {table} WHERE order_key < $1 {only}
                           GROUP BY {names}) USING ({names}, order_key)
                     WHERE definition IS NOT NULL {opaque}""",
                 [key.text()],

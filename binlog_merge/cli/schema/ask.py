@@ -203,15 +203,15 @@ def diff(
         diffs = {}
         for name in names:
             lines = store.find([name], node, physical, topology)
-            for table in questions.diff(store.history_of(lines), lines, *bounds, store.beginning()):
-                diffs[table.line] = table
+            for found in questions.diff(store.history_of(lines), lines, *bounds, store.beginning()):
+                diffs[found.table] = found
         return list(diffs.values())
 
     forms = _Forms(
         schema_text.diff_text,
         lambda diffs: {"tables": [schema_values.diff_values(table) for table in diffs]},
         lambda diffs: schema_text.statements_sql(
-            [(questions.name_of(table.line), table.statements) for table in diffs]
+            [(questions.name_of(found.table), found.statements) for found in diffs]
         ),
     )
     _answer(store, output, ask, forms)

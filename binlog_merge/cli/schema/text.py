@@ -109,7 +109,7 @@ def diff_text(diffs: Iterable[TableDiff]) -> Iterator[str]:
     for diff in diffs:
         before, after = ("not there" if v is None else f"version {v.version_id}" for v in (diff.before, diff.after))
         same = "" if diff.statements else ": the same"
-        yield f"{name_of(diff.line)}  {before} -> {after}{same}"
+        yield f"{name_of(diff.table)}  {before} -> {after}{same}"
         for change in diff.changes:
             yield f"  {change_text(change)}"
         for statement in diff.statements:

@@ -65,7 +65,7 @@ def history_values(change: VersionChange) -> dict[str, Any]:
 
 def diff_values(diff: TableDiff) -> dict[str, Any]:
     """Return a table's difference between two moments."""
-    node, schema, name = diff.line
+    node, schema, name = diff.table
     return {
         "node": node,
         "schema": schema,

@@ -27,12 +27,12 @@ from binlog_merge.pipeline.coordinate.shards.driver import (
 from binlog_merge.pipeline.coordinate.shards.values import Decided
 from binlog_merge.pipeline.coordinate.statements import subject_of
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
-from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries, same_but_for_case, touched_keys
+from binlog_merge.pipeline.coordinate.touched import HistoryQueries, same_but_for_case, touched_keys
 from binlog_merge.pipeline.coordinate.value import Coordination
 from binlog_merge.places import place_of
 from snapshot_store.errors import AmbiguousRoute
-from snapshot_store.history import TableVersion
-from snapshot_store.store.merge import Part
+from snapshot_store.history import HistoryKey, TableVersion
+from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -66,7 +66,7 @@ class CoordinationReader:
     store: SchemaStore
     scanned: Sequence[ScannedNode]
 
-    def part(self, known: CoordinationInput, messages: Messages) -> Part:
+    def part(self, known: CoordinationInput, messages: Messages) -> StoredSchemas:
         """Return the part of the store's histories that concerns the tables this run touches."""
         topology = known.cluster.routes
         placed = messages.history_keys(self.scanned)
@@ -171,7 +171,7 @@ def coordinate(known: CoordinationInput, sources: CoordinationReader, limit: Ord
 def _without_markers(
     known: CoordinationInput,
     sources: CoordinationReader,
-    part: Part,
+    part: StoredSchemas,
     applied: Applications,
     added: Added,
     limit: OrderKey,

@@ -11,7 +11,7 @@ from binlog_merge.pipeline.coordinate.marker.polardbx import Shapes
 from binlog_merge.pipeline.coordinate.not_carried import NotCarried
 from binlog_merge.pipeline.coordinate.remedies import HistoryCursor, Remedies
 from snapshot_store.history import SchemaHistory, SchemaVersion, TableVersion
-from snapshot_store.store.merge import Part
+from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey
 
@@ -44,14 +44,14 @@ class Added:
             min(self.bound, *(Bound.at(step.stopped, step.error, step.tables) for step in steps), bound),
         )
 
-    def history(self, part: Part) -> SchemaHistory:
+    def history(self, part: StoredSchemas) -> SchemaHistory:
         """Return the history in the store, extended by what has been added."""
         return part.history.continued(
             [*part.given_tables, *self.tables], [*part.given_schemas, *self.schemas], part.numbers
         )
 
 
-def cursor_of(part: Part, node: str | None, opaque: bool) -> HistoryCursor:
+def cursor_of(part: StoredSchemas, node: str | None, opaque: bool) -> HistoryCursor:
     """Return the cursor of a node's history, or of the logical one, at the start of the run.
 
     `opaque`: tables whose statements are not understood become opaque.
@@ -66,7 +66,12 @@ def cursor_of(part: Part, node: str | None, opaque: bool) -> HistoryCursor:
 
 
 def node_history(
-    part: Part, node: str, ddls: Sequence[PhysicalDdl], shapes: Sequence[Shapes], topology: Topology, opaque: bool
+    part: StoredSchemas,
+    node: str,
+    ddls: Sequence[PhysicalDdl],
+    shapes: Sequence[Shapes],
+    topology: Topology,
+    opaque: bool,
 ) -> list[Extended]:
     """Return what a node's DDL and the snapshots add to its history, in order."""
     cursor, remaining = cursor_of(part, node, opaque), list(ddls)
@@ -92,7 +97,7 @@ def done_by(steps: Sequence[Extended], ddls: Sequence[PhysicalDdl], before: Orde
 
 
 def logical_history(
-    part: Part,
+    part: StoredSchemas,
     ddls: Sequence[LogicalDdl],
     added: Added,
     messages: Messages,

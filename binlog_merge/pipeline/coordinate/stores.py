@@ -14,12 +14,12 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import io_error, open_source
 from binlog_merge.pipeline.coordinate.histories import base_versions
-from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries
+from binlog_merge.pipeline.coordinate.touched import HistoryQueries
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.history import SchemaVersion, TableVersion
+from snapshot_store.history import HistoryKey, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog
-from snapshot_store.store.merge import Part
+from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.store.settings import Stop
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -60,7 +60,7 @@ class SchemaStore:
 
     def read(
         self, keys: Callable[[HistoryQueries], Iterable[HistoryKey]], floor: OrderKey, joined: Sequence[str]
-    ) -> Part:
+    ) -> StoredSchemas:
         """Return the part of the histories that a run from `floor` on needs; `joined` are nodes new in this run.
 
         Adds base schemas to the store first. Raises SchemaConflict if a definition was given for a key that is

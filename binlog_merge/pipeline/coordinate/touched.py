@@ -12,12 +12,9 @@ from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate.histories import PhysicalDdl
 from binlog_merge.pipeline.coordinate.statements import Subject, subject_of
 from snapshot_store.errors import AmbiguousRoute
-from snapshot_store.history import TableVersion
+from snapshot_store.history import HistoryKey, TableVersion
 from snapshot_store.surrogates import is_text
 from snapshot_store.topology import Topology
-
-HistoryKey = tuple[str | None, str, str]
-"""A table in the schema histories: (node, None for a logical table; database; table, "" for the database itself)."""
 
 
 class HistoryQueries(Protocol):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from snapshot_store.ddl.resolve import Context
-from snapshot_store.ddl.specs import Query, SelectItem, Source
+from snapshot_store.ddl.specs import Query, QuerySource, SelectItem
 from snapshot_store.errors import UnknownColumn
 from snapshot_store.model import Column, Default, Table
 from snapshot_store.mysql.sql.cursor import TableName
@@ -42,7 +42,7 @@ def _meant(
     yield hits[0]
 
 
-def _is_called(source: Source, table: Table, name: TableName) -> bool:
+def _is_called(source: QuerySource, table: Table, name: TableName) -> bool:
     if source.alias is not None:
         return name == (None, source.alias)
     return table.name == name[1] and name[0] in (None, table.schema)

@@ -8,11 +8,11 @@ from snapshot_store.ddl.actions import (
     AddColumn,
     AddConstraint,
     ChangeColumn,
+    ColumnPosition,
     Convert,
     DropColumn,
     DropConstraint,
     PartitionWork,
-    Position,
     Rebuild,
     RenameColumn,
     RenameIndex,
@@ -183,10 +183,10 @@ def _change(cursor: Cursor, verb: str) -> Action:
     return ChangeColumn(old or column.name, column, _position(cursor))
 
 
-def _position(cursor: Cursor) -> Position | None:
+def _position(cursor: Cursor) -> ColumnPosition | None:
     if cursor.accept("FIRST"):
-        return Position(None)
-    return Position(cursor.name()) if cursor.accept("AFTER") else None
+        return ColumnPosition(None)
+    return ColumnPosition(cursor.name()) if cursor.accept("AFTER") else None
 
 
 def _alter(cursor: Cursor) -> list[Action]:

@@ -7,7 +7,7 @@ The type of a column that an expression computes is the optimizer's knowledge: s
 from collections.abc import Sequence
 from dataclasses import replace
 
-from snapshot_store.ddl.specs import Query, SelectItem, Source
+from snapshot_store.ddl.specs import Query, QuerySource, SelectItem
 from snapshot_store.mysql.sql.cursor import Cursor, TableName
 
 _END = frozenset({"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "WINDOW", "FOR", "PROCEDURE"})
@@ -50,7 +50,7 @@ def _query(cursor: Cursor) -> Query:
         cursor.expect_symbol(")")
         return query
     if cursor.accept("TABLE"):
-        query = Query((SelectItem(None, None),), (Source(cursor.table_name()),))
+        query = Query((SelectItem(None, None),), (QuerySource(cursor.table_name()),))
         _skip_clauses(cursor)
         return query
     if not cursor.accept("SELECT"):
@@ -89,7 +89,7 @@ def _qualifier(names: Sequence[str]) -> TableName | None:
     return (names[-2] if len(names) > 1 else None, names[-1])
 
 
-def _sources(cursor: Cursor) -> tuple[list[Source], bool]:
+def _sources(cursor: Cursor) -> tuple[list[QuerySource], bool]:
     sources, merged = [_source(cursor)], False
     while True:
         if cursor.accept_symbol(","):
@@ -114,7 +114,7 @@ def _sources(cursor: Cursor) -> tuple[list[Source], bool]:
             _skip_condition(cursor)
 
 
-def _source(cursor: Cursor) -> Source:
+def _source(cursor: Cursor) -> QuerySource:
     if cursor.at_symbol("(") or cursor.word() in ("LATERAL", "JSON_TABLE"):
         raise cursor.error("a query of something else than tables")
     table = cursor.table_name()
@@ -125,7 +125,7 @@ def _source(cursor: Cursor) -> Source:
     while cursor.accept_one("USE", "IGNORE", "FORCE"):
         cursor.accept_one("INDEX", "KEY")
         cursor.parenthesized()
-    return Source(table, alias)
+    return QuerySource(table, alias)
 
 
 def _skip_condition(cursor: Cursor) -> None:

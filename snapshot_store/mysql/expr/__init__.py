@@ -1,1 +1,1 @@
-"""MySQL's expressions: read as its grammar reads them, printed as the server prints them."""
+"""MySQL's expressions: parsed by its grammar, printed as the server prints them."""

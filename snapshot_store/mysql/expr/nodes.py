@@ -1,4 +1,4 @@
-"""The nodes of an expression's tree: few kinds, each told apart by a word."""
+"""The nodes of an expression's tree: a few kinds, each named by a word."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from snapshot_store.mysql.sql.session import DdlSession
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node: what it is, its own text (an operator, a name, a value), and what it is made of."""
+    """A node of an expression: its kind, its text (an operator, a name, a value), and its operands."""
 
     kind: str
     text: str = ""
@@ -26,7 +26,7 @@ def text_literal(value: str, charset: str | None, session: DdlSession) -> Node:
 
 
 def column(name: str) -> Node:
-    """Return a column, as its name was written."""
+    """Return a column reference, with its name as written."""
     return Node("column", name)
 
 

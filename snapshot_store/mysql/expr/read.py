@@ -1,12 +1,13 @@
-"""Expressions: read as MySQL's grammar reads them, told as the server prints them.
+"""Parsing an expression, and the text that the server prints for it.
 
-    a+1 > 2 AND NOT b           ((`a` + 1) > 2) and (0 = `b`), in one more pair of parentheses
+    a+1 > 2 AND NOT b           ((`a` + 1) > 2) and (0 = `b`), in an additional pair of parentheses
 
-The server never keeps the text of a generated column, a default, a check or a functional key part: it prints its own
-tree. Whoever compares such text, with a server or between two servers, needs the same print; and what a column
-depends on can only be told from a tree. Source: rules `expr`, `bool_pri`, `predicate`, `bit_expr` and `simple_expr` of
-mysql-server `sql/sql_yacc.yy`, and the `Item::print` functions; what 9.7 prints is recorded in
-fixtures/ddl/expressions.json.
+The server does not store the text of a generated column, a default, a check or a functional key part as written: it
+prints its own tree. To compare such text with a server's, or between servers, it must be printed the same way. The
+columns that an expression depends on are found in the tree.
+
+Source: rules `expr`, `bool_pri`, `predicate`, `bit_expr` and `simple_expr` of mysql-server `sql/sql_yacc.yy`, and the
+`Item::print` functions; what 9.7 prints is recorded in fixtures/ddl/expressions.json.
 """
 
 from collections.abc import Iterator
@@ -26,8 +27,8 @@ from snapshot_store.mysql.sql.session import DdlSession
 class Expression:
     """An expression: the server's text of it, and what it depends on.
 
-    `columns` are lower case, `functions` the server's names of them. `forbidden` says what makes it impossible anywhere
-    in a table ("a subquery", "a variable"), "" if nothing does.
+    `columns` are in lower case, `functions` are the server's names. `forbidden` names a part that no expression of a
+    table may have ("a subquery", "a variable"), "" if there is none.
     """
 
     text: str
@@ -40,7 +41,7 @@ class Expression:
 
 
 def read_expression(source: str, session: DdlSession) -> Expression:
-    """Return the expression that a source text says. Raises DdlNotUnderstood where the grammar is not followed."""
+    """Parse an expression. Raises DdlNotUnderstood if it does not follow the grammar."""
     cursor = Cursor(source, source, tokenize(source, session), session)
     node = ExpressionReader(cursor).expression()
     if cursor.peek().kind != "end":
@@ -58,7 +59,10 @@ def read_expression(source: str, session: DdlSession) -> Expression:
 
 
 def canonical(source: str, session: DdlSession) -> str:
-    """Return the server's text of an expression, or the source text where we cannot tell."""
+    """Return the server's text of an expression, or the source text if it is not understood.
+
+    Raises DdlNotUnderstood instead in a session with `validate`.
+    """
     try:
         return read_expression(source, session).text
     except DdlNotUnderstood:

@@ -1,4 +1,4 @@
-"""Expressions as the server prints them; one function for each kind of node."""
+"""Printing expressions as the server does, with a function for each kind of node."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ _ESCAPES = str.maketrans({"\0": r"\0", "\n": r"\n", "\r": r"\r", "\\": r"\\", "'
 
 
 def printed(node: Node) -> str:
-    """Return a tree as the server's text; strings have backslash escapes, whatever the session's sql_mode."""
+    """Return the server's text of a tree; strings have backslash escapes, whatever the session's sql_mode."""
     return _PRINT[node.kind](node, [printed(arg) for arg in node.args if node.kind != "string"])
 
 

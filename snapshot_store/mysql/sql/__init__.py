@@ -1,1 +1,1 @@
-"""MySQL's SQL below statements: lexer, cursor, session, names, functions, column types."""
+"""MySQL's SQL below the level of statements: lexer, cursor, session, names, functions, column types."""

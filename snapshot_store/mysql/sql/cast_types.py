@@ -1,4 +1,4 @@
-"""Types that CAST and CONVERT take: other words than those of columns, printed in their own way."""
+"""The types of CAST and CONVERT, which have other names than column types and are printed differently."""
 
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.cursor import Cursor
@@ -7,7 +7,7 @@ from snapshot_store.mysql.sql.types import SPATIAL, read_length, read_precision,
 
 
 def parse_cast_type(cursor: Cursor) -> str:
-    """Read the type that CAST converts to, and return it as the server prints it."""
+    """Parse the type that CAST converts to; return it as the server prints it."""
     word = cursor.word()
     cursor.next()
     name = _CASTS.get(word)

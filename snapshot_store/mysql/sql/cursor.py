@@ -1,4 +1,4 @@
-"""A place in a statement's tokens, and the small questions every parser asks of it."""
+"""A position in a statement's tokens, with the basic operations of a parser."""
 
 import re
 
@@ -16,9 +16,9 @@ _LIKE_A_NUMBER = re.compile(r"\d+[eE]\d")
 
 
 class Cursor:
-    """Walks one statement; `text` is the statement with its comments blanked, which tokens index into.
+    """A position in one statement; `text` is the statement with comments blanked, which the tokens' offsets refer to.
 
-    `files` is noted by who reads options: where those stand that say where a server keeps the table.
+    `files` are the (start, end) of options that choose a table's files; the parser of options adds them.
     """
 
     def __init__(self, sql: str, text: str, tokens: list[Token], session: DdlSession) -> None:
@@ -32,7 +32,7 @@ class Cursor:
 
     @classmethod
     def of(cls, sql: str, session: DdlSession) -> "Cursor":
-        """Return a cursor at the start of one statement."""
+        """Return a cursor at the start of a statement."""
         text, _ = expand(sql, session)
         try:
             return cls(sql, text, tokenize(text, session), session)
@@ -40,68 +40,68 @@ class Cursor:
             raise DdlNotUnderstood(sql, error.reason) from None
 
     def peek(self, ahead: int = 0) -> Token:
-        """Return a token without moving; past the last one, a token of kind "end"."""
+        """Return a token without moving; after the last, a token of kind "end"."""
         place = self.place + ahead
         return self._tokens[place] if place < len(self._tokens) else self._end
 
     def next(self) -> Token:
-        """Return the token here and move on."""
+        """Return the next token and move past it."""
         token = self.peek()
         self.place += 1
         return token
 
     @property
     def done(self) -> bool:
-        """Tell whether nothing is left of the statement."""
+        """Return whether the statement is at its end."""
         return self.place >= len(self._tokens) or self.at_symbol(";")
 
     def finish(self) -> None:
-        """Raise unless the statement ends here; semicolons may end it, nothing may follow them."""
+        """Raise unless the statement ends here; semicolons may follow, but nothing after them."""
         while self.accept_symbol(";"):
             pass
         if self.peek().kind != "end":
             raise self.error("something follows the statement")
 
     def skip_rest(self) -> None:
-        """Move to the end of the statement."""
+        """Skip the rest of the statement."""
         while not self.done:
             self.next()
 
     def skip_all(self) -> None:
-        """Move to the end of the text: past the body of a routine, with its semicolons."""
+        """Skip the rest of the text: the body of a routine, with its semicolons."""
         self.place = len(self._tokens)
 
     def error(self, reason: str) -> DdlNotUnderstood:
-        """Return an error that points here."""
+        """Return an error that quotes the text from here on."""
         rest = self.text[self.peek().start :]
         where = f"near {shorten(rest)[:60]!r}" if rest.strip() else "at the end"
         return DdlNotUnderstood(self.sql, f"{reason} {where}")
 
     def limit(self, kept: bool, reason: str) -> None:
-        """Raise DdlRejected if a limit is not kept, in a session that validates."""
+        """Raise DdlRejected unless `kept`, if the session has `validate`."""
         if not kept and self.session.validate:
             raise DdlRejected(f"{reason}; statement: {shorten(self.sql)}")
 
-    # Words: keywords are unquoted, in any case.
+    # Words: unquoted, in upper or lower case.
 
     def word(self, ahead: int = 0) -> str:
-        """Return the upper-case word here, or "" if here is something else."""
+        """Return the next word in upper case, or "" if the next token is not a word."""
         token = self.peek(ahead)
         return token.text.upper() if token.kind == "word" else ""
 
     def at(self, *words: str) -> bool:
-        """Tell whether these words, in this order, stand here."""
+        """Return whether these words come next, in this order."""
         return all(self.word(i) == word for i, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Move past these words if they stand here."""
+        """Skip these words if they come next; return whether they did."""
         if not self.at(*words):
             return False
         self.place += len(words)
         return True
 
     def accept_one(self, *words: str) -> str | None:
-        """Move past one of these words and return it, or None."""
+        """Skip one of these words and return it; None if none comes next."""
         here = self.word()
         if here not in words or not here:
             return None
@@ -109,37 +109,37 @@ class Cursor:
         return here
 
     def expect(self, *words: str) -> None:
-        """Move past these words, or raise."""
+        """Skip these words; raise if they do not come next."""
         if not self.accept(*words):
             raise self.error(f"expected {' '.join(words)}")
 
     # Symbols.
 
     def at_symbol(self, symbol: str, ahead: int = 0) -> bool:
-        """Tell whether this symbol stands here."""
+        """Return whether this symbol comes next."""
         token = self.peek(ahead)
         return token.kind == "symbol" and token.text == symbol
 
     def accept_symbol(self, symbol: str) -> bool:
-        """Move past this symbol if it stands here."""
+        """Skip this symbol if it comes next; return whether it did."""
         if not self.at_symbol(symbol):
             return False
         self.place += 1
         return True
 
     def expect_symbol(self, symbol: str) -> None:
-        """Move past this symbol, or raise."""
+        """Skip this symbol; raise if it does not come next."""
         if not self.accept_symbol(symbol):
             raise self.error(f"expected {symbol!r}")
 
     # Values.
 
     def at_name(self) -> bool:
-        """Tell whether a name, quoted or not, stands here."""
+        """Return whether a name, quoted or not, comes next."""
         return self.peek().kind in ("word", "name")
 
     def name(self) -> str:
-        """Read a name. With `validate`, one that a server takes: no reserved word, unless quoted."""
+        """Parse a name. With `validate`, it must be one that a server accepts: an unquoted reserved word is refused."""
         token = self.peek()
         if not self.at_name():
             raise self.error("expected a name")
@@ -157,22 +157,22 @@ class Cursor:
         return name
 
     def table_name(self) -> TableName:
-        """Read `table` or `schema.table`."""
+        """Parse `table` or `schema.table`."""
         first = self.name()
         return (first, self.after_dot()) if self.accept_symbol(".") else (None, first)
 
     def after_dot(self) -> str:
-        """Read a name behind a dot, where keywords are names."""
+        """Parse a name after a dot, where a keyword is a name."""
         return self._checked(self.word_or_name())
 
     def word_or_name(self) -> str:
-        """Read a word, whatever it is, or a quoted name."""
+        """Parse any word, or a quoted name."""
         if not self.at_name():
             raise self.error("expected a name")
         return self.next().text
 
     def names(self) -> tuple[str, ...]:
-        """Read a list of names in parentheses."""
+        """Parse a list of names in parentheses."""
         self.expect_symbol("(")
         found = [self.name()]
         while self.accept_symbol(","):
@@ -181,14 +181,14 @@ class Cursor:
         return tuple(found)
 
     def string(self) -> str:
-        """Read a string where a string must stand: a comment, a member."""
+        """Parse a string literal without introducer or N, as in COMMENT or ENUM."""
         token = self.peek()
         if token.kind != "string" or self.text[token.start] in "nN":
             raise self.error("expected a string")
         return self.next().text
 
     def literal_string(self) -> str:
-        """Read a string literal; neighbours are one string, as in SQL."""
+        """Parse a string literal; adjacent literals are joined, as in SQL."""
         if self.peek().kind != "string":
             raise self.error("expected a string")
         parts = [self.next().text]
@@ -197,7 +197,7 @@ class Cursor:
         return "".join(parts)
 
     def integer(self) -> int:
-        """Read a whole number."""
+        """Parse a whole number."""
         text = self.peek().text
         if self.peek().kind != "number" or not (text.isascii() and text.isdigit()) or len(text) > 20:
             raise self.error("expected a whole number")
@@ -205,7 +205,7 @@ class Cursor:
         return int(text)
 
     def parenthesized(self) -> str:
-        """Move past a pair of parentheses and return the source text between them."""
+        """Skip a pair of parentheses and return the source text between them."""
         self.expect_symbol("(")
         start = self.peek().start
         depth = 1
@@ -219,6 +219,6 @@ class Cursor:
 
 
 def names_in(expression: str, session: DdlSession) -> set[str]:
-    """Return the lower-case words and quoted names in an expression: its columns, and some more."""
+    """Return the words and quoted names of an expression in lower case: its columns, but also other words."""
     tokens = tokenize(expression, session)
     return {t.text.lower() for t in tokens if t.kind in ("word", "name")}

@@ -1,14 +1,14 @@
-r"""Statements as tokens that remember where they stand in the text.
+r"""Splitting statements into tokens with their offsets in the text.
 
-sqlglot's tokenizer does the cutting, through a dialect that knows no keywords: which words matter depends on the place
-in the statement, and MySQL lets most keywords be names. Before that, one pass over the text does what it cannot:
+sqlglot's tokenizer is used with a dialect that has no keywords: which words are keywords depends on the position in the
+statement, and MySQL allows most keywords as names. Before that, `expand` does what the tokenizer cannot do:
 
     CREATE TABLE t (a INT) /*!50100 PARTITION BY HASH(a) */ -- note
     CREATE TABLE t (a INT)          PARTITION BY HASH(a)
 
-Executable comments lose their brackets, all other comments ($$ bodies of routines too) become blanks, and offsets
-stay as they were, so that any piece of the result can be quoted by offset. String literals are decoded here, from
-their source text.
+Executable comments lose their delimiters, and all other comments (and $$ bodies of routines) become blanks. Offsets
+stay the same, so that any part of the result can be quoted by offset. String literals are decoded here, from their
+source text.
 """
 
 import re
@@ -27,7 +27,7 @@ TokenKind = Literal["word", "name", "string", "number", "bits", "symbol", "end"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token: `text` is the decoded value, `start` and `end` (exclusive) its place in the text.
+    """A token: `text` is its decoded value, `start` and `end` (exclusive) are its offsets.
 
     "word" may be a keyword or a name, "name" is a quoted name, "bits" a hexadecimal or bit literal, as written.
     """
@@ -82,7 +82,7 @@ _OTHERS = r"""
     | (?P<unclosed>['"`])
     | (?P<blank>[^\S \t\n\v\f\r])
 """
-# By (ANSI_QUOTES, backslash escapes); a quoted name knows no backslash escapes.
+# By (ANSI_QUOTES, backslash escapes); a quoted name has no backslash escapes.
 _LANDMARKS = {
     (ansi, backslash): re.compile(
         f"(?P<string>{_SINGLE[backslash]}|{_DOUBLE[backslash and not ansi]}){_OTHERS}", re.VERBOSE | re.DOTALL
@@ -93,16 +93,16 @@ _LANDMARKS = {
 
 
 def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
-    """Return the text with comments blanked and executable ones opened, and where its semicolons stand.
+    """Return the text with comments blanked and executable comments opened, and the offsets of its semicolons.
 
-    The result has the length of `sql`. An executable comment for a server newer than the session's is a comment.
+    The result has the length of `sql`. An executable comment for a server newer than the session's is blanked.
     """
     pattern = _LANDMARKS[session.ansi_quotes, session.backslash_escapes]
     pieces: list[str] = []
     semicolons: list[int] = []
-    place, opened = 0, 0
-    while found := pattern.search(sql, place):
-        pieces.append(sql[place : found.start()])
+    start, opened = 0, 0
+    while found := pattern.search(sql, start):
+        pieces.append(sql[start : found.start()])
         kind, end = found.lastgroup, found.end()
         if kind == "unclosed":
             raise DdlNotUnderstood(sql, f"the quote {found.group()} at offset {found.start()} is never closed")
@@ -118,29 +118,29 @@ def expand(sql: str, session: DdlSession) -> tuple[str, list[int]]:
         blank = kind in ("comment", "line", "executable", "dollar") or (kind == "close" and opened > 0)
         opened += (kind == "executable") - (kind == "close" and blank)
         pieces.append(" " * (end - found.start()) if blank else found.group())
-        place = end
-    pieces.append(sql[place:])
+        start = end
+    pieces.append(sql[start:])
     if opened:
         raise DdlNotUnderstood(sql, "an executable comment is never closed")
     return "".join(pieces), semicolons
 
 
 def _comment_end(sql: str, start: int) -> int:
-    """Return where the comment at `start` ends; comments inside an executable one that is not executed nest."""
+    """Return the end of the comment at `start`; an executable comment that is not executed may contain comments."""
     nests = sql.startswith("/*!", start)
-    depth, place = 1, start + 2
+    depth, end = 1, start + 2
     while depth:
-        close = sql.find("*/", place)
+        close = sql.find("*/", end)
         if close < 0:
             raise DdlNotUnderstood(sql, f"the comment at offset {start} is never closed")
-        inner = sql.find("/*", place, close) if nests else -1
+        inner = sql.find("/*", end, close) if nests else -1
         depth += 1 if inner >= 0 else -1
-        place = (inner if inner >= 0 else close) + 2
-    return place
+        end = (inner if inner >= 0 else close) + 2
+    return end
 
 
 def tokenize(text: str, session: DdlSession, offset: int = 0) -> list[Token]:
-    """Return the tokens of a text that went through `expand`; offsets count from `offset`."""
+    """Return the tokens of a text that `expand` returned; their offsets start at `offset`."""
     dialect = _DIALECTS[session.ansi_quotes, session.backslash_escapes]
     try:
         raw = dialect().tokenize(text)

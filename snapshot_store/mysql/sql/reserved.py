@@ -1,6 +1,6 @@
-"""Words that are no names unless they are quoted or stand behind a dot.
+"""Reserved words, which are names only if they are quoted or follow a dot.
 
-Source: information_schema.KEYWORDS of a 9.7 server; since when, refman of each version, "Keywords and Reserved Words".
+Source: information_schema.KEYWORDS of a 9.7 server, and for older versions refman, "Keywords and Reserved Words".
 """
 
 from snapshot_store.mysql.sql.session import DdlSession
@@ -35,6 +35,6 @@ _SINCE_8_0 = frozenset(_NEW_WORDS.split())
 
 
 def is_reserved(word: str, session: DdlSession) -> bool:
-    """Tell whether an unquoted word cannot be a name for a server of the session's version."""
+    """Return whether an unquoted word is reserved in the session's server version."""
     upper = word.upper()
     return upper in _ALWAYS or (upper in _SINCE_8_0 and session.server_version >= 80000)

@@ -1,4 +1,4 @@
-"""The session a statement ran in, as far as it decides what the statement means."""
+"""The session that a statement ran in, as far as it affects the statement's meaning."""
 
 from dataclasses import dataclass
 
@@ -50,21 +50,21 @@ DEFAULT_SQL_MODE = sum(
         "NO_ENGINE_SUBSTITUTION",
     )
 )
-"""What a server has that was told nothing, since 5.7."""
+"""The default of servers since 5.7."""
 
 
 @dataclass(frozen=True, slots=True)
 class DdlSession:
-    """Settings of the session (most of them come with the query event) and of its server.
+    """Settings of a session (most of them are in the query event) and of its server.
 
     The defaults are those of MySQL 8.0 and later. For a 5.7 server give its `charset_server`, `collation_server`,
     `default_collation_for_utf8mb4` ("utf8mb4_general_ci"), `explicit_defaults_for_timestamp` and `server_version`.
 
-    `time_zone`: what literals of TIMESTAMP columns, and of UNIX_TIMESTAMP() in partitions, are told in; "" keeps them
-    as they are written, else they become UTC's.
+    `time_zone`: the zone of literals for TIMESTAMP columns, and of UNIX_TIMESTAMP() in partitions. They are converted
+    to UTC; with "" they stay as written.
 
-    `validate`: also refuse what the server would refuse; a statement from a binlog has been carried out, so there
-    nothing is gained by asking again under another version's rules.
+    `validate`: also refuse what a server would refuse. Statements from a binlog have been executed already, so they
+    are not validated, least of all by another version's rules.
     """
 
     sql_mode: int = 0
@@ -82,20 +82,20 @@ class DdlSession:
 
     @property
     def ansi_quotes(self) -> bool:
-        """Tell whether "x" is a name, not a string."""
+        """Return whether "x" is a name instead of a string."""
         return bool(self.sql_mode & ANSI_QUOTES)
 
     @property
     def backslash_escapes(self) -> bool:
-        r"""Tell whether \n in a string is a line end."""
+        r"""Return whether \n in a string is a line end."""
         return not self.sql_mode & NO_BACKSLASH_ESCAPES
 
     @property
     def strict(self) -> bool:
-        """Tell whether what does not fit is refused; without it, the server makes it fit and warns."""
+        """Return whether a value that does not fit is refused; without strict mode, the server adjusts it and warns."""
         return bool(self.sql_mode & (STRICT_TRANS_TABLES | STRICT_ALL_TABLES))
 
     @property
     def real_as_float(self) -> bool:
-        """Tell whether REAL means FLOAT."""
+        """Return whether REAL means FLOAT."""
         return bool(self.sql_mode & REAL_AS_FLOAT)

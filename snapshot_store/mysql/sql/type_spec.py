@@ -7,7 +7,7 @@ from snapshot_store.mysql.column_type import ColumnType
 
 @dataclass(frozen=True, slots=True)
 class TypeSpec:
-    """A column's type as written: `type` without character set, which is asked for here and resolved by the table."""
+    """A column's type as written: `type` has no character set; the requested one is resolved with the table's."""
 
     type: ColumnType
     charset: str | None = None

@@ -1,4 +1,4 @@
-"""Column types: every spelling MySQL 9.7 takes, read into the one name information_schema shows for it.
+"""Parsing column types: every spelling that MySQL 9.7 accepts, under the name that information_schema shows.
 
 The rows of `_TYPES` follow the rule `type` of mysql-server `sql/sql_yacc.yy`.
 """
@@ -25,7 +25,7 @@ _INTEGERS = {
     "BIGINT": "bigint",
     "INT8": "bigint",
 }
-# The width a ZEROFILL column shows when none is written (the greatest unsigned value's digits).
+# The width of a ZEROFILL column that is written without one (the digits of the greatest unsigned value).
 _ZEROFILL_WIDTH = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 SPATIAL = {
     "GEOMETRY": "geometry",
@@ -46,7 +46,7 @@ SPATIAL_TYPES = frozenset(SPATIAL.values())
 
 
 def parse_type(cursor: Cursor) -> TypeSpec:
-    """Read a column type with its character set attributes."""
+    """Parse a column type with its character set attributes."""
     word = cursor.word()
     reader = _TYPES.get(word)
     if reader is None:
@@ -62,7 +62,7 @@ def _integer(cursor: Cursor, word: str) -> TypeSpec:
     unsigned, zerofill = _number_attributes(cursor)
     if zerofill:
         return TypeSpec(ColumnType(name, width or _ZEROFILL_WIDTH[name], unsigned=True, zerofill=True))
-    # The server forgets display widths since 8.0.19, but for what clients take as a boolean.
+    # Servers since 8.0.19 drop display widths, except for tinyint(1), which clients take as a boolean.
     kept = 1 if name == "tinyint" and width == 1 and not unsigned else None
     return TypeSpec(ColumnType(name, kept, unsigned=unsigned, display_width=width))
 
@@ -84,7 +84,7 @@ def _floating(cursor: Cursor, word: str) -> TypeSpec:
         if word in ("DOUBLE", "REAL", "FLOAT8"):
             raise cursor.error(f"{word} takes two numbers or none")
         cursor.limit(length <= 53, f"FLOAT({length})")
-        # FLOAT(p) only chooses between the two sizes.
+        # FLOAT(p) only chooses between FLOAT and DOUBLE.
         name = "float" if name == "float" and length <= 24 else "double"
         length = None
     _limit_decimals(cursor, length, decimals, 255)
@@ -213,7 +213,7 @@ def _spatial(cursor: Cursor, word: str) -> TypeSpec:
 
 
 def read_length(cursor: Cursor) -> int | None:
-    """Read a length in parentheses, if one stands here."""
+    """Parse a length in parentheses, if one comes next."""
     if not cursor.accept_symbol("("):
         return None
     if cursor.accept_symbol(")"):
@@ -225,7 +225,7 @@ def read_length(cursor: Cursor) -> int | None:
 
 
 def read_precision(cursor: Cursor) -> tuple[int | None, int | None]:
-    """Read a precision and a scale in parentheses, if they stand here."""
+    """Parse a precision and a scale in parentheses, if they come next."""
     if not cursor.accept_symbol("("):
         return None, None
     length, decimals = cursor.integer(), None
@@ -243,7 +243,7 @@ def _number_attributes(cursor: Cursor) -> tuple[bool, bool]:
 
 
 def read_string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
-    """Read a character set, BINARY, or both in either order; COLLATE is an attribute of the column."""
+    """Parse a character set, BINARY, or both in either order; COLLATE is an attribute of the column."""
     binary = cursor.accept("BINARY")
     charset = accept_charset(cursor)
     if charset is None and (found := cursor.accept_one("ASCII", "UNICODE")):
@@ -252,7 +252,7 @@ def read_string_attributes(cursor: Cursor, spec: TypeSpec) -> TypeSpec:
 
 
 def accept_charset(cursor: Cursor) -> str | None:
-    """Move past CHARACTER SET, CHARSET or CHAR SET and a name, and return the name; None if not here."""
+    """Skip CHARACTER SET, CHARSET or CHAR SET and a name, and return the name; None if they do not come next."""
     if not (cursor.accept("CHARSET") or cursor.accept("CHARACTER", "SET") or cursor.accept("CHAR", "SET")):
         return None
     cursor.accept_symbol("=")
@@ -260,7 +260,7 @@ def accept_charset(cursor: Cursor) -> str | None:
 
 
 def charset_name(cursor: Cursor) -> str:
-    """Read the name of a character set or collation, which may be written as a string."""
+    """Parse the name of a character set or collation, which may be written as a string."""
     return cursor.string() if cursor.peek().kind == "string" else cursor.word_or_name()
 
 

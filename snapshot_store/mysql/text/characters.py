@@ -1,6 +1,6 @@
-"""Which characters a character set has, and what becomes of those it lacks: for defaults, and members of ENUM and SET.
+"""The characters of a character set, and the replacement of those it lacks: for defaults, and members of ENUM and SET.
 
-Of a character set without a codec nothing is asked: every text fits.
+A character set without a codec is assumed to have every character.
 """
 
 from snapshot_store.mysql.text.codecs import decode_text, encode_text, has_codec
@@ -9,7 +9,7 @@ _WIDTHS = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
 
 
 def fits(text: str, charset: str | None) -> bool:
-    """Tell whether a character set has all characters of a text."""
+    """Return whether a character set has all characters of a text."""
     if charset is None or not has_codec(charset):
         return True
     try:
@@ -20,14 +20,14 @@ def fits(text: str, charset: str | None) -> bool:
 
 
 def squeezed(text: str, charset: str | None) -> str:
-    """Return a text as a character set has it, with question marks for what it lacks."""
+    """Return a text with question marks for the characters that a character set lacks."""
     return text if fits(text, charset) else "".join(c if fits(c, charset) else "?" for c in text)
 
 
 def mistaken(text: str, old: str | None, new: str | None) -> str:
-    """Return what the bytes of a text in one character set are in another; as it was, where they are nothing.
+    """Encode a text in one character set and decode the bytes in another; return it unchanged if they are not valid.
 
-    So does CONVERT TO CHARACTER SET with the members of ENUM and SET, up to 9.7 at least.
+    CONVERT TO CHARACTER SET does this to members of ENUM and SET, at least up to 9.7.
     """
     if text.isascii() or old is None or new is None or not (has_codec(old) and has_codec(new)):
         return text
@@ -41,9 +41,9 @@ def mistaken(text: str, old: str | None, new: str | None) -> str:
 
 
 def decoded(data: bytes, charset: str | None) -> str:
-    """Return the text that bytes are in a character set, filled up to whole characters in front.
+    """Decode bytes, padded on the left to whole characters.
 
-    Raises ValueError if they are none.
+    Raises ValueError if they are not valid.
     """
     width = _WIDTHS.get(charset or "", 1)
     data = data.rjust((len(data) + width - 1) // width * width, b"\0")

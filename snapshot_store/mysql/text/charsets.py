@@ -1,7 +1,6 @@
 """Character sets and collations of MySQL, by name and by number.
 
-Everything follows from one table, made from a server (`collation_table`). How text of a character set is encoded is in
-`codecs`.
+All functions use one table, generated from a server (`collation_table`). Encoding and decoding are in `codecs`.
 """
 
 from typing import Final
@@ -10,12 +9,12 @@ from snapshot_store.mysql.text.collation_table import COLLATION_TABLE
 
 BINARY_COLLATION: Final = 63
 _ALIASES: Final = {"utf8": "utf8mb3"}
-"""What older servers and dumps say; 8.0.30 renamed the collations too."""
+"""Names in older servers and dumps; 8.0.30 renamed the collations too."""
 _MARIADB: Final = (
     ("utf8mb3", 576, 576), ("utf8mb3", 1025, 1215), ("ucs2", 640, 640), ("utf8mb4", 608, 608), ("utf8mb4", 2048, 2303),
     ("utf16", 672, 672), ("utf32", 736, 736),
 )  # fmt: skip
-"""Ids of collations that MariaDB alone has, first and last: their character set is known, their rules are not."""
+"""Ids, first and last, of collations that only MariaDB has: their character set is known, their rules are not."""
 
 
 def _listed() -> tuple[dict[int, tuple[str, str]], dict[str, int], dict[str, int]]:
@@ -37,16 +36,16 @@ _OF_MARIADB: Final = {number: name for name, first, last in _MARIADB for number 
 
 
 def canonical_charset(name: str) -> str | None:
-    """Return a character set's name as MySQL 8 shows it, or None if there is none of that name."""
+    """Return a character set's name as MySQL 8 prints it, or None if there is no such character set."""
     lower = name.lower()
     lower = _ALIASES.get(lower, lower)
     return lower if lower in COLLATION_TABLE else None
 
 
 def canonical_collation(name: str) -> str | None:
-    """Return a collation's name as MySQL 8 shows it, or None if it is named after no known character set.
+    """Return a collation's name as MySQL 8 prints it, or None if its prefix is not a known character set.
 
-    The collation itself may be one that MySQL 9.7 does not have: see `is_collation`.
+    MySQL 9.7 need not have the collation itself: see `is_collation`.
     """
     lower = name.lower()
     if lower.startswith("utf8_"):
@@ -56,17 +55,17 @@ def canonical_collation(name: str) -> str | None:
 
 
 def is_collation(name: str) -> bool:
-    """Tell whether MySQL 9.7 has a collation of this canonical name."""
+    """Return whether MySQL 9.7 has a collation of this canonical name."""
     return name in _BY_NAME
 
 
 def charset_named_by(collation: str) -> str:
-    """Return the character set of a canonical collation: all collations are named after theirs."""
+    """Return the character set of a canonical collation, which is its prefix."""
     return collation.split("_")[0]
 
 
 def default_collation(charset: str) -> str:
-    """Return the collation that a character set brings along; for utf8mb4 a session may have another."""
+    """Return the default collation of a character set; for utf8mb4 a session may have another."""
     return _BY_ID[_DEFAULT[charset]][0]
 
 
@@ -76,7 +75,7 @@ def binary_collation(charset: str) -> str:
 
 
 def max_bytes(charset: str | None) -> int:
-    """Return the most bytes one character takes; 1 for byte strings (None).
+    """Return the maximum bytes of a character; 1 for byte strings (None).
 
     Raises LookupError if MySQL 9.7 has no such character set.
     """
@@ -89,7 +88,7 @@ def max_bytes(charset: str | None) -> int:
 
 
 def charset_of(collation_id: int) -> str | None:
-    """Return the name of the character set of a collation id, MariaDB's included; None where the id is not known."""
+    """Return the name of the character set of a collation id, including MariaDB's; None if the id is not known."""
     found = _BY_ID.get(collation_id)
     return found[1] if found else _OF_MARIADB.get(collation_id)
 
@@ -101,9 +100,9 @@ def collation_name(collation_id: int) -> str | None:
 
 
 def collation_id(charset: str | None, collation: str | None) -> int | None:
-    """Return the id of a collation, or of the character set's default one where none is given.
+    """Return the id of a collation or, without one, of the character set's default collation.
 
-    Byte strings (no character set) have `binary`. None means that MySQL 9.7 knows no such name.
+    Byte strings (no character set) have `binary`. Returns None if MySQL 9.7 has no such name.
     """
     if collation:
         return _BY_NAME.get(canonical_collation(collation) or "")

@@ -1,9 +1,9 @@
-"""Bytes of a MySQL character set to text and back, as the server itself maps them.
+"""Decoding and encoding text of MySQL's character sets, as the server does.
 
-Python's codecs serve where they agree with MySQL 9.7; each difference found by asking a server for every code is
-listed here.
-What MySQL would turn into '?' has no mapping here: both functions raise UnicodeError rather than change a value.
-Known gaps, which raise too: the ETEN extension of big5 (F9D6-F9DC), and of ujis and eucjpms the user-defined and
+Python's codecs are used where they agree with MySQL 9.7. The differences, found by querying a server for every code,
+are listed here.
+Characters that MySQL would replace by '?' have no mapping: both functions raise UnicodeError rather than change a
+value. Known gaps, which raise too: the ETEN extension of big5 (F9D6-F9DC), and of ujis and eucjpms the user-defined and
 NEC/IBM rows.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-_UNDEFINED: Final = "\ufffe"  # what codecs.charmap_decode takes as "no such character"
+_UNDEFINED: Final = "\ufffe"  # "no such character" for codecs.charmap_decode
 
-# One-byte character sets: the Python codec of the upper half, and what MySQL has otherwise.
+# One-byte character sets: the Python codec, and the characters that MySQL maps differently.
 _ONE_BYTE: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "ascii": ("ascii", {}),
     "cp1250": ("cp1250", {}),
@@ -30,7 +30,7 @@ _ONE_BYTE: Final[dict[str, tuple[str, dict[int, str]]]] = {
     "hp8": ("hp_roman8", {}),
     "koi8r": ("koi8_r", {}),
     "koi8u": ("koi8_u", {0x95: "\u2022"}),
-    # cp1252, but the five bytes it leaves undefined are the C1 controls.
+    # cp1252, but the five bytes that it leaves undefined are C1 controls.
     "latin1": ("cp1252", {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}),
     "latin2": ("iso8859_2", {}),
     "latin5": ("iso8859_9", {}),
@@ -92,7 +92,7 @@ _UPPER_HALF: Final[dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Multibyte:
-    """A Python codec; what MySQL decodes and encodes differently; what it lacks; whether it ends at U+FFFF."""
+    """A Python codec, and MySQL's differences: in decoding, in encoding, characters it lacks, and U+FFFF as limit."""
 
     codec: str
     decoded: Mapping[int, int] | None = None
@@ -111,7 +111,7 @@ _EUCJPMS: Final = {
     0x00A6: 0xFFE4,
 }
 _SWAP_GB18030: Final = {0xE7C7: 0x1E3F, 0x1E3F: 0xE7C7}
-# The wide backslash is a backslash, and in sjis a backslash becomes the wide one.
+# The fullwidth backslash is decoded as a backslash; in sjis a backslash is encoded as the fullwidth one.
 _BACKSLASH: Final = {0xFF3C: 0x5C}
 
 _MULTIBYTE: Final[dict[str, _Multibyte]] = {
@@ -134,29 +134,29 @@ _MULTIBYTE: Final[dict[str, _Multibyte]] = {
 
 
 def _canonical(charset: str) -> str:
-    """Return a character set's name as 9.7 spells it."""
+    """Return a character set's name as in 9.7."""
     lower = charset.lower()
     return "utf8mb3" if lower == "utf8" else lower
 
 
 def has_codec(charset: str) -> bool:
-    """Tell whether text of this character set can be decoded here."""
+    """Return whether text of this character set can be decoded."""
     return _canonical(charset) in _ONE_BYTE.keys() | _UPPER_HALF.keys() | _MULTIBYTE.keys()
 
 
 def is_ascii_compatible(charset: str) -> bool:
-    """Tell whether bytes below 128 mean what they mean in ASCII; False where there is no codec."""
+    """Return whether bytes below 128 are ASCII in this character set; False if there is no codec."""
     name = _canonical(charset)
     return has_codec(name) and name not in ("swe7", "ucs2", "utf16", "utf16le", "utf32")
 
 
 def is_utf8(charset: str) -> bool:
-    """Tell whether texts of a character set are UTF-8 as they are."""
+    """Return whether text of a character set is UTF-8."""
     return charset in ("utf8mb4", "utf8mb3", "utf8")
 
 
 def python_codec(charset: str | None) -> str | None:
-    """Return the Python codec nearest to a character set, for text that need not come back as it was; None without."""
+    """Return the Python codec closest to a character set, for text that need not be restored exactly; None if none."""
     name = _canonical(charset or "")
     if name in _MULTIBYTE:
         return _MULTIBYTE[name].codec
@@ -166,7 +166,7 @@ def python_codec(charset: str | None) -> str | None:
 def text_or_bytes(charset: str, data: bytes) -> str | bytes:
     """Return the text of `data` as the server shows it.
 
-    The bytes themselves come back for `binary`, for unknown character sets, and where they are not valid.
+    Returns the bytes for `binary`, for unknown character sets, and if they are not valid.
     """
     try:
         return data.decode("utf-8") if is_utf8(charset) else decode_text(charset, data)
@@ -177,7 +177,7 @@ def text_or_bytes(charset: str, data: bytes) -> str | bytes:
 def decode_text(charset: str, data: bytes) -> str:
     """Return the text of `data`.
 
-    Raises UnicodeError where MySQL has no character, LookupError for an unknown character set.
+    Raises UnicodeError for bytes that are no character in MySQL, LookupError for an unknown character set.
     """
     name = _canonical(charset)
     if name not in _MULTIBYTE:
@@ -194,7 +194,7 @@ def decode_text(charset: str, data: bytes) -> str:
 
 
 def encode_text(charset: str, text: str) -> bytes:
-    """Return `text` in a character set; raises UnicodeError where MySQL could not store it unchanged."""
+    """Encode `text` in a character set. Raises UnicodeError if MySQL could not store it unchanged."""
     name = _canonical(charset)
     if name not in _MULTIBYTE:
         return _encode_one_byte(name, text)
@@ -203,7 +203,7 @@ def encode_text(charset: str, text: str) -> bytes:
         data = b"".join(_cp932_bytes().get(char) or char.encode("cp932") for char in text)
     else:
         data = (text.translate(spec.encoded) if spec.encoded else text).encode(spec.codec)
-    # Some codecs accept a look-alike (the yen sign as a backslash); a value must come back as it went in.
+    # Some codecs accept a similar character (the yen sign as a backslash), but decoding must restore the text.
     if decode_text(name, data) != text:
         raise UnicodeError(f"{text[:40]!r} has a character that {name} lacks")
     return data
@@ -227,14 +227,14 @@ def _decode_one_byte(table: str, data: bytes) -> str:
 
 @cache
 def _encoder(name: str) -> Callable[[str], bytes]:
-    places: dict[str, int] = {}
+    codes: dict[str, int] = {}
     for byte, char in enumerate(_upper_and_lower(name)):
-        places.setdefault(char, byte)  # the lowest code wins where a character is there twice
-    places.pop(_UNDEFINED, None)
+        codes.setdefault(char, byte)  # the lowest code wins if a character occurs twice
+    codes.pop(_UNDEFINED, None)
 
     def encode(text: str) -> bytes:
         try:
-            return bytes([places[char] for char in text])
+            return bytes([codes[char] for char in text])
         except KeyError as error:
             raise UnicodeError(f"{name} lacks the character {error.args[0]!r}") from None
 
@@ -247,7 +247,7 @@ def _encode_one_byte(name: str, text: str) -> bytes:
 
 @cache
 def _cp932_bytes() -> Mapping[str, bytes]:
-    """Return the IBM extension (FA40-FC4B), which MySQL prefers to NEC's copy of it; Python prefers NEC's."""
+    """Return the bytes of the IBM extension (FA40-FC4B), which MySQL prefers to NEC's copy of it, unlike Python."""
     found: dict[str, bytes] = {}
     for lead in (0xFA, 0xFB, 0xFC):
         for trail in range(0x40, 0xFD):

@@ -1,4 +1,4 @@
-"""What characters weigh in the simple collations: those that are sorted as another character is.
+"""The weights of the simple collations: the characters that sort like another character.
 
 Each entry is `from>to`, hexadecimal code points; `*n/sd` repeats it n times, s characters further and to d characters
 further. Taken from WEIGHT_STRING() of a 9.7 server, for every character of the basic plane.
@@ -47,7 +47,7 @@ _RUNS: Final = {"general_ci": _GENERAL_CI, "latin1_swedish_ci": _LATIN1_SWEDISH_
 
 @lru_cache
 def folding(name: str) -> tuple[str, str]:
-    """Return two texts of one length: characters, and what each is sorted as."""
+    """Return two strings of equal length: characters, and the character that each sorts like."""
     source, target = [], []
     for run in _RUNS[name].split():
         pair, _, repeat = run.partition("*")

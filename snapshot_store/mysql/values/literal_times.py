@@ -1,4 +1,4 @@
-"""Dates and times in literals: every spelling the server reads, in the one it shows.
+"""Dates and times in literals: parsed in every spelling that the server accepts, returned as it prints them.
 
 Source: refman, "String and Numeric Literals in Date and Time Context"; `str_to_datetime` and `str_to_time` of
 mysql-server `mysys/my_time.cc`.
@@ -26,7 +26,7 @@ _FIRST_TIMESTAMP, _LAST_TIMESTAMP = "1970-01-01 00:00:01", "2038-01-19 03:14:07"
 
 
 def year_text(number: bool, text: str) -> str:
-    """Return the year that a literal means."""
+    """Return the year that a literal denotes."""
     if not re.fullmatch(r"\s*\d{1,4}\s*", text, re.ASCII):
         raise ValueError(f"{text!r} is no year")
     value = int(text)
@@ -40,13 +40,13 @@ def year_text(number: bool, text: str) -> str:
 
 
 def date_text(number: bool, text: str, session: DdlSession) -> str:
-    """Return the date that a literal means."""
+    """Return the date that a literal denotes."""
     year, month, day, *_ = _moment(number, text, session)
     return f"{year:04}-{month:02}-{day:02}"
 
 
 def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession) -> str:
-    """Return the date and time that a literal means, rounded to the type's fraction."""
+    """Return the date and time that a literal denotes, rounded to the type's fractional digits."""
     *whole, fraction = _moment(number, text, session)
     seconds, fraction = _rounded(fraction, type.fsp)
     year, month, day, hour, minute, second = map(int, whole)
@@ -59,7 +59,7 @@ def datetime_text(number: bool, text: str, type: ColumnType, session: DdlSession
 
 
 def time_text(number: bool, text: str, fsp: int) -> str:
-    """Return the time that a literal means, rounded to `fsp` digits."""
+    """Return the time that a literal denotes, rounded to `fsp` fractional digits."""
     found = _CLOCK.fullmatch(text)
     if found is None:
         moment = _DELIMITED.fullmatch(text)
@@ -120,7 +120,7 @@ def _read_number(text: str) -> _Moment | None:
     if value <= 99991231:
         value *= 1_000_000
     if value and value < 10_000_101_000_000:
-        # YYMMDD…, with years from 70 in the last century.
+        # YYMMDD…, where years from 70 on are 19YY.
         value += (20_000_000 if value < 700_101_000_000 else 19_000_000) * 1_000_000
     date, clock = divmod(value, 1_000_000)
     return (date // 10000, date // 100 % 100, date % 100, clock // 10000, clock // 100 % 100, clock % 100, fraction)
@@ -151,7 +151,7 @@ def _check(moment: _Moment, text: str, session: DdlSession) -> None:
 
 
 def _rounded(fraction: str, fsp: int) -> tuple[int, str]:
-    """Return whole seconds that rounding adds, and the fraction to `fsp` digits with its point."""
+    """Return the seconds that rounding adds, and the fraction with `fsp` digits and its point."""
     digits = fraction[:7].ljust(7, "0")
     value = (int(digits) + 5 * 10 ** (6 - fsp)) // 10 ** (7 - fsp)
     seconds, rest = divmod(value, 10**fsp)

@@ -1,10 +1,10 @@
-"""Literal defaults: the value that a column of its type stores, spelt as information_schema shows it.
+"""Literal defaults: the value that a column of a type stores, spelt as in information_schema.
 
     DECIMAL(6,2) DEFAULT 1.5 -> 1.50      DATETIME(3) DEFAULT '2001-1-1' -> 2001-01-01 00:00:00.000
     ENUM('a','b') DEFAULT 'B' -> b        YEAR DEFAULT 99 -> 1999
 
 Two tables have the same default exactly when these texts are equal. A literal that does not fit its type is a
-ValueError: a server refuses it, in every sql_mode but for dates.
+ValueError: a server refuses it, in every sql_mode except for dates.
 """
 
 import re
@@ -26,7 +26,7 @@ _LITERAL = re.compile(r"(?:0x|x')(?P<hex>[0-9a-f]*)'?|(?:0b|b')(?P<bits>[01]*)'?
 
 
 def stored_text(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
-    """Return the default's text for a column of this type. Raises ValueError where the literal does not fit."""
+    """Return the default's text for a column of this type. Raises ValueError if the literal does not fit."""
     store = _STORE.get(type.name)
     if store is None:
         raise ValueError(f"a column of type {type.name} can have no literal as default")
@@ -36,7 +36,7 @@ def stored_text(kind: Kind, text: str, type: ColumnType, session: DdlSession) ->
 
 
 def literal_bytes(text: str) -> bytes:
-    """Return the bytes that a hexadecimal or bit literal says."""
+    """Return the bytes of a hexadecimal or bit literal."""
     literal = _LITERAL.fullmatch(text)
     if literal is None:
         raise ValueError(f"no hexadecimal or bit literal: {text!r}")
@@ -105,7 +105,7 @@ def float_text(number: float, digits: int) -> str:
 
 
 def _written(kind: Kind, text: str) -> str:
-    """Return a literal as a string: what the server makes of a number that stands where a string is wanted."""
+    """Return a literal as a string, as the server converts a number where a string is expected."""
     if kind == "bits":
         return literal_bytes(text).decode(errors="replace")
     if kind == "number" and "e" in text.lower():
@@ -130,7 +130,7 @@ def _bytes(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
 
 
 def bytes_text(data: bytes) -> str:
-    """Return a byte string as text if it is UTF-8 and no one could take it for hexadecimal, else as 0x…."""
+    """Return a byte string as text if it is UTF-8 and does not begin with 0x, else as 0x…."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -149,7 +149,7 @@ def _bit(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
 
 
 def folded(text: str, collation: str | None) -> str:
-    """Return a text by which two are compared under a collation: about, as far as names and members go."""
+    """Return the text to compare two strings by a collation: an approximation, good enough for names and members."""
     text = text.rstrip(" ")
     if collation is None or collation.endswith(("_bin", "_cs")) or collation == "binary":
         return text
@@ -181,7 +181,7 @@ def _set(kind: Kind, text: str, type: ColumnType, session: DdlSession) -> str:
 
 
 def shown(value: str) -> str:
-    """Return a value as an error shows it."""
+    """Return a value for an error message."""
     return repr(value if len(value) <= 40 else value[:39] + "…")
 
 

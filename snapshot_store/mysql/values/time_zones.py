@@ -1,6 +1,6 @@
-"""Time zones of sessions: what the clock of one shows, and which moment it means.
+"""Time zones of sessions: conversion between local time and UTC.
 
-An hour that the clock goes through twice means its first time, one that it leaps over the moment of the leap. Source:
+A local time that occurs twice means its first occurrence; one that is skipped means the moment of the skip. Source:
 `TIME_to_gmt_sec` of mysql-server `sql/tztime.cc`, compared with 9.7.
 """
 
@@ -12,7 +12,7 @@ _OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return what a session's `time_zone` names: +05:30, Europe/Berlin. Raises ValueError, for SYSTEM too."""
+    """Return the zone that a session's `time_zone` names: +05:30, Europe/Berlin. Raises ValueError, also for SYSTEM."""
     if (offset := _OFFSET.fullmatch(name)) is not None:
         ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3]))
         return timezone(ahead if offset[1] == "+" else -ahead)
@@ -23,7 +23,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 def utc_of(local: datetime, zone: tzinfo) -> datetime:
-    """Return the moment, in UTC, that a clock in the zone shows; both without tzinfo."""
+    """Convert local time in a zone to UTC; both without tzinfo."""
     found = _utc(local, zone)
     if local_of(found, zone) == local:
         return found
@@ -35,12 +35,12 @@ def utc_of(local: datetime, zone: tzinfo) -> datetime:
 
 
 def local_of(moment: datetime, zone: tzinfo) -> datetime:
-    """Return what a clock in the zone shows at a moment in UTC; both without tzinfo."""
+    """Convert UTC to local time in a zone; both without tzinfo."""
     return moment.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def in_utc(text: str, time_zone: str) -> str:
-    """Return in UTC a moment as a server shows it on a session's clock; 0000-00-00, and without a zone, as it is."""
+    """Convert a session's local time, as text, to UTC; 0000-00-00 and any text without a zone stay as they are."""
     if not time_zone:
         return text
     whole, dot, fraction = text.partition(".")

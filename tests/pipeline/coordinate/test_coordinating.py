@@ -19,7 +19,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import KnownShards, modes_of
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from snapshot_store.ddl import DdlSession, ParsedDdl
 from snapshot_store.history import SchemaHistory
-from snapshot_store.store.merge import Part
+from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.tso import ORIGIN, OrderKey
 
 NODES = ("a", "b")
@@ -30,8 +30,8 @@ ADD = "ALTER TABLE t ADD c INT"
 class Given:
     """`CoordinationReader` of which everything is given: an empty store, and logs without surprises."""
 
-    def part(self, *_: Any) -> Part:
-        return Part(SchemaHistory(), {})
+    def part(self, *_: Any) -> StoredSchemas:
+        return StoredSchemas(SchemaHistory(), {})
 
     def decisions(self) -> tuple[()]:
         return ()

@@ -23,9 +23,8 @@ from binlog_merge.pipeline.coordinate.histories import Applied
 from binlog_merge.pipeline.coordinate.marker.driver import ClusterView
 from binlog_merge.pipeline.coordinate.marker.unannounced import Change, Name, alike, changes_of, consequence, taken_up
 from binlog_merge.pipeline.coordinate.shards.driver import modes_of
-from binlog_merge.pipeline.coordinate.touched import HistoryKey
 from snapshot_store.errors import AmbiguousRoute
-from snapshot_store.history import SchemaHistory, TableVersion
+from snapshot_store.history import HistoryKey, SchemaHistory, TableVersion
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 
 if TYPE_CHECKING:

@@ -25,13 +25,13 @@ from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Sh
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
 from binlog_merge.pipeline.coordinate.statements import renamed_tables
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
-from binlog_merge.pipeline.coordinate.touched import HistoryKey
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
 from binlog_merge.polardbx.places import Places, PlacesBuilder, Rename, follow_renames
 from binlog_merge.polardbx.topology import ClusterState
 from binlog_merge.store_errors import as_merge_errors
+from snapshot_store.history import HistoryKey
 from snapshot_store.model import Catalog
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey

@@ -39,12 +39,12 @@ from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, 
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
-from binlog_merge.pipeline.coordinate.touched import HistoryKey, HistoryQueries, referring
+from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
 from binlog_merge.places import key_of
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.ddl import DdlEffect
 from snapshot_store.errors import SnapshotStoreError
-from snapshot_store.history import GIVEN, SchemaHistory, SchemaVersion, TableVersion
+from snapshot_store.history import GIVEN, HistoryKey, SchemaHistory, SchemaVersion, TableVersion
 from snapshot_store.model import Schema, Table
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
