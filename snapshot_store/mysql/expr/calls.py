@@ -24,7 +24,7 @@ class Reader(Protocol):
 
 
 def read_call(reader: Reader, name: str) -> Node:
-    """Read a function call whose name stands here."""
+    """Parse a function call whose name comes next."""
     cursor = reader.cursor
     cursor.next()
     if name in WITHOUT_PARENTHESES and not cursor.at_symbol("("):

@@ -1,4 +1,4 @@
-"""Truth in expressions: what the server takes for a condition, and how it rewrites what is none, or is negated."""
+"""Conditions in expressions: which nodes are conditions, and how the server rewrites others and negations."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ _ZERO = literal("0")
 
 
 def is_boolean(node: Node) -> bool:
-    """Tell whether the server takes a node for a condition as it stands."""
+    """Return whether the server accepts a node as a condition unchanged."""
     if node.kind == "call":
         return function(node.text).boolean
     return node.kind in _CONDITIONS or (node.kind == "literal" and node.text in ("true", "false"))

@@ -1,4 +1,4 @@
-"""Expressions read as MySQL's grammar reads them.
+"""Parsing expressions by MySQL's grammar.
 
 Source: rules `expr`, `bool_pri`, `predicate`, `bit_expr` and `simple_expr` of mysql-server `sql/sql_yacc.yy`.
 """
@@ -40,7 +40,7 @@ class ExpressionReader:
         self._depth = 0
 
     def expression(self) -> Node:
-        """Read an expression up to what cannot belong to it."""
+        """Parse an expression as far as it extends."""
         self._depth += 1
         if self._depth > _MOST_NESTED:
             raise self.cursor.error("an expression nested too deep")
@@ -153,7 +153,7 @@ class ExpressionReader:
         return Node("in", "", (node, *items), no)
 
     def bits(self) -> Node:
-        """Read what binds tighter than a comparison."""
+        """Parse an operand of a comparison: everything that binds tighter."""
         return self._binary(0)
 
     def _binary(self, level: int) -> Node:
@@ -178,7 +178,7 @@ class ExpressionReader:
             node = Node("binary", {"MOD": "%"}.get(found, found), (node, right))
 
     def at_interval(self) -> bool:
-        """Tell INTERVAL 1 DAY from the function INTERVAL(a, b)."""
+        """Return whether INTERVAL 1 DAY comes next, not the function INTERVAL(a, b)."""
         if not self.cursor.at("INTERVAL"):
             return False
         if not self.cursor.at_symbol("(", 1):
@@ -194,7 +194,7 @@ class ExpressionReader:
         return self.cursor.accept(symbol) if symbol.isalpha() else self.operator(symbol)
 
     def operator(self, symbol: str) -> bool:
-        """Move past an operator if it stands here whole: `<` is not the beginning of `<=`."""
+        """Skip an operator if exactly it comes next (`<`, but not as part of `<=`); return whether it did."""
         for i, char in enumerate(symbol):
             token = self.cursor.peek(i)
             if token.kind != "symbol" or token.text != char:
@@ -210,13 +210,13 @@ class ExpressionReader:
         return True
 
     def interval(self) -> tuple[Node, str]:
-        """Read INTERVAL amount unit."""
+        """Parse INTERVAL amount unit."""
         self.cursor.expect("INTERVAL")
         amount = self.expression()
         return amount, self.unit()
 
     def unit(self) -> str:
-        """Read a unit of time."""
+        """Parse a unit of time."""
         word = self.cursor.word().lower().removeprefix("sql_tsi_")
         if word not in UNITS:
             raise self.cursor.error("expected a unit of time")
@@ -349,7 +349,7 @@ class ExpressionReader:
         return node
 
     def arguments(self) -> list[Node]:
-        """Read expressions in parentheses."""
+        """Parse expressions in parentheses."""
         self.cursor.expect_symbol("(")
         found = [self.expression()]
         while self.cursor.accept_symbol(","):

@@ -54,7 +54,7 @@ class Function:
         return (self.name, *self.aliases)
 
     def takes(self, count: int, most: int = MANY) -> bool:
-        """Tell whether it takes `count` arguments, and `count` is not over `most`."""
+        """Return whether it takes `count` arguments, and `count` is at most `most`."""
         return self.arguments is not None and count in self.arguments and count <= most
 
 
