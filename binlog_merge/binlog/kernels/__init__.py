@@ -1,11 +1,12 @@
-"""Numba kernels over byte buffers: walking, checksums, row images. Arrays in, arrays out, no objects.
+"""Numba kernels over byte buffers: events, checksums, row images. Arrays in, arrays out, no objects.
 
 Every buffer is a writable, C-contiguous uint8 array, so that each kernel compiles once. Loads and stores are not
 bounds-checked: a kernel validates every length against the event's end before it reads. With NUMBA_BOUNDSCHECK=1 they
-are, kernels of their own in the cache: so CI runs mutated input. Each kernel has a plain-Python twin in `tests/`.
+are checked, by separately cached kernels; CI runs mutated input in this way. Each kernel has a plain-Python twin in
+`tests/`.
 
-Compiled kernels are cached on disk, under a folder named by the hash of all kernel sources: numba itself looks only at
-the file of the outermost function, and would go on using what was inlined into it from an older version of another.
+Compiled kernels are cached on disk, in a folder named after the hash of all kernel sources: numba itself checks only
+the file of the outermost function, and would keep using older versions of functions inlined from other files.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from binlog_merge.binlog.kernels import cache
 
 
 def _cache_folder() -> Path:
-    """Return where compiled kernels of exactly these sources are kept: under NUMBA_CACHE_DIR, else the user's cache."""
+    """Return the cache folder of exactly these kernel sources: under NUMBA_CACHE_DIR, else in the user's cache."""
     digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())

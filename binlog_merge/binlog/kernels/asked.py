@@ -1,7 +1,7 @@
-"""Find the rows events that a filter is asked about before any is rendered, and give them their logical shape.
+"""Finds the rows events that need a filter's decision before rendering, and rewrites them to the logical columns.
 
-The walk is that of `kernels.render`: table maps are looked up in the same plans, and stay in force as long. Whatever is
-odd ends it; rendering says what it is, in its place.
+The walk is that of `kernels.render`: table maps are looked up in the same plans, and are valid as long. Any irregular
+event ends it; rendering reports the error when it gets there.
 """
 
 from typing import Any
@@ -18,7 +18,10 @@ from binlog_merge.binlog.kernels.reshape import reshape_rows
 
 @njit(cache=True, nogil=True, _nrt=False)
 def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, found: Any) -> int:
-    """Note the rows events of `b[reg[IN]:end]` whose plan is asked, reg[ROW_EVENTS] of them; FINISHED, or why not."""
+    """Find the rows events of `b[reg[IN]:end]` whose plan has ASKED, and count them in reg[ROW_EVENTS].
+
+    Returns FINISHED, or why it stopped.
+    """
     while reg[k.IN] < end:
         i = reg[k.IN]
         if i + 19 > end:
@@ -59,7 +62,7 @@ def find_in_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def find_in_window(reg: Any, p: k.Plans, b: Any, segments: Any, found: Any) -> int:
-    """Do the same for the segments of a window from reg[SEGMENT] on."""
+    """Find such events in the segments of a window from reg[SEGMENT] on; returns FINISHED, or why it stopped."""
     while reg[k.SEGMENT] < len(segments):
         s = segments[reg[k.SEGMENT]]
         if not s[k.S_DDL]:
@@ -75,10 +78,10 @@ def find_in_window(reg: Any, p: k.Plans, b: Any, segments: Any, found: Any) -> i
 
 @njit(cache=True, nogil=True, _nrt=False)
 def reshape_found(p: k.Plans, b: Any, found: Any, out: Any, bodies: Any, rows: Any) -> int:
-    """Write the bodies of events found, in the logical shape, to `out`; `bodies` are then where each begins and ends,
-    and its type, `rows` how many there are.
+    """Write the bodies of the events found, with the logical columns, to `out`.
 
-    Returns how many of the events are written: the next does not fit, or is for Python to judge (its `rows` are -1).
+    `bodies` receives begin, end and type of each, `rows` its number of rows. Returns the number of events written: the
+    next one does not fit, or must be handled by Python (its `rows` are -1).
     """
     o = np.int64(0)
     for n in range(len(found)):

@@ -1,10 +1,11 @@
-"""Where compiled kernels are kept, and what is believed of them: nothing that is not whole.
+"""The cache of compiled kernels on disk, with checksums.
 
-numba trusts the files of its cache: one that a power cut left half-written, or that a disk changed, would be an
-exception deep in the loader, or wrong machine code. Here each file begins with the SHA-256 of the rest; one that does
-not fit is removed, and the kernel compiled anew. A cache that cannot be written costs the compiling at every start.
+numba trusts the files of its cache: a file that a power cut left half-written, or that a disk changed, would cause an
+exception deep in the loader, or be wrong machine code. Here each file begins with the SHA-256 of the rest; a file that
+does not match is removed, and the kernel is compiled again. If the cache cannot be written, kernels are compiled at
+every start.
 
-`IndexDataCacheFile` is numba's own, held by tests; only files under our folder are kept this way.
+`IndexDataCacheFile` is an internal class of numba, which tests check; only files under our folder are handled this way.
 """
 
 import atexit
@@ -28,7 +29,7 @@ _Plain: Any = caching.IndexDataCacheFile
 
 
 class _CheckedFile(caching.IndexDataCacheFile):
-    """The index and the data files of one kernel."""
+    """The index and the data files of a kernel, with checksums."""
 
     def _load_index(self) -> dict[Any, str]:
         data = self._sound(self._index_path)
@@ -73,7 +74,7 @@ class _CheckedFile(caching.IndexDataCacheFile):
 
 
 def use(folder: Path) -> None:
-    """Keep compiled kernels under `folder`, or, where nothing can be written there, in one of this user's in /tmp."""
+    """Cache compiled kernels under `folder` or, if it is not writable, in a folder of this user in /tmp."""
     place = folder if _is_writable(folder) else _spare(folder)
     numba.config.CACHE_DIR = str(place)
 
@@ -94,7 +95,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _spare(folder: Path) -> Path:
-    """Return a folder that nobody else can write to: what lies there is run."""
+    """Return a folder in /tmp that nobody else can write to, as its contents are executed."""
     spare = Path(tempfile.gettempdir()) / f"binlog-merge-kernels-{os.getuid()}"
     with suppress(OSError):
         spare.mkdir(mode=0o700)

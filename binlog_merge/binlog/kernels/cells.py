@@ -24,7 +24,7 @@ def decimal_length(precision: int, scale: int) -> int:
 
 @njit(inline="always")
 def _string_length(b: Any, at: int, end: int, most: int) -> int:
-    """Return the length of a string that has at most so many bytes, with the one or two that tell it; -1: longer."""
+    """Return the length of a string of at most `most` bytes, with its one or two length bytes; -1 if it is longer."""
     prefix = 1 if most < 256 else 2
     if at + prefix > end:
         return -1
@@ -34,10 +34,10 @@ def _string_length(b: Any, at: int, end: int, most: int) -> int:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def cell_length(b: Any, at: int, end: int, kind: int, meta: int) -> int:
-    """Return the length of the cell at `b[at]`, its length prefix included; -1 where it does not fit before `end` or
-    the type is unknown.
+    """Return the length of the cell at `b[at]` with its length prefix.
 
-    `meta` is the column's metadata as the little-endian number of its table-map bytes.
+    Returns -1 if it does not fit before `end`, or the type is unknown. `meta` is the column's metadata as the
+    little-endian number of its table-map bytes.
     """
     size = np.int64(-1)
     if kind == t.LONG or kind == t.FLOAT:

@@ -1,4 +1,4 @@
-"""CRC32 of many texts that lie side by side, and of many events."""
+"""CRC32 of many adjacent texts, and of many events."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ def crc32_each(b: Any, offsets: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def sound_to(b: Any, end: int) -> int:
-    """Return where the first event of `b[:end]` begins that is not whole there; -1 less that place if it is damaged.
+    """Return the offset of the first incomplete event of `b[:end]`; -1 - offset if an event is damaged.
 
-    Every event must have its checksum, as those of a merged binlog do.
+    Every event must have a checksum, as those of a merged binlog do.
     """
     at = 0
     while at + 19 <= end:

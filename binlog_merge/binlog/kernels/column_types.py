@@ -1,4 +1,4 @@
-"""Types of columns as the kernels know them: the numbers of `ColumnType` as plain integers, which numba compiles in."""
+"""Column types for kernels: the numbers of `ColumnType` as plain integers, which numba compiles to constants."""
 
 from binlog_merge.binlog.constants import ColumnType
 
@@ -39,4 +39,4 @@ ONE_BYTE_OF_METADATA = (
     *(VECTOR, JSON, TINY_BLOB, MEDIUM_BLOB, LONG_BLOB, BLOB, GEOMETRY),
 )
 TWO_BYTES_OF_METADATA = (VARCHAR, BIT, NEWDECIMAL, ENUM, SET, VAR_STRING, STRING)
-"""Types by how many bytes of metadata they have in a table map; all others have none."""
+"""Types by the number of their metadata bytes in a table map; all others have none."""

@@ -1,6 +1,6 @@
-"""Cells of one column decoded to what Arrow keeps: numbers in place, texts side by side.
+"""Decodes the cells of a column to Arrow's layout: fixed-width numbers, or concatenated texts.
 
-`starts` and `sizes` say where the cells are; a size below zero is no value. Types and metadata are the table map's. The
+`starts` and `sizes` are those of the cells; a negative size means no value. Types and metadata are the table map's. The
 plain twin is `binlog.decode.decode_cell`.
 """
 
@@ -36,7 +36,7 @@ def _big(b: Any, at: int, size: int) -> int:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def days_of(year: int, month: int, day: int) -> int:
-    """Return the days since 1970 of a date of the Gregorian calendar, or a number below any where there is none."""
+    """Return the days since 1970 of a date of the Gregorian calendar, or -(1 << 40) for an invalid date."""
     if year < 1 or year > 9999 or month < 1 or month > 12 or day < 1:
         return -(1 << 40)
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
@@ -64,7 +64,7 @@ def _moment(days: int, hour: int, minute: int, second: int, micro: int) -> int:
 def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool, out: Any, valid: Any) -> int:
     """Decode integers, YEAR, FLOAT and DOUBLE (as bits), BIT, ENUM, SET, dates and times to 64 bits.
 
-    Returns -1, or the number of the first cell that has no such value: a date that no calendar has, damage.
+    Returns -1, or the index of the first cell without such a value: an invalid date, or damage.
     """
     odd = np.int64(-1)
     for i in range(len(starts)):
@@ -146,7 +146,7 @@ def numbers(b: Any, starts: Any, sizes: Any, kind: int, meta: int, signed: bool,
 def decimals(b: Any, starts: Any, sizes: Any, precision: int, scale: int, out: Any, valid: Any) -> int:
     """Decode DECIMAL cells of up to 38 digits to 128-bit numbers without their point: `out[i]` is (low, high) 64 bits.
 
-    Returns -1, or the number of the first cell that is no such number.
+    Returns -1, or the index of the first cell that is not such a number.
     """
     whole = precision - scale
     odd = np.int64(-1)
@@ -195,9 +195,9 @@ def decimals(b: Any, starts: Any, sizes: Any, precision: int, scale: int, out: A
 
 @njit(cache=True, nogil=True, _nrt=False)
 def text_sizes(starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, valid: Any) -> int:
-    """Measure texts: `offsets[i]` to `offsets[i + 1]` will hold text i. Returns their bytes together.
+    """Compute the offsets of texts: text i will be `offsets[i]` to `offsets[i + 1]`. Returns their total size.
 
-    `prefix` bytes of each cell are its length; texts shorter than `pad` will be as long as that.
+    The first `prefix` bytes of each cell are its length; texts shorter than `pad` will be padded to that.
     """
     total = np.int64(0)
     for i in range(len(starts)):
@@ -212,7 +212,7 @@ def text_sizes(starts: Any, sizes: Any, prefix: int, pad: int, offsets: Any, val
 
 @njit(cache=True, nogil=True, _nrt=False)
 def texts(b: Any, starts: Any, sizes: Any, prefix: int, offsets: Any, out: Any) -> bool:
-    """Copy texts, what is to be padded with zero bytes (`out` holds such); tells whether all are ASCII."""
+    """Copy texts, padded with the zero bytes that `out` holds; return whether all are ASCII."""
     seen = np.uint8(0)
     for i in range(len(starts)):
         size = np.int64(sizes[i]) - prefix

@@ -74,9 +74,9 @@ class _Folding:
     def build(self) -> Any:
         """Build `fold(pointer, length) -> CRC state` over all bytes; length is at least 16.
 
-        The bytes that do not fill a block of 16 stand first, behind zeros, which leave a CRC unchanged: so the last
-        block is always whole, and no byte needs a table. The seed belongs to the first four bytes of the message; with
-        fewer than four in the first block, the rest of it, the spill, falls on the second.
+        The bytes that do not fill a block of 16 come first, after zeros, which leave a CRC unchanged: so the last block
+        is always complete, and no byte needs a table. The seed is applied to the first four bytes of the message; if
+        the first block has fewer than four, the rest of the seed, the spill, is applied to the second.
         """
         k1k2, k3k4 = _pair(0x0154442BD4, 0x01C6E41596), _pair(0x01751997D0, 0x00CCAA009E)
         blocks = {

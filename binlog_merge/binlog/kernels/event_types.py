@@ -1,4 +1,4 @@
-"""Types of events as the kernels know them: the numbers of `EventType` as plain integers, which numba compiles in."""
+"""Event types for kernels: the numbers of `EventType` as plain integers, which numba compiles to constants."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ STATEMENT_TYPES = (
     int(EventType.BEGIN_LOAD_QUERY_EVENT),
     int(EventType.EXECUTE_LOAD_QUERY_EVENT),
 )
-"""Parts of statements that are logged as text, LOAD DATA among them."""
+"""Events of statements that are logged as text, including LOAD DATA."""
 NO_CHANGE_TYPES = (
     int(EventType.HEARTBEAT_LOG_EVENT),
     int(EventType.IGNORABLE_LOG_EVENT),
@@ -56,7 +56,7 @@ NO_CHANGE_TYPES = (
     int(EventType.CONSENSUS_CLUSTER_INFO_EVENT),
     int(EventType.CONSENSUS_EMPTY_EVENT),
 )
-"""Heartbeats, and what group replication and PolarDB-X's consensus layer note for themselves."""
+"""Heartbeats, and the internal events of group replication and of PolarDB-X's consensus layer."""
 
 IGNORABLE = int(EventFlag.LOG_EVENT_IGNORABLE_F)
 SUPPRESS_USE = int(EventFlag.LOG_EVENT_SUPPRESS_USE_F)
@@ -82,7 +82,7 @@ def is_write(kind: Any) -> bool:
 
 @njit(inline="always")
 def is_whole_update(kind: Any) -> bool:
-    """Return whether a rows event updates, with whole values in its after images."""
+    """Return whether a rows event updates, with complete values in its after images."""
     return kind in (UPDATE_ROWS_EVENT, UPDATE_ROWS_EVENT_V1)
 
 
@@ -94,5 +94,5 @@ def is_update(kind: Any) -> bool:
 
 @njit(inline="always")
 def has_extra_data(kind: Any) -> bool:
-    """Return whether a rows event's post-header ends with extra data and their length: those of version 2 do."""
+    """Return whether a rows event has extra data with a length after its post-header, as those of version 2 do."""
     return kind >= WRITE_ROWS_EVENT

@@ -1,4 +1,4 @@
-"""The events that frame a transaction of the merged log: GTID, BEGIN, XID, and the CTS text behind BEGIN or XID."""
+"""Writes the events that frame a transaction of the merged log: GTID, BEGIN, XID, and the CTS text."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def packed_width(length: int) -> int:
 
 @njit(cache=True)
 def length_width(rest: int) -> int:
-    """Return the width of the packed length of a transaction that is `rest` bytes long without it."""
+    """Return the width of the packed length of a transaction that has `rest` bytes without it."""
     width = 1
     while packed_width(rest + width) > width:
         width = packed_width(rest + width)
@@ -91,9 +91,9 @@ def write_gtid(out: Any, o: int, reg: Any, sid: Any, commit_us: int, length: int
 
 @njit(inline="always")
 def _eight_digits(value: Any) -> Any:
-    """Return the last eight decimal digits of a number as ASCII, the first of them in the lowest byte.
+    """Return the last eight decimal digits of a number as ASCII, with the first in the lowest byte.
 
-    All are computed at once: halves of four, then pairs, then single digits, by multiplication with reciprocals.
+    They are computed together: halves of four, then pairs, then single digits, by multiplication with reciprocals.
     """
     value = np.uint64(value) % np.uint64(100_000_000)
     halves = value // np.uint64(10_000) | (value % np.uint64(10_000)) << np.uint64(32)
@@ -105,7 +105,7 @@ def _eight_digits(value: Any) -> Any:
 
 @njit(inline="always")
 def _nineteen_digits(out: Any, at: int, value: int) -> None:
-    """Write a number; up to five bytes before it are overwritten, so a text is written from its end."""
+    """Write a number of 19 digits; up to five bytes before it are overwritten, so texts are written from the end."""
     store_64(out, at + 11, _eight_digits(value))
     store_64(out, at + 3, _eight_digits(value // 100_000_000))
     store_64(out, at - 5, _eight_digits(value // 10_000_000_000_000_000))
@@ -113,8 +113,9 @@ def _nineteen_digits(out: Any, at: int, value: int) -> None:
 
 @njit(inline="always")
 def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
-    """Write a ROWS_QUERY event, `# CTS::` without its first `skip` characters and the 54 digits of an order key, and
-    `::ARCHIVE` where that is so; returns where it ends.
+    """Write the ROWS_QUERY event with the CTS text of an order key, and return its end.
+
+    The text is `# CTS::` without its first `skip` characters, the 54 digits, and `::ARCHIVE` if the key has that flag.
     """
     at = o + 20
     digits = at + len(_CTS) - skip
@@ -135,8 +136,9 @@ def _write_cts(out: Any, o: int, reg: Any, key: Any, skip: int) -> int:
 
 @njit(cache=True, _nrt=False)
 def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> None:
-    """Write BEGIN and perhaps the CTS text of the transaction with this key at OUT, behind the room of its GTID event:
-    that holds the transaction's length, so it is written last.
+    """Write BEGIN and optionally the CTS text of a transaction at OUT, after room for its GTID event.
+
+    The GTID event has the transaction's length, so it is written last.
     """
     o = reg[k.OUT]
     reg[k.TXN_OUT], reg[k.LENGTH_WIDTH] = o, width
@@ -164,7 +166,7 @@ def begin_transaction(out: Any, reg: Any, sid: Any, key: Any, width: int) -> Non
 def end_transaction(out: Any, reg: Any, key: Any) -> None:
     """Write the XID event at OUT; the GTID event is written again by the caller, with the length now known.
 
-    The CTS text behind it is as PolarDB-X's global binlog has it: `CTS::`, the mark of a whole transaction.
+    The CTS text after it is that of PolarDB-X's global binlog: `CTS::`, the mark of a complete transaction.
     """
     o = reg[k.OUT]
     store_64(out, o + 19, np.uint64(reg[k.RANK]))

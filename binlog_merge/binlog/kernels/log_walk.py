@@ -1,13 +1,13 @@
-"""Walk a merged binlog and index its row events: which table, which transaction, where; no row image is looked into.
+"""Walks a merged binlog and indexes its rows events by table, transaction and offset, without reading row images.
 
-A window of a file goes in, state in `reg`; out come rows of int64:
+The input is a window of a file, with the state in `reg`; the output are rows of int64:
 
-    transactions   T_*: where each begins and ends, its number, where its order key is told
-    events         E_*: the row events, in file order
-    maps           M_*: the table maps, each distinct one once (or a few times: what lies behind is compared in Python)
+    transactions   T_*: offsets of begin and end, rank, offset of the order key's event
+    events         E_*: the rows events, in file order
+    maps           M_*: the table maps, each distinct one once (or a few times; Python compares them again)
 
-The kernel stops at whatever Python must judge (a statement, a format description, damage) and says why. Its plain twin
-is `replay.reader.MergedBinlog.items`.
+The kernel stops at events that Python must handle (a statement, a format description, damage) and returns the reason.
+Its plain twin is `log.reader.MergedBinlog.items`.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ from binlog_merge.binlog.kernels.memory import load_32, same_bytes, u16, u32, u4
 AT, RANK, LAST_RANK, OPEN, COMMENTED, CHECKSUM, TRANSACTIONS, EVENTS, MAPS = range(9)
 REGISTERS: Final = 9
 IN_ROWS: Final = 2
-"""What OPEN is behind a transaction's BEGIN; 1 before it."""
+"""The value of OPEN after a transaction's BEGIN; 1 before it."""
 # columns
 T_GTID, T_COMMENT, T_FIRST_EVENT, T_EVENTS, T_END, T_RANK = range(6)
 E_BODY, E_END, E_KIND, E_MAP, E_TRANSACTION, E_AT = range(6)
@@ -31,7 +31,7 @@ M_ID, M_BODY, M_END, M_RANK = range(4)
 # why it stopped
 MORE, PYTHON, FULL, DAMAGED, BEYOND = range(5)
 SLOTS: Final = 4096
-"""The size of `slots`: a table id's low bits lead to the map that had it last, -1 where none had."""
+"""The size of `slots`: for a table id's low bits, the number of the last map with such an id, or -1."""
 
 _BEGIN, _COMMIT = np.frombuffer(b"BEGIN", np.uint8).copy(), np.frombuffer(b"COMMIT", np.uint8).copy()
 
@@ -57,7 +57,7 @@ def _find_map(maps: Any, slots: Any, count: int, table_id: int) -> int:
 
 @njit(inline="always")
 def _is_map(b: Any, maps: Any, number: int, table_id: int, body: int, stop: int) -> bool:
-    """Return whether a table map is the one with this number, to the last byte."""
+    """Return whether a table map has the same bytes as the one with this number."""
     if number < 0 or maps[number, M_ID] != table_id or maps[number, M_BODY] < 0:
         return False
     size = stop - body
@@ -66,7 +66,7 @@ def _is_map(b: Any, maps: Any, number: int, table_id: int, body: int, stop: int)
 
 @njit(cache=True, nogil=True, _nrt=False)
 def walk(b: Any, end: int, reg: Any, transactions: Any, events: Any, maps: Any, slots: Any) -> int:
-    """Go on at `reg[AT]` until something stops it; returns why. What stopped it lies at `reg[AT]`."""
+    """Walk from `reg[AT]` on; return why it stopped. The event at which it stopped is at `reg[AT]`."""
     while True:
         at = reg[AT]
         if at + 19 > end:

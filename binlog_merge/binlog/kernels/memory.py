@@ -1,7 +1,7 @@
 """Unaligned loads, stores and copies on uint8 arrays, without bounds checks.
 
 Byte-wise loops cost a factor of two; these are single machine instructions. The caller has checked the bounds. With
-NUMBA_BOUNDSCHECK=1 they check them too, as numba does for `array[i]`, so that tests see what a caller has forgotten.
+NUMBA_BOUNDSCHECK=1 they are checked here, too, as numba does for `array[i]`, so that tests find missing checks.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 
 def pointer_to(context: Any, builder: Any, array_type: Any, array: Any, offset: Any, length: Any) -> Any:
-    """Return the LLVM pointer to `array[offset]`, as bytes, of which `length` will be read or written."""
+    """Return the LLVM pointer to `array[offset]`, from which `length` bytes will be read or written."""
     made = context.make_array(array_type)(context, builder, array)
     if numba.config.BOUNDSCHECK:
         _check(context, builder, builder.extract_value(made.shape, 0), offset, length)

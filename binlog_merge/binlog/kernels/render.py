@@ -1,9 +1,9 @@
-"""Rewrite a transaction's events into the merged log: frame, rename, renumber, reshape, checksum.
+"""Rewrites a transaction's events into the merged log: frame, rename, renumber, reshape, checksum.
 
 The kernel reads branches from one buffer and writes whole transactions into another. It decides nothing about schemas:
-every table map it meets must have a *plan* (see `Plans`), looked up by the table map's own bytes and confirmed byte by
-byte; an unknown one stops it. It also stops where the output buffer is full and at row events that only Python can
-rewrite. The reason is its return value.
+every table map must have a *plan* (see `Plans`), which is looked up by the table map's bytes and confirmed byte by
+byte; it stops at an unknown one. It also stops when the output buffer is full, and at rows events that only Python can
+rewrite. Its return value is the reason.
 
 A transaction in the output, as MySQL writes one:
 
@@ -43,7 +43,7 @@ def _is_plan(p: k.Plans, slot: int, b: Any, at: int, length: int, node: int) -> 
 
 @njit(forceinline=True, _nrt=False)
 def find_plan(reg: Any, p: k.Plans, b: Any, at: int, length: int, node: int) -> int:
-    """Return the plan of a table map, or -1. Tables come in runs, so the slot of the last one is tried first."""
+    """Return the plan of a table map, or -1. Maps of a table often come in runs, so the last slot is tried first."""
     if _is_plan(p, reg[k.LAST_SLOT], b, at, length, node):
         return p.index[reg[k.LAST_SLOT], 3] - 1
     h = hash_bytes(b, at, length, node)
@@ -59,13 +59,13 @@ def find_plan(reg: Any, p: k.Plans, b: Any, at: int, length: int, node: int) -> 
 
 @njit(cache=True)
 def plan_hash(key: Any, node: int) -> int:
-    """Return the hash under which the kernel looks a plan up."""
+    """Return the hash by which the kernel looks up a plan."""
     return hash_bytes(key, 0, len(key), node)
 
 
 @njit(forceinline=True, _nrt=False)
 def find_map(reg: Any, p: k.Plans, table_id: int) -> int:
-    """Return where the open branch has mapped a table id, or -1; the last one mapped is the likeliest."""
+    """Return the index of the open branch's table map for a table id, or -1; the last map is tried first."""
     m = reg[k.N_MAPS] - 1
     while m >= 0 and p.maps[m, 0] != table_id:
         m -= 1
@@ -74,7 +74,7 @@ def find_map(reg: Any, p: k.Plans, table_id: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def _statement_ends(out: Any, reg: Any) -> None:
-    """Mark the last rows event written as the end of its statement, whose real end is not written."""
+    """Set STMT_END_F in the last rows event written, if the statement's real last rows event is not written."""
     o = reg[k.LAST_ROWS]
     out[o + 25] |= t.STMT_END
     length = u32(out, o + 9)
@@ -84,7 +84,7 @@ def _statement_ends(out: Any, reg: Any) -> None:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, out: Any, inject: Any) -> int:
-    """Write the table maps and rows of `b[reg[IN]:end]`; FINISHED, or why it stopped."""
+    """Write the table maps and rows events of `b[reg[IN]:end]`; return FINISHED, or why it stopped."""
     while reg[k.IN] < end:
         i, o = reg[k.IN], reg[k.OUT]
         if i + 19 > end:
@@ -205,9 +205,9 @@ def render_events(reg: Any, p: k.Plans, b: Any, end: int, crc: int, node: int, o
 
 @njit(cache=True, nogil=True, _nrt=False)
 def render_window(reg: Any, p: k.Plans, b: Any, segments: Any, keys: Any, sid: Any, out: Any, inject: Any) -> int:
-    """Write the transactions of a window, whose branches lie in `b` as `segments` say; FINISHED, or why it stopped.
+    """Write the transactions of a window, whose branches in `b` are the `segments`; return FINISHED, or why it stopped.
 
-    After FULL and OTHER_LENGTH the open transaction is undone: the registers stand at its beginning.
+    After FULL and OTHER_LENGTH the open transaction is undone: the registers are as at its beginning.
     """
     while reg[k.SEGMENT] < len(segments):
         s = segments[reg[k.SEGMENT]]

@@ -1,4 +1,4 @@
-"""The render kernel's arrays: what stands in which register and column, and why the kernel stops."""
+"""The layout of the render kernel's arrays: its registers and columns, and the reasons for which it stops."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 (
     SEGMENT,  # the segment being read
     IN,  # offset of the next event in the source buffer; -1: the segment is not begun
-    OUT,  # offset behind what is written
+    OUT,  # offset after what is written
     FILE_BASE,  # file position of out[0]
     SERVER_ID,
     SERVER_VERSION,
@@ -44,15 +44,15 @@ from typing import Any, NamedTuple
     SAVED_RESHAPED,
     PLAN,  # of the event that stopped the kernel
     LAST_SLOT,  # of `Plans.index`, found last
-    CTS,  # where a transaction's order key stands: CTS_BEGIN, CTS_END, CTS_BOTH
-    OWN_SERVER_ID,  # SERVER_ID of transactions that tell no other
+    CTS,  # where the order key is written: CTS_BEGIN, CTS_END, CTS_BOTH
+    OWN_SERVER_ID,  # SERVER_ID of transactions without another
     STATEMENT_OUT,  # where the open statement's table maps begin in the output while no rows follow them, or -1
     STATEMENT_MAPS,  # how many they are
-    FILTERED,  # 1: a filter has left out rows of the open statement
-    CHECK_ROWS,  # 1: rows are walked before they come out, those of events with a checksum too
+    FILTERED,  # 1: a filter has removed rows of the open statement
+    CHECK_ROWS,  # 1: rows are checked before they are written, even in events with a checksum
 ) = range(31)
 NOTHING = -1
-"""What INJECT is for a rows event of which nothing is left."""
+"""The value of INJECT for a rows event without remaining rows."""
 CTS_BEGIN, CTS_END, CTS_BOTH = range(3)
 REGISTERS = 32
 
@@ -60,14 +60,14 @@ REGISTERS = 32
 (
     KIND,
     TABLE_ID,
-    BODY,  # offset in `bytes` of the output table map's body behind table id and flags
+    BODY,  # offset in `bytes` of the output table map's body after table id and flags
     BODY_LENGTH,
     PHYSICAL,  # column count
     LOGICAL,
     SHAPE,  # offset in `shapes`: physical (type, meta) pairs, then logical (source, pad offset, pad length) triples
     PADS_LENGTH,  # of all pads together
-    ASKED,  # 0, or the number of the logical shape, from 1, whose rows a filter is asked about
-    STEPS,  # offset in `shapes` of how long the physical rows are: see `row_lengths`
+    ASKED,  # 0, or the number of the logical table, from 1, for whose rows a filter decides
+    STEPS,  # offset in `shapes` of the steps that measure physical rows: see `row_lengths`
     PLAN_COLUMNS,
 ) = range(11)
 DROP, IDENTITY, RESHAPE, SLOWLY = range(4)
@@ -103,9 +103,7 @@ K_TSO, K_TRANSACTION, K_SEQ, K_NODE, K_COMMIT_US, K_SERVER, K_ARCHIVE, K_COLUMNS
 
 
 class Plans(NamedTuple):
-    """What to do with each table map met: `index` is an open-addressing table by its bytes, `plans` the
-    instructions.
-    """
+    """The instructions for table maps: `index` is an open-addressing hash table by their bytes, to rows of `plans`."""
 
     index: Any  # int64[n, 5]: hash, offset of the key in `keys`, its length, plan + 1 (0: empty), node
     keys: Any  # uint8: table map bodies behind table id and flags

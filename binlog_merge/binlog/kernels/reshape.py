@@ -1,4 +1,7 @@
-"""Row images in the logical shape: cells move, none is decoded. The plain twin is `reshape.rows.reshape_rows`."""
+"""Reshapes row images to the logical columns by moving cells; none is decoded.
+
+The plain twin is `reshape.rows.reshape_rows`.
+"""
 
 from typing import Any
 
@@ -18,11 +21,10 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 @njit(forceinline=True, _nrt=False)
 def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, out: Any, o: int) -> Any:
-    """Rewrite the row images of `b[at:end]` (a rows event behind its extra data) to `out[o]`; returns (new offset,
-    rows).
+    """Rewrite the row images of `b[at:end]` (a rows event after its extra data) to `out[o]`; return (offset, rows).
 
-    A negative offset says why not: -1 the images contradict the plan, -2 the output is too small, -3 the event is
-    for Python to judge.
+    A negative offset is an error: -1 the images do not fit the plan, -2 the output is too small, -3 the event must be
+    handled by Python.
     """
     physical, logical, shape = plan[k.PHYSICAL], plan[k.LOGICAL], plan[k.SHAPE]
     shapes, cells = p.shapes, p.cells
@@ -53,7 +55,7 @@ def reshape_rows(p: k.Plans, plan: Any, b: Any, at: int, end: int, kind: int, ou
         store_16(out, o + 1, np.uint16(logical))
         o += 3
     present, out_present = at, o
-    # How many columns the images have, before and after: kept behind the cells, for nothing is allocated here.
+    # The numbers of columns in before and after images: stored after the cells, as nothing is allocated here.
     in_count, out_count = cells[k.MAX_COLUMNS], cells[k.MAX_COLUMNS + 1]
     in_count[0] = in_count[1] = out_count[0] = out_count[1] = 0
     for image in range(images):

@@ -1,9 +1,9 @@
-"""Row images of many events cut into cells, column by column: where each cell begins, and how long it is.
+"""Cuts the row images of many events into cells, column by column: the offset and the length of each cell.
 
     starts[side, column, row], sizes[side, column, row]     side 0: before, 1: after
 
-A size below zero says why there are no bytes: NULL, ABSENT (the image does not hold the column), NONE (there is no such
-image). A cell's length prefix is part of it. The plain twin is `binlog.rows.split_rows`.
+A negative size is the reason for which there are no bytes: NULL, ABSENT (the image does not hold the column), NONE
+(there is no such image). A cell includes its length prefix. The plain twin is `binlog.rows.split_rows`.
 """
 
 from typing import Any, Final
@@ -27,7 +27,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 @njit(inline="always")
 def _head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
-    """Return where the columns-present bitmaps of an event begin, -1 where it is not well formed."""
+    """Return the offset of an event's columns-present bitmaps, -1 if the event is malformed."""
     at += 8
     if t.has_extra_data(kind):
         if at + 2 > end or u16(b, at) < 2:
@@ -49,9 +49,9 @@ def _head(b: Any, at: int, end: int, kind: int, columns: int) -> int:
 def cut_rows(
     b: Any, body: int, end: int, kind: int, types: Any, metas: Any, starts: Any, sizes: Any, row: int, store: bool
 ) -> int:
-    """Cut the rows of one event, the first of them to be number `row`; returns how many, -1 for a malformed event.
+    """Cut the rows of an event, the first of them as number `row`; return their count, -1 for a malformed event.
 
-    Without `store` they are only counted. Partial JSON events are for Python to rewrite first.
+    Without `store` they are only counted. Python must rewrite partial JSON events first.
     """
     columns = len(types)
     at = _head(b, body, end, kind, columns)
@@ -102,16 +102,16 @@ def cut_rows(
                     at += size
                 n += 1
         if at == begun:
-            return -1  # rows of no columns cannot be told apart
+            return -1  # rows without columns cannot be counted
         rows += 1
     return rows
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def count_rows(b: Any, events: Any, types: Any, metas: Any, nothing: Any, counts: Any) -> int:
-    """Count the rows of events (body, end, kind); returns -1, or the number of the first malformed event.
+    """Count the rows of events (body, end, kind); return -1, or the index of the first malformed event.
 
-    `nothing` stands where cells would go: an array of their type.
+    `nothing` is an unused array of the type of `starts` and `sizes`.
     """
     for i in range(len(events)):
         found = cut_rows(
@@ -125,9 +125,9 @@ def count_rows(b: Any, events: Any, types: Any, metas: Any, nothing: Any, counts
 
 @njit(cache=True, nogil=True, _nrt=False)
 def cut_events(b: Any, events: Any, types: Any, metas: Any, starts: Any, sizes: Any) -> int:
-    """Cut the rows of events that `count_rows` has been through; returns how many.
+    """Cut the rows of events that `count_rows` has accepted; return their count.
 
-    What an UPDATE's after image does not hold is what its before image has, where that holds it.
+    Cells that an UPDATE's after image does not hold are those of its before image, if that holds them.
     """
     row = np.int64(0)
     for i in range(len(events)):

@@ -1,11 +1,11 @@
-"""What many changes of one table come to, key by key: the last write wins.
+"""Collapses many changes of a table to the net change of each key: the last write wins.
 
-A key's story is told in order; what counts is how it began (with a row that was there, or with none) and how it ends
-(with the after image of some row, or with none).
+Only the beginning and the end of a key's changes count: whether its row existed before, and which after image it has at
+the end, if any.
 
-    keys   K_*: one row a key, in the order in which they were first heard of
-    prev   for each row with an after image: the row whose after image it replaced (a row number), -1 - key where that
-           is the row that was there before all, NOTHING for an INSERT
+    keys   K_*: a row for each key, in the order of their first occurrence
+    prev   for each row with an after image: the row whose after image it replaced (a row number), -1 - key if that is
+           the row from before all changes, NOTHING for an INSERT
 """
 
 from typing import Any, Final
@@ -48,7 +48,7 @@ def _same(b: Any, starts: Any, sizes: Any, columns: Any, side: int, row: int, ot
 def _entry(
     b: Any, starts: Any, sizes: Any, columns: Any, table: Any, keys: Any, count: int, side: int, row: int
 ) -> int:
-    """Return the number of a key; `count`, and its first telling written down, where it is new."""
+    """Return the number of a key; for a new key `count`, after recording its first occurrence."""
     mask = len(table) - 1
     at = _hash(b, starts, sizes, columns, side, row) & mask
     while table[at] >= 0:
@@ -66,10 +66,10 @@ def _entry(
 def collapse(
     b: Any, starts: Any, sizes: Any, columns: Any, kept: Any, table: Any, keys: Any, prev: Any, result: Any
 ) -> int:
-    """Tell the story of every key of the rows `kept`; returns the number of keys.
+    """Collapse the changes in the rows `kept` by key; return the number of keys.
 
-    `table` is a hash table of -1, its length a power of two above twice the images. -1 - row is returned for a row
-    that contradicts what stands before it: an INSERT of a key that is there, or a change of one that is not.
+    `table` is a hash table filled with -1, its length a power of two above twice the images. Returns -1 - row for a row
+    that contradicts those before it: an INSERT of an existing key, or a change of a missing one.
     """
     count = np.int64(0)
     for row in range(len(kept)):
@@ -104,9 +104,9 @@ def collapse(
 
 @njit(cache=True, nogil=True, _nrt=False)
 def trace(sizes: Any, prev: Any, rows: Any, column: int, sources: Any) -> None:
-    """Find, for final rows, where a column's value stands that their own image may not hold.
+    """Find, for final rows, the row whose after image holds a column's value, which their own may not.
 
-    A row number, or -1 - key for the value that the table had before; NOTHING where an INSERT leaves it out.
+    It is a row number, -1 - key for the value in the table before, or NOTHING if an INSERT does not hold it.
     """
     for i in range(len(rows)):
         row = rows[i]

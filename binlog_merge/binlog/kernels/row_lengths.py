@@ -1,11 +1,11 @@
-"""Whether row images are what their table map says, by lengths alone: no cell is decoded, none is copied.
+"""Checks that row images fit their table map, by lengths alone: no cell is decoded or copied.
 
-A table's *steps* are made of its table map (`cell_steps`), per column and once more for rows without NULLs, of which
-only the cells with a length of their own are looked at:
+A table's *steps* are computed from its table map (`cell_steps`): for each column, and once more for rows without NULLs,
+in which only the cells with a length prefix are read:
 
     columns, JSON columns, steps | per column (bytes, prefix, most, nullable) | per step (bytes before it, prefix, most)
 
-`prefix` bytes tell a cell's length, up to `most`; 0: the cell has `bytes` bytes. The last step is the end of the row.
+`prefix` bytes are a cell's length, up to `most`; 0: the cell has `bytes` bytes. The last step is the end of the row.
 The plain twin is `binlog.rows.iter_rows`.
 """
 
@@ -18,7 +18,7 @@ from binlog_merge.binlog.kernels import event_types as t
 from binlog_merge.binlog.kernels.memory import u16, u32
 
 BAD, MORE = -1, -2
-"""Returned in the place of an offset: the images contradict the table map; the row does not end before `end`."""
+"""Returned instead of an offset: the images do not fit the table map; the row does not end before `end`."""
 
 
 @njit(inline="always")
@@ -28,7 +28,7 @@ def _bit(b: Any, at: int, i: int) -> bool:
 
 @njit(inline="always")
 def _prefixed(b: Any, at: int, prefix: int) -> int:
-    """Return the length that stands in the `prefix` bytes at `b[at]`."""
+    """Return the length in the `prefix` bytes at `b[at]`."""
     if prefix == 1:
         return np.int64(b[at])
     if prefix == 2:
@@ -40,7 +40,7 @@ def _prefixed(b: Any, at: int, prefix: int) -> int:
 
 @njit(inline="always")
 def _whole_image(b: Any, at: int, end: int, steps: Any, first: int, count: int) -> int:
-    """Return where the cells of an image without NULLs end, BAD or MORE."""
+    """Return the end of the cells of an image without NULLs, BAD or MORE."""
     for s in range(count - 1):
         step = first + 3 * s
         at += steps[step]
@@ -57,7 +57,7 @@ def _whole_image(b: Any, at: int, end: int, steps: Any, first: int, count: int) 
 
 @njit(inline="always")
 def _cells(b: Any, at: int, end: int, steps: Any, columns: int, shape: int, present: int, nulls: int) -> int:
-    """Return where the cells of an image end, which holds the columns of the bitmap at `present`; BAD or MORE."""
+    """Return the end of the cells of an image with the columns of the bitmap at `present`, BAD or MORE."""
     n = 0
     for c in range(columns):
         if not _bit(b, present, c):
@@ -83,7 +83,7 @@ def _cells(b: Any, at: int, end: int, steps: Any, columns: int, shape: int, pres
 
 @njit(inline="always")
 def _value_options(b: Any, at: int, end: int, json: int) -> int:
-    """Return where the null bitmap of a partial image begins: behind its value options; BAD or MORE."""
+    """Return the offset of a partial image's null bitmap, which is after its value options; BAD or MORE."""
     if at >= end:
         return MORE
     if b[at] > 1:
@@ -94,9 +94,7 @@ def _value_options(b: Any, at: int, end: int, json: int) -> int:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def rows_end(b: Any, bitmaps: int, at: int, end: int, kind: int, steps: Any, shape: int) -> int:
-    """Walk the rows at `b[at:end]`, whose columns-present bitmaps stand at `b[bitmaps]`; returns where the last whole
-    one ends, or BAD.
-    """
+    """Walk the rows at `b[at:end]`, whose column bitmaps are at `b[bitmaps]`; return the end of the last, or BAD."""
     columns, json, count = steps[shape], steps[shape + 1], steps[shape + 2]
     shape += 3
     program = shape + 4 * columns
@@ -141,8 +139,9 @@ def rows_end(b: Any, bitmaps: int, at: int, end: int, kind: int, steps: Any, sha
 
 @njit(cache=True, nogil=True, _nrt=False)
 def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
-    """Return where the columns-present bitmaps of a rows event begin, whose body behind its extra data is `b[at:end]`;
-    BAD where it has another number of columns, or ends in them.
+    """Return the offset of a rows event's columns-present bitmaps; `b[at:end]` is its body after its extra data.
+
+    BAD if it has another number of columns, or ends in the bitmaps.
     """
     if at >= end:
         return BAD
@@ -160,7 +159,7 @@ def rows_begin(b: Any, at: int, end: int, kind: int, columns: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def rows_fit(b: Any, at: int, end: int, kind: int, steps: Any, shape: int) -> bool:
-    """Return whether the rows of `b[at:end]`, a rows event behind its extra data, end exactly where it ends."""
+    """Return whether the rows of `b[at:end]`, a rows event after its extra data, end exactly at its end."""
     columns = steps[shape]
     bitmaps = rows_begin(b, at, end, kind, columns)
     if bitmaps < 0:

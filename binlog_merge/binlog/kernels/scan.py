@@ -1,19 +1,18 @@
-"""Walk a binlog and index its transactions: headers, checksums, table names, XA ids, commit TSOs; no row image is
-decoded.
+"""Walks a binlog and indexes its transactions: headers, checksums, table names, XA ids, commit TSOs.
 
-The kernel keeps its state in arrays, so it stops at any event and goes on with the next piece of the file. It stops
-when it needs what only Python can give (more input, a bigger array, a table name it has not seen, the inside of a
-compressed payload) and at everything it does not understand: the reason is its return value, the place is
-`state.reg[POS]`.
+No row image is decoded. The kernel keeps its state in arrays, so it can stop at any event and continue with the next
+chunk of the file. It stops when it needs Python (for more input, a bigger array, a new table name, the inside of a
+compressed payload) and at everything it does not understand: its return value is the reason, `state.reg[POS]` the
+position.
 
-A *group* is what one GTID event introduces (MySQL's binary log group): a local transaction, a prepared XA branch, an
-XA COMMIT or XA ROLLBACK, or a DDL statement. Out come rows of int64:
+A *group* is the group of events that a GTID event begins (MySQL's binary log group): a local transaction, a prepared XA
+branch, an XA COMMIT or XA ROLLBACK, or a DDL statement. The output are rows of int64:
 
-    timed   one per branch whose commit TSO is known:      T_* columns
-    local   one per transaction without one, and per DDL:  L_* columns, in file order
-    late    one per XA COMMIT / ROLLBACK whose prepare or TSO lies outside this piece of the log:  X_* columns
-    xids    the open-addressing table of prepared branches; what is still live at the end is open:  P_* columns
-    gtids   the GTIDs of all groups, as intervals:          G_* columns
+    timed   a row for each branch whose commit TSO is known:                T_* columns
+    local   a row for each transaction without one, and for each DDL:       L_* columns, in file order
+    late    a row for each XA COMMIT / ROLLBACK whose prepare or TSO is outside this chunk of the log:  X_* columns
+    xids    the open-addressing hash table of prepared branches; those still live at the end are open:  P_* columns
+    gtids   the GTIDs of all groups, as intervals:                          G_* columns
 """
 
 # The helpers take all arrays as one value, a hundred words: as real calls they would cost three times what they do. So
@@ -37,7 +36,7 @@ from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, tabl
 
 @njit(inline="always")
 def _carried(kind: int, first: int, size: int) -> bool:
-    """Return whether an event of PolarDB-X's own carries a commit TSO, in the eight bytes behind its first."""
+    """Return whether an event of PolarDB-X's carries a commit TSO, in the eight bytes after its first byte."""
     if kind == t.SEQUENCE_EVENT:
         return first == k.SEQUENCE_COMMIT
     return size >= 9 and first & k.GCN_COMMIT != 0 and first & k.GCN_PROPOSAL == 0
@@ -45,18 +44,16 @@ def _carried(kind: int, first: int, size: int) -> bool:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def _describes(b: Any, at: int, body_end: int, crc: int) -> bool:
-    """Return whether a format description is one of these events: binlog version 4, headers of 19 bytes, checksums as
-    before.
-    """
+    """Return whether a format description fits the file: binlog version 4, headers of 19 bytes, the same checksums."""
     return body_end - at > 57 and u16(b, at) == 4 and b[at + 56] == 19 and (crc == 0 or b[body_end - 1] == 1)
 
 
 @njit(cache=True, nogil=True, _nrt=False)
 def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int, use_own: bool) -> int:
-    """Walk events from `b[reg[POS]]` to `b[end]`; returns why it stopped.
+    """Walk the events from `b[reg[POS]]` to `b[end]`; return why it stopped.
 
-    `stop` is a file offset: the first group that begins at or after it is not walked. `crc` is 4 where events end with
-    a checksum, else 0 (also inside a payload).
+    `stop` is a file offset: the first group that begins at or after it is not walked. `crc` is 4 if events end with a
+    checksum, else 0 (also inside a payload).
     """
     reg = a.reg
     while True:
@@ -177,7 +174,7 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                 if carries:
                     reg[k.SEQUENCE_TSO] = i64(b, at + 1)
         elif kind == t.FORMAT_DESCRIPTION_EVENT:
-            # A copy of the file's own, as a dump that goes on inside a file begins with.
+            # A copy of the file's own, with which a dump from the middle of a file begins.
             if not _describes(b, at, body_end, crc):
                 result = k.BAD_BODY
             elif phase != k.IDLE:
@@ -206,12 +203,12 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
 
 @njit(cache=True, nogil=True, _nrt=False)
 def find_group(b: Any, end: int, base: int, start: int, crc: int, least: int = 0) -> int:
-    """Return the offset in `b` of the first group that begins at or after `least`, seen from `start`; `end` where there
-    is none whole; -1 - offset for 'an event chain was found, look on behind this offset with more input'.
+    """Return the offset in `b` of the first group that begins at or after `least`, searching from `start`.
 
-    A group begins with its GTID event, or with the PolarDB-X carrier right in front of it. A place is taken for an
-    event when its length and type are plausible and its log_pos names its own end; with checksums the CRC must agree
-    too, without them the next event must look right as well.
+    Returns `end` if there is no complete group, and -1 - offset if a chain of events was found: then the search must
+    continue after that offset with more input. A group begins with its GTID event, or with the PolarDB-X carrier right
+    before it. An offset is taken for that of an event if length and type are plausible and log_pos is its own end; with
+    checksums the CRC must match, too, without them the next event must be plausible as well.
     """
     o = start
     while o + 19 <= end:

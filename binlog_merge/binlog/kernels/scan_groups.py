@@ -1,4 +1,4 @@
-"""Groups in the scan kernel: how one opens, what its GTID event says, and the row that it leaves when it ends."""
+"""Groups in the scan kernel: their beginning, their GTID event, and the rows written at their end."""
 
 # Inlined into `scan_events`: see `kernels.scan`.
 
@@ -15,14 +15,14 @@ from binlog_merge.binlog.kernels.xid import find
 
 @njit(inline="always")
 def advance(reg: Any, tso: int, transaction: int) -> None:
-    """Note a key that the node has committed: its greatest so far follows."""
+    """Update the greatest key that the node has committed so far."""
     if tso > reg[k.MAX_TSO] or (tso == reg[k.MAX_TSO] and transaction > reg[k.MAX_TRANSACTION]):
         reg[k.MAX_TSO], reg[k.MAX_TRANSACTION] = tso, transaction
 
 
 @njit(forceinline=True, _nrt=False)
 def note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int, use_own: bool) -> None:
-    """Keep what a GTID event says: GTID, commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
+    """Record a GTID event's GTID and commit times (MySQL `Gtid_event`; 5.6 writes no timestamps)."""
     reg[k.GNO] = i64(b, at + 17)
     if use_own:
         reg[k.GTID_HASH] = hash_bytes(b, at + 1, 24, 7)
@@ -37,16 +37,16 @@ def note_gtid(reg: Any, b: Any, at: int, end: int, timestamp: int, use_own: bool
 
 @njit(inline="always")
 def time_tso(us: int) -> int:
-    """Return the TSO of a time in microseconds since 1970: its milliseconds << 22 | the microseconds beyond."""
+    """Return the TSO of a time in microseconds since 1970: milliseconds << 22 | the remaining microseconds."""
     return ((us // 1000) << 22) | (us % 1000)
 
 
 @njit(inline="always")
 def tick(reg: Any) -> None:
-    """Let the node's clock, its greatest TSO, follow the open group's time: when it was committed where it ran first,
-    by the GTID event. A replica keeps that time; 0 is a source that wrote none, and what is no time counts for nothing.
+    """Advance the node's clock, its greatest TSO, to the open group's original commit time in its GTID event.
 
-    A clock that stepped back leaves the greatest TSO, so order in the log stays the order of keys.
+    A replica keeps the original time; 0 means that the source wrote none, and an invalid time is ignored. If the clock
+    stepped back, the greatest TSO stays, so that the order of the log is the order of keys.
     """
     if 0 < reg[k.ORIGINAL_US] < k.END_OF_TIME:
         reg[k.COMMIT_US] = reg[k.ORIGINAL_US]
@@ -57,7 +57,7 @@ def tick(reg: Any) -> None:
 
 @njit(inline="always")
 def follow(a: k.Arrays, start: int, end: int, set_number: int, flags: int) -> None:
-    """Write the row of what sorts right behind the greatest key of its node so far."""
+    """Write the row of a group that sorts right after the greatest key of its node so far."""
     reg = a.reg
     row = a.local[reg[k.N_LOCAL]]
     row[k.L_START], row[k.L_END], row[k.L_COMMIT_US] = start, end, reg[k.COMMIT_US]
@@ -68,7 +68,7 @@ def follow(a: k.Arrays, start: int, end: int, set_number: int, flags: int) -> No
 
 @njit(inline="always")
 def own_tso(reg: Any, carrier: int) -> int:
-    """Return the commit TSO that the open group itself carries, or -1."""
+    """Return the commit TSO in the open group itself, or -1."""
     if carrier == k.BY_ORIGINAL_TIMESTAMP and reg[k.ORIGINAL_US] >= 0:
         return reg[k.ORIGINAL_US] << 9
     if carrier == k.BY_ORIGINAL_MICROSECONDS and reg[k.ORIGINAL_US] >= 0:
@@ -82,7 +82,7 @@ def own_tso(reg: Any, carrier: int) -> int:
 
 @njit(inline="always")
 def close_group(reg: Any, end: int) -> None:
-    """Note that the open group ends here."""
+    """End the open group."""
     reg[k.PHASE] = k.IDLE
     reg[k.LAST_END] = end
     reg[k.GROUPS] += 1
@@ -91,7 +91,7 @@ def close_group(reg: Any, end: int) -> None:
 
 @njit(inline="always")
 def open_group(reg: Any, start: int, timestamp: int, phase: int) -> None:
-    """Begin a group of which nothing is known yet but where it starts, and when."""
+    """Begin a group with its start offset and timestamp, and reset everything else."""
     reg[k.PHASE] = phase
     reg[k.GROUP_START] = start
     reg[k.SET] = 0
@@ -104,20 +104,18 @@ def open_group(reg: Any, start: int, timestamp: int, phase: int) -> None:
     reg[k.ORIGINAL_US] = -1
     reg[k.GNO] = 0
     reg[k.GTID_HASH] = 0
-    reg[k.TOLD_LENGTH] = -1
+    reg[k.LOGGED_LENGTH] = -1
 
 
 @njit(forceinline=True, _nrt=False)
 def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool) -> None:
-    """Write the row of a transaction without a distributed commit TSO; one that only feeds the commit table has
-    none.
-    """
+    """Write the row of a transaction without a distributed commit TSO, unless it only writes the commit table."""
     reg = a.reg
     flags |= reg[k.FLAGS]
     tso = np.int64(-1)
     logged = reg[k.LOG_TSO] >= 0
     if logged:
-        # The row that it wrote into the transaction log tells whose branch it is, and the commit TSO.
+        # The row that it wrote into the transaction log has the branch's transaction id, and the commit TSO.
         advance(reg, reg[k.LOG_TSO], reg[k.LOG_TRANSACTION])
     if logged and reg[k.SET] != 0 and not flags & k.DISCARD:
         row = a.timed[reg[k.N_TIMED]]
@@ -146,7 +144,7 @@ def end_local(a: k.Arrays, end: int, flags: int, carrier: int, use_own_tso: bool
 
 @njit(forceinline=True, _nrt=False)
 def prepare(a: k.Arrays, end: int) -> int:
-    """End a branch that is prepared: it is remembered until its XA COMMIT or XA ROLLBACK."""
+    """End a prepared branch, which is kept until its XA COMMIT or XA ROLLBACK."""
     reg = a.reg
     if reg[k.FLAGS] & k.DISCARD:
         close_group(reg, end)
@@ -173,7 +171,7 @@ def prepare(a: k.Arrays, end: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
-    """Join XA COMMIT or XA ROLLBACK with its prepare and its commit TSO; what is missing goes to `late`."""
+    """Join XA COMMIT or XA ROLLBACK with its prepare and its commit TSO; write it to `late` if either is missing."""
     reg = a.reg
     if reg[k.XID_KIND] == k.IGNORED_XID:
         close_group(reg, end)
@@ -243,6 +241,6 @@ def xa_end(a: k.Arrays, end: int, carrier: int, rollback: bool) -> None:
 
 @njit(inline="always")
 def by_number(reg: Any, carrier: int) -> None:
-    """Let PolarDB-X's transaction id stand for its gtrid, as in the transaction log."""
+    """Use PolarDB-X's transaction id instead of the gtrid, as the transaction log does."""
     if carrier == k.BY_SEQUENCE and reg[k.XID_KIND] != k.FOREIGN_XID:
         reg[k.GTRID_1], reg[k.GTRID_2] = reg[k.TRANSACTION_ID], k.BY_NUMBER

@@ -1,4 +1,4 @@
-"""GTIDs and sequence numbers in the scan kernel: what tells that a group is there twice, or missing.
+"""GTIDs and sequence numbers in the scan kernel, by which duplicate and missing groups are detected.
 
 A server numbers the groups of each of its files from 1 on, with or without GTIDs (MySQL 5.6 does not). GTIDs are kept
 as intervals in the order of the log, so a server that writes its own has one row.
@@ -19,7 +19,7 @@ _LOOK_BACK = 16  # rows in which a GTID is sought its place: sources and tags ta
 
 @njit(inline="always")
 def sequence_number(b: Any, at: int, end: int) -> int:
-    """Return the sequence number in a GTID event's body `b[at:end]`, 0 where it has none."""
+    """Return the sequence number in a GTID event's body `b[at:end]`, 0 if it has none."""
     if end - at < 42 or b[at + 25] != 2:
         return np.int64(0)
     return i64(b, at + 34)
@@ -27,7 +27,7 @@ def sequence_number(b: Any, at: int, end: int) -> int:
 
 @njit(inline="always")
 def follows(reg: Any, number: int) -> bool:
-    """Return whether a group's sequence number, which is not negative, is the one that follows."""
+    """Return whether a group's sequence number, which is not negative, is the next one."""
     expected = reg[k.NEXT_SEQUENCE]
     if number == expected:
         return True
@@ -39,7 +39,7 @@ def follows(reg: Any, number: int) -> bool:
 
 @njit(inline="always")
 def log_gtid(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> bool:
-    """Add a GTID to the intervals; False where there is no room for two more, which a group may need."""
+    """Add a GTID to the intervals; return False if there is no room for two more, which a group may need."""
     reg = a.reg
     row, count = reg[k.GTID_ROW], reg[k.N_GTIDS]
     least = max(np.int64(0), count - _LOOK_BACK)
@@ -71,7 +71,7 @@ def log_gtid(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> bool:
 
 @njit(inline="always")
 def carries_tso(a: k.Arrays) -> None:
-    """Set the open group's GTID, the last one, apart: it carries the commit TSO."""
+    """Give the open group's GTID, the last one, an interval of its own, as it carries the commit TSO."""
     reg = a.reg
     if reg[k.GNO] > 0:
         row = a.gtids[reg[k.GTID_ROW]]

@@ -1,13 +1,13 @@
-"""The scan kernel's arrays: what stands in which register and column, and why the kernel stops.
+"""The layout of the scan kernel's arrays: its registers and columns, and the reasons for which it stops.
 
-Numba knows arrays, not objects; these names are the fields. Python and the kernels use the same ones.
+Numba has arrays, not objects; these names are the fields. Python and the kernels use the same names.
 """
 
 from typing import Any, NamedTuple
 
 # Why the kernel stopped.
 (
-    MORE,  # the next event is not whole in the buffer
+    MORE,  # the next event is not complete in the buffer
     DONE,  # the next group begins at or after the stop offset
     GROW,  # an array is full: see `Scan.grow`
     NEW_TABLE,  # a table map names a table that is not in the dictionary
@@ -58,7 +58,7 @@ from typing import Any, NamedTuple
     SEQUENCE_TSO,  # the last commit sequence seen (events 80, 105, status variable 200); -1: none
     COMMIT_TABLE_ID,
     SEEN_IDS,  # table maps seen in the open group
-    LAST_END,  # file offset behind the last complete group
+    LAST_END,  # file offset after the last complete group
     CLEAN_END,  # a ROTATE or STOP event ended the file
     EVENTS,
     IGNORED,  # events skipped because they carry the ignorable flag
@@ -78,12 +78,12 @@ from typing import Any, NamedTuple
     ROW_KEY_IS_NUMBER,  # it is the transaction log, whose key is the transaction id
     LOG_TSO,  # what the open group wrote into the transaction log; -1: nothing
     LOG_TRANSACTION,
-    NEXT_SEQUENCE,  # the sequence number that the next group must have; negative where that is not known yet
+    NEXT_SEQUENCE,  # the sequence number that the next group must have; negative if not known yet
     FIRST_SEQUENCE,  # that of the first group; -1: none yet
     N_GTIDS,
     GTID_ROW,  # the row of `gtids` that has the last group's GTID
     LENGTH_FROM,  # file offset of the open group's GTID event
-    TOLD_LENGTH,  # the group's length, as its GTID event says; -1: it does not
+    LOGGED_LENGTH,  # the group's length in its GTID event; -1: it has none
     PASSED_OVER,  # bytes of events in the open group that are passed over
 ) = range(49)
 REGISTERS = 56
@@ -95,7 +95,7 @@ ANY_SEQUENCE, FILE_BEGINS = -1, -2
 # Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event.
 IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED = range(6)
 
-# Values of XID_KIND: what PolarDB-X's format ids and names say of a transaction (`polardbx.xids`).
+# Values of XID_KIND: kinds of transactions by PolarDB-X's format ids and names (`polardbx.xids`).
 NORMAL_XID, ARCHIVE_XID, IGNORED_XID, STRANGE_XID, FOREIGN_XID = range(5)
 
 # Flags of a branch.
@@ -104,7 +104,7 @@ MARKER = 2
 COMPRESSED = 4
 DDL = 8
 OWN_TSO = 16  # a local transaction placed by a TSO of its own
-PLACEHOLDER = 32  # an XA COMMIT without a known TSO holds this place
+PLACEHOLDER = 32  # the row of an XA COMMIT without a known TSO
 FLAG_CREATE_SELECT = 64
 ARCHIVE = 128  # rows deleted because their time to live is over (PolarDB-X TTL tables)
 DISCARD = 256  # a transaction of PolarDB-X's own that no reader takes

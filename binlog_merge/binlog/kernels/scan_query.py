@@ -1,4 +1,4 @@
-"""Query events in the scan kernel: transaction control, XA statements, everything else is DDL."""
+"""Query events in the scan kernel: transaction control and XA statements; everything else is DDL."""
 
 # Inlined into `scan_events`: see `kernels.scan`.
 
@@ -40,7 +40,7 @@ def _is(b: Any, at: int, end: int, word: Any) -> bool:
 
 @njit(forceinline=True, _nrt=False)
 def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int, carrier: int, use_own: bool) -> int:
-    """Take a QUERY_EVENT body `b[at:end]`: transaction control, XA, or DDL."""
+    """Handle a QUERY_EVENT body `b[at:end]`: transaction control, XA, or DDL."""
     reg = a.reg
     if at + 13 > end:
         return k.BAD_BODY
@@ -102,9 +102,7 @@ def query(a: k.Arrays, b: Any, at: int, end: int, group_end: int, timestamp: int
 
 @njit(inline="always")
 def status_size(b: Any, at: int, end: int) -> int:
-    """Return the length of the status variable whose code stands at `b[at]`, or -1 where it is not known (MySQL
-    `Query_event`).
-    """
+    """Return the length of the status variable with its code at `b[at]`, -1 if unknown (MySQL `Query_event`)."""
     code = b[at]
     if code in (0, 3, 10):
         return 5
@@ -130,8 +128,9 @@ def status_size(b: Any, at: int, end: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def status_sequence(reg: Any, b: Any, at: int, end: int) -> None:
-    """Take status variable 200 (Q_LIZARD_COMMIT_GCN). Behind a variable that is not known it is sought from the end,
-    where PolarDB-X writes it.
+    """Read status variable 200 (Q_LIZARD_COMMIT_GCN); after an unknown variable it is searched at the end.
+
+    PolarDB-X writes it there.
     """
     while at < end:
         size = status_size(b, at, end)

@@ -1,6 +1,6 @@
-"""Tables in the scan kernel: the dictionary of names, the sets of tables that groups touch, rows of the commit table.
+"""Tables in the scan kernel: the dictionary of names, the sets of tables of groups, rows of the commit table.
 
-A group's set is a number: adding a table to a set is a move of an automaton, remembered in `steps`.
+A group's set is the state of an automaton; adding a table is a transition, stored in `steps`.
 """
 
 # Inlined into `scan_events`: see `kernels.scan`.
@@ -19,7 +19,7 @@ from binlog_merge.binlog.kernels.xid import FNV_BASIS, find, mix
 
 @njit(forceinline=True, _nrt=False)
 def add_table_to_set(a: k.Arrays, table: int) -> None:
-    """Move the table-set automaton: the same tables in the same first-seen order reach the same set."""
+    """Add a table to the open group's set; the same tables in the same order of first occurrence are the same set."""
     reg = a.reg
     here = reg[k.SET]
     mask = len(a.steps) - 1
@@ -62,13 +62,13 @@ def find_table(a: k.Arrays, b: Any, at: int, length: int) -> int:
 
 @njit(cache=True, _nrt=False)
 def name_hash(name: Any) -> int:
-    """Return the hash under which the kernel looks a table name up."""
+    """Return the hash by which the kernel looks up a table name."""
     return hash_bytes(name, 0, len(name), 0)
 
 
 @njit(forceinline=True, _nrt=False)
 def is_mapped(a: k.Arrays, table_id: int) -> bool:
-    """Return whether a table map of the open group gave the table id."""
+    """Return whether the open group has a table map with the table id."""
     i = a.reg[k.SEEN_IDS] - 1
     while i >= 0:
         if a.ids[i] == table_id:
@@ -79,9 +79,9 @@ def is_mapped(a: k.Arrays, table_id: int) -> bool:
 
 @njit(inline="always")
 def _is_laid_out(b: Any, at: int, end: int) -> bool:
-    """Return whether the columns behind a table map's names fit: their count, types, metadata and null bitmap.
+    """Return whether the columns after a table map's names are well formed: count, types, metadata, null bitmap.
 
-    Also of tables that never come out: one that is taken for another hides what its rows say.
+    This is checked also for tables that are not in the output: a table mistaken for another would hide its rows.
     """
     if at >= end:
         return False
@@ -107,7 +107,7 @@ def _is_laid_out(b: Any, at: int, end: int) -> bool:
 
 @njit(forceinline=True, _nrt=False)
 def table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
-    """Note a table map: returns MORE to go on, NEW_TABLE, or BAD_BODY."""
+    """Handle a table map; return MORE to continue, NEW_TABLE, or BAD_BODY."""
     reg = a.reg
     if at + 10 > end:
         return k.BAD_BODY
@@ -147,9 +147,7 @@ def table_map(a: k.Arrays, b: Any, at: int, end: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def metadata_size(column_type: int) -> int:
-    """Return how many metadata bytes a column type has in a table map (MySQL
-    `Table_map_event::save_field_metadata`).
-    """
+    """Return the number of metadata bytes of a column type (MySQL `Table_map_event::save_field_metadata`)."""
     if column_type in t.TWO_BYTES_OF_METADATA:
         return 2
     if column_type in t.ONE_BYTE_OF_METADATA:
@@ -159,8 +157,9 @@ def metadata_size(column_type: int) -> int:
 
 @njit(forceinline=True, _nrt=False)
 def commit_table_shape(a: k.Arrays, b: Any, at: int, end: int, is_log: bool) -> int:
-    """Keep the types of the commit table's first columns in `ids`, from the end backwards: count, then (type,
-    metadata). In PolarDB-X's transaction log the TSO is the second BIGINT, behind the transaction id (polardbx-sql
+    """Store the types of the commit table's first columns in `ids`, from the end backwards: count, (type, metadata)*.
+
+    In PolarDB-X's transaction log the TSO is the second BIGINT, after the transaction id (polardbx-sql
     `GlobalTxLogManager`; older clusters have it near the end).
     """
     if at >= end or b[at] > 64:

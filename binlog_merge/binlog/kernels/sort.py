@@ -1,4 +1,4 @@
-"""A merge sort for rows that lie in a few sorted runs, as those of several nodes do."""
+"""A merge sort for rows that consist of a few sorted runs, such as those of several nodes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def _less(keys: Any, a: int, b: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _runs(keys: Any, n: int) -> Any:
-    """Return where the ascending runs begin, and n behind the last; of no rows too, as one run."""
+    """Return the beginnings of the ascending runs, and n at the end; without rows there is a single empty run."""
     bounds = np.empty(n + 2, np.int64)
     count = 1
     bounds[0] = 0
@@ -30,9 +30,9 @@ def _runs(keys: Any, n: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def sorted_places(keys: Any) -> Any:
-    """Return the places that sort the columns of `keys`, int64[k, n], by its first row, then its second, and so on.
+    """Return the indexes that sort the columns of `keys`, int64[k, n], by its first row, then its second, and so on.
 
-    Stable. Neighbouring runs are merged two by two until one is left: n log(runs) steps.
+    Stable. Neighbouring runs are merged pairwise until a single run remains: n log(runs) steps.
     """
     n = keys.shape[1]
     bounds = _runs(keys, n)

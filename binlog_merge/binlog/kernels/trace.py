@@ -1,11 +1,11 @@
-"""PolarDB-X's trace hints: statement by statement, the order in which a transaction's branches were written.
+"""PolarDB-X's trace hints: the order of a transaction's statements over its branches.
 
-A compute node puts a comment before each statement, which stands in the ROWS_QUERY event in front of its table maps:
+A compute node puts a comment before each statement, which is in the ROWS_QUERY event before its table maps:
 
     /*DRDS /<client>/<trace id, hex>[-<seq>]/<sub seq>/<server id>/ */ UPDATE …
 
-Branches are cut into *pieces*, a statement each: from its ROWS_QUERY event or first table map to the rows event that
-ends it. Sorted by (seq, sub seq), the pieces of all branches are the transaction as its client wrote it.
+Branches are cut into *pieces*, one for each statement: from its ROWS_QUERY event or first table map to its last rows
+event. Sorted by (seq, sub seq), the pieces of all branches are the transaction as its client wrote it.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ P_SEGMENT, P_POS, P_END, P_SEQ, P_SUB, P_SERVER, P_HINTED, P_COLUMNS = range(8)
 
 @njit(cache=True, nogil=True, _nrt=False)
 def read_hint(b: Any, at: int, end: int, found: Any) -> bool:
-    """Read the hint that a text begins with into found[0:3] = seq, sub seq, server id; False where there is none."""
+    """Read the hint at the beginning of a text into found[0:3] = seq, sub seq, server id; False if there is none."""
     while at < end and b[at] == 32:
         at += 1
     if at + len(_HINT) > end:
@@ -57,8 +57,9 @@ def read_hint(b: Any, at: int, end: int, found: Any) -> bool:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def cut_pieces(b: Any, at: int, end: int, crc: int, segment: int, pieces: Any, count: int, found: Any) -> int:
-    """Cut the branch b[at:end] into its pieces, from row `count` on; returns the new count, -1 where there is no room
-    and -2 where an event is not whole.
+    """Cut the branch b[at:end] into its pieces, from row `count` on; return the new count.
+
+    Returns -1 if there is no room, and -2 if an event is incomplete.
     """
     begin = at
     open_, ends, has_rows = np.int64(-1), True, False
@@ -101,7 +102,7 @@ def cut_pieces(b: Any, at: int, end: int, crc: int, segment: int, pieces: Any, c
 
 @njit(cache=True, nogil=True, _nrt=False)
 def first_hint(b: Any, at: int, end: int, found: Any) -> bool:
-    """Read the first hint of a branch; False where its first statement has none."""
+    """Read the first hint of a branch; return False if its first statement has none."""
     while at + 19 <= end:
         length = u32(b, at + 9)
         kind = b[at + 4]
@@ -115,10 +116,10 @@ def first_hint(b: Any, at: int, end: int, found: Any) -> bool:
 
 @njit(cache=True, nogil=True, _nrt=False)
 def trace_window(b: Any, segments: Any, pieces: Any, found: Any) -> int:
-    """Cut a window's branches into pieces, in order of the segments; returns their count, -1 where there is no room
-    and -2 where an event is not whole.
+    """Cut a window's branches into pieces, in order of the segments; return their count.
 
-    A transaction of one branch, or without hints, or a DDL stays whole: its pieces are its segments.
+    Returns -1 if there is no room, and -2 if an event is incomplete. A transaction with a single branch or without
+    hints, or a DDL, is not cut: its pieces are its segments.
     """
     count, start = 0, 0
     while start < len(segments):

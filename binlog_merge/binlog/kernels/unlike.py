@@ -1,4 +1,4 @@
-"""Transactions with more than one commit TSO: a hash table of transaction ids, a part of them at a time."""
+"""Finds transactions with different commit TSOs, by a hash table of transaction ids, a part of them at a time."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @njit(cache=True, nogil=True)
 def note_tsos(transaction: Any, tso: Any, table: Any, part: int, parts: int, found: Any, count: int) -> int:
-    """Put the transactions of a part into `table` and those that are in it with another TSO into `found`.
+    """Put the transactions of a part into `table`, and those that it has with another TSO into `found`.
 
-    `table` is int64[n, 2]: transaction, and TSO or -1 where it is empty; n and `parts` are powers of two, n more than a
-    part has transactions. Returns how many `found` holds, -1 where it is full.
+    `table` is int64[n, 2]: transaction, and TSO or -1 if empty; n and `parts` are powers of two, n greater than the
+    number of transactions in a part. Returns the number of transactions in `found`, -1 if it is full.
     """
     mask = np.uint64(len(table) - 1)
     for i in range(len(transaction)):

@@ -1,6 +1,6 @@
-"""XA transaction ids in a kernel: read from statements, hashed to 128 bits, kept in open-addressing tables.
+"""XA transaction ids in a kernel: parsed from statements, hashed to 128 bits, kept in open-addressing hash tables.
 
-Two 64-bit hashes stand for an id, so that no two of the branches that are open at a time are taken for one.
+An id is represented by two 64-bit hashes, so that no two branches that are open at the same time are confused.
 """
 
 from typing import Any
@@ -51,11 +51,10 @@ def mix(h1: Any, h2: Any, byte: int) -> Any:
 
 @njit(cache=True)
 def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
-    """Read `X'gtrid',X'bqual',formatID` into the XID, GTRID, TRANSACTION_ID and XID_KIND registers; False where it is
-    malformed.
+    """Parse `X'gtrid',X'bqual',formatID` into the XID, GTRID, TRANSACTION_ID and XID_KIND registers.
 
-    The transaction id is the hexadecimal number after `drds-` (PolarDB-X), else FNV-1a of the gtrid.
-    `polardbx.xids` says the same in plain Python.
+    Returns False if it is malformed. The transaction id is the hexadecimal number after `drds-` (PolarDB-X), else
+    FNV-1a of the gtrid. The plain twin is in `polardbx.xids`.
     """
     h1, h2 = FNV_BASIS, np.uint64(0)
     number, is_drds, in_number = np.int64(0), True, True
@@ -128,7 +127,7 @@ def parse_xid(b: Any, at: int, end: int, reg: Any) -> bool:
 
 @njit(inline="always")
 def find(table: Any, k1: int, k2: int, state_column: int) -> int:
-    """Return the slot that holds (k1, k2), or ~slot of the empty one where the search ended."""
+    """Return the slot of (k1, k2), or ~slot of the empty slot at which the search ended."""
     mask = len(table) - 1
     slot = np.int64((np.uint64(k1) ^ (np.uint64(k2) >> np.uint64(7))) & np.uint64(mask))
     while table[slot, state_column] != 0:
@@ -140,7 +139,7 @@ def find(table: Any, k1: int, k2: int, state_column: int) -> int:
 
 @njit(cache=True)
 def rehash(old: Any, new: Any, state_column: int, drop_dead: bool) -> int:
-    """Copy the entries of an open-addressing table into a bigger, empty one; return how many there are."""
+    """Copy the entries of an open-addressing table into a bigger, empty one; return their number."""
     count = 0
     for i in range(len(old)):
         state = old[i, state_column]

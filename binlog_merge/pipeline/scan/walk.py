@@ -245,7 +245,7 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
     reg[k.FIRST_TIMESTAMP] = header.timestamp
     reg[k.GNO] = gtid.gno
     reg[k.LENGTH_FROM], reg[k.PASSED_OVER] = reg[k.BASE] + reg[k.POS], 0
-    reg[k.TOLD_LENGTH] = gtid.transaction_length
+    reg[k.LOGGED_LENGTH] = gtid.transaction_length
     name = np.frombuffer(gtid.sid + gtid.tag.encode() + gtid.gno.to_bytes(8, "little"), np.uint8).copy()
     reg[k.GTID_HASH] = name_hash(name)
     reg[k.COMMIT_US] = gtid.immediate_commit_timestamp or header.timestamp * 1_000_000
