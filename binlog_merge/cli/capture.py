@@ -84,9 +84,9 @@ def capture(
     try:
         result = run(cluster, directory, options, node or (), password, starts, _report)
     except BaseException as error:  # Ctrl-C and SIGTERM, too
-        told = getattr(error, "result", None)
-        if told is not None and output is OutputFormat.text:
-            _print(told, directory, output)
+        captured = getattr(error, "result", None)
+        if captured is not None and output is OutputFormat.text:
+            _print(captured, directory, output)
         raise
     _print(result, directory, output)
 

@@ -1,4 +1,4 @@
-"""`binlog-merge demo`: merge the three-node cluster in `fixtures/` and say what to look at."""
+"""`binlog-merge demo`: merges the three-node cluster in `fixtures/` and lists what to look at."""
 
 import re
 import shutil

@@ -1,7 +1,7 @@
-"""What the verbs say on stderr while they run: lines for people, and the log of `--log-level` and `--log-format`.
+"""The output of commands on stderr: lines for people, and the log of `--log-level` and `--log-format`.
 
 The product's modules log by Python's `logging`, to loggers of their own names: an event, and its values as `extra`.
-Here is the one handler. With `--log-format json` whatever a verb says on stderr is a JSON object a line.
+The only handler is here. With `--log-format json` every line on stderr is a JSON object.
 """
 
 import json
@@ -43,11 +43,11 @@ LogFormat = Annotated[
 
 _LOGGER = logging.getLogger("binlog_merge")
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What a record has of itself; the rest are the event's values."""
+"""The attributes of every record; the others are the event's values."""
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes to what stderr is when a line comes."""
+    """Writes to the current `sys.stderr`."""
 
     def __init__(self, formatter: logging.Formatter) -> None:
         logging.Handler.__init__(self)
@@ -86,13 +86,13 @@ def _values(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _word(value: object) -> str:
-    """Return a value as one word; as JSON where it is a text that would not be one."""
+    """Return a value as a single word; as a JSON string if it is a text with spaces, quotes or `=`."""
     text = str(value)
     return text if text and not set(text) & set(' "=\n') else json.dumps(text, ensure_ascii=False)
 
 
 def start_log(level: Level, form: LineFormat) -> None:
-    """Log what the product's modules do from now on; the handler of an earlier call is taken off."""
+    """Start logging for the product's modules; the handler of an earlier call is removed."""
     for earlier in [handler for handler in _LOGGER.handlers if isinstance(handler, _Handler)]:
         _LOGGER.removeHandler(earlier)
     _LOGGER.addHandler(_Handler(_JsonFormatter() if form is LineFormat.json else _TextFormatter()))
@@ -100,14 +100,12 @@ def start_log(level: Level, form: LineFormat) -> None:
 
 
 def logs_json() -> bool:
-    """Tell whether stderr is for machines."""
+    """Return whether stderr is for machines."""
     return any(isinstance(handler.formatter, _JsonFormatter) for handler in _LOGGER.handlers)
 
 
 def say(line: str, event: str | None = None, level: int = logging.INFO, **values: object) -> None:
-    """Print a line for people on stderr, whatever the log's level. Where the log is JSON: `event` (else the line) and
-    its values.
-    """
+    """Print a line for people on stderr, whatever the log's level; in a JSON log `event` (else the line) and values."""
     if not logs_json():
         print(printable(line), file=sys.stderr, flush=True)
         return
@@ -116,6 +114,6 @@ def say(line: str, event: str | None = None, level: int = logging.INFO, **values
 
 
 def say_error(error: MergeError) -> None:
-    """Print an error for people; where the log is JSON, as an event with what `-o json` says of it."""
+    """Print an error for people; in a JSON log as an event with the values of `-o json`."""
     values: Mapping[str, Any] = error.to_dict()
     say(f"binlog-merge: {error}", error.message, logging.ERROR, **values)

@@ -91,10 +91,10 @@ def find_position(log: MergedLog, limit: OrderKey) -> Place:
         # A DDL without a known key is placed after the position, for the user to decide.
         if found.key is None or found.key > limit:
             if found.key is not None or not _later_within(log, found, limit):
-                return _behind(last, found)
+                return _place_after(last, found)
             continue
         last = found
-    return _behind(last, None)
+    return _place_after(last, None)
 
 
 def _later_within(log: MergedLog, ddl: Transaction, limit: OrderKey) -> bool:
@@ -111,7 +111,7 @@ def _from_file_of(log: MergedLog, limit: OrderKey) -> Iterator[Transaction]:
         yield from log.transactions(file)
 
 
-def _behind(last: Transaction | None, following: Transaction | None) -> Place:
+def _place_after(last: Transaction | None, following: Transaction | None) -> Place:
     if last is None:
         raise OutsideLog("no transaction of the log is that early")
     return Place(last.file, last.end, last, None, following)

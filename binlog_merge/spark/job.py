@@ -23,11 +23,11 @@ def merge(
     partitions: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> MergeResult:
-    """Merge the binlogs of a cluster's nodes into one, going on where `out` ends.
+    """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`.
 
-    `start_tso` is inclusive, `stop_tso` exclusive. `end_of_input` says that nothing more will come, so that nothing is
-    held back. `partitions` overrides how many pieces are scanned and ranges ordered; the files do not depend on it.
-    Raises MergeError; its `result` says what was published before the stop.
+    `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held
+    back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it. Raises
+    MergeError; its `result` is what was published before the stop.
     """
     return run_merge(
         SparkRunner(spark),

@@ -46,6 +46,6 @@ def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = No
         return builder.getOrCreate()
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
+        reason = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
         remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
-        raise ConfigError(f"Spark does not start: {told}", remedy=remedy) from error
+        raise ConfigError(f"Spark does not start: {reason}", remedy=remedy) from error

@@ -139,7 +139,7 @@ def to_float(kind: ColumnType, value: Value, lost: Lost) -> float:
         return 0.0
     greatest = _MAX_FLOAT if kind.name == "float" else _MAX_DOUBLE
     if kind.decimals is not None and kind.length is not None:
-        # Field_real::truncate rounds what is behind the point, counted from the next lower integer.
+        # Field_real::truncate rounds the fraction, counted from the next lower integer.
         factor = 10.0**kind.decimals
         greatest = min(greatest, 10.0 ** (kind.length - kind.decimals) - 1 / factor)
         if math.isfinite(number):

@@ -124,21 +124,28 @@ def _compare(
     compared = Compared.of(table)
     ours, theirs = left.sums(compared), right.sums(compared)
     different = sorted(b for b in ours.keys() | theirs.keys() if ours.get(b) != theirs.get(b))
-    totals, told = (_total(ours), _total(theirs)), known(compared)
-    if told is None:
+    totals, partial = (_total(ours), _total(theirs)), known(compared)
+    if partial is None:
         rows = islice(_rows(compared, left, right, different), most_rows)
         return TableComparison(name, *totals, bool(different), tuple(rows))
-    heard_of = ours.keys() | {bucket_of(key) for key in told.touched}
+    heard_of = ours.keys() | {bucket_of(key) for key in partial.touched}
     unnamed = sum(theirs[b][0] - ours.get(b, (0, 0))[0] for b in different if b not in heard_of)
     shown, wrong = list[RowDifference](), 0
     for row in _rows(compared, left, right, [b for b in different if b in heard_of]):
-        judged, stray = _judged(row, compared, told)
+        judged, stray = _judged(row, compared, partial)
         unnamed += stray
         wrong += judged is not None
         if judged is not None and len(shown) < most_rows:
             shown.append(judged)
     return TableComparison(
-        name, *totals, wrong > 0, tuple(shown), partly=True, unnamed=unnamed, unsaid=len(told.unsaid), note=told.note
+        name,
+        *totals,
+        wrong > 0,
+        tuple(shown),
+        partly=True,
+        unnamed=unnamed,
+        unsaid=len(partial.unsaid),
+        note=partial.note,
     )
 
 

@@ -66,7 +66,7 @@ class Side(Protocol):
         """Return whether the table is there."""
 
     def sums(self, compared: Compared) -> Sums:
-        """Return what the table's buckets come to."""
+        """Return the checksums of the table's buckets."""
 
     def rows(self, compared: Compared, buckets: Sequence[int]) -> Iterator[Texts]:
         """Yield the rows of some buckets, as texts of all columns."""
@@ -239,7 +239,7 @@ class LogSide:
         return bool(found.fetchall())
 
     def sums(self, compared: Compared) -> Sums:
-        """Return what the table's buckets come to."""
+        """Return the checksums of the table's buckets."""
         counts, xors = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.int64)
         for columns in self._batches(compared.table):
             places = self._places(compared, columns)

@@ -106,7 +106,7 @@ class Plans(NamedTuple):
     """The instructions for table maps: `index` is an open-addressing hash table by their bytes, to rows of `plans`."""
 
     index: Any  # int64[n, 5]: hash, offset of the key in `keys`, its length, plan + 1 (0: empty), node
-    keys: Any  # uint8: table map bodies behind table id and flags
+    keys: Any  # uint8: table map bodies after table id and flags
     plans: Any  # int64[n, PLAN_COLUMNS]
     bytes: Any  # uint8: output table map bodies and pad cells
     shapes: Any  # int64

@@ -15,7 +15,7 @@ from numba import njit
 
 from binlog_merge.binlog.kernels.memory import hash_bytes, same_bytes
 
-# K_SIDE and K_ROW tell an image that has the key; K_LAST is the row with the final after image, -1 if it is gone.
+# K_SIDE and K_ROW are those of an image with the key; K_LAST is the row with the final after image, -1 if it is gone.
 K_SIDE, K_ROW, K_WAS_THERE, K_LAST = range(4)
 NOTHING: Final = -(1 << 62)
 

@@ -71,8 +71,8 @@ def import_(
         if config is not None:
             to.set_topology(topology_in(to, config))
         key, stop = place(to, at_tso, node)
-        said = frozenset() if stop is None else frozenset(stop.tables)
-        tables, schemas = _base(to, catalog, key, node, (source, position), server is not None, said)
+        always = frozenset() if stop is None else frozenset(stop.tables)
+        tables, schemas = _base(to, catalog, key, node, (source, position), server is not None, always)
         number = to.append_versions(tables, schemas)
     where = "the logical base" if node is None else f"the base of node {node}"
     _print_imported(tables, number, source, store, f"as {where}", output)
@@ -117,9 +117,9 @@ def _base(
     node: str | None,
     source: tuple[str, int],
     complete: bool,
-    said: frozenset[tuple[str, str]],
+    always: frozenset[tuple[str, str]],
 ) -> Any:
-    """Return the versions that say what is in the catalog, of what is not said already; of the tables `said` always."""
+    """Return versions for the catalog's tables and databases that differ from the store; `always` for these tables."""
     from snapshot_store.history import versions_of
     from snapshot_store.tso import ORIGIN
 
@@ -128,9 +128,9 @@ def _base(
         there = store.history_at(key)
         known = {(v.schema, v.name): v.table for v in there.versions if v.node == node}
         databases = {v.name: v.value for v in there.schema_versions if v.node == node}
-        # A complete snapshot says of its schemas' other tables that they are gone.
+        # In a complete snapshot, the schemas' other tables do not exist.
         gone = {name for name in known if complete and name[0] in catalog.schemas and name not in tables}
-        tables = {name for name in tables if name in said or known.get(name) != catalog.tables[name]} | gone
+        tables = {name for name in tables if name in always or known.get(name) != catalog.tables[name]} | gone
         schemas = {name for name in schemas if databases.get(name) != catalog.schemas[name]}
     return versions_of(catalog, tables, schemas, key, node=node, file=source[0], position=source[1], origin="base")
 

@@ -37,7 +37,7 @@ def place(store: "Store", at_tso: str | None, node: str | None) -> "tuple[OrderK
 
 
 def floor_of(path: Path) -> "OrderKey":
-    """Return the key below which the output beside a store is published; the origin if there is none."""
+    """Return the key below which the output of a store's directory is published; the origin if there is none."""
     from binlog_merge.pipeline.coordinate.stores import published_floor
     from snapshot_store.tso import ORIGIN
 

@@ -70,8 +70,8 @@ def load(
 ) -> ReplayResult:
     """Load a range into a DuckDB file, from the file's position on. Errors have what was committed as `result`.
 
-    `found_there` is told of tables that the log does not make: what they had is then believed of their row images, but
-    for those whose rows `base` has.
+    `found_there` receives the tables that the log does not create: their rows from before the log are inferred from row
+    images, except for tables whose rows `base` has.
     """
     first = options.first_rank
     if target.rank is not None and first is not None and first != target.rank + 1:

@@ -23,7 +23,7 @@ from binlog_merge.reshape.pads import constant_pad
 from snapshot_store.model import Table
 
 
-class RowRefused(Exception):  # noqa: N818 - it says what happened
+class RowRefused(Exception):  # noqa: N818 - named after what happened
     """A row of the log does not fit the table: the row's index among the changes, and the reason."""
 
     def __init__(self, row: int, reason: str) -> None:

@@ -28,7 +28,7 @@ class Books:
         self._last = time.monotonic()
 
     @property
-    def behind(self) -> bool:
+    def unpublished(self) -> bool:
         """Return whether ranks have been committed that the ledger does not have."""
         return bool(self._fresh)
 

@@ -240,7 +240,7 @@ class Flow:
         """Wait for an outcome; before that, seal open groups if a session is idle."""
         if len(self._in_flight) < self._options.workers:
             self._seal(self._open)
-        timeout = min(seconds, PUBLISH_SECONDS) if self._books.behind else seconds
+        timeout = min(seconds, PUBLISH_SECONDS) if self._books.unpublished else seconds
         try:
             outcome = self._workers.outcomes.get(timeout=timeout)
         except queue.Empty:

@@ -186,7 +186,7 @@ class Ledger(Session):
         begun = self.ask(
             f"SELECT `rank`, step, intent, before_intent FROM {META_SCHEMA}.replay_ddl WHERE cluster = %s", cluster
         )
-        steps = {int(rank): BegunDdl(int(step), *told) for rank, step, *told in begun}
+        steps = {int(rank): BegunDdl(int(step), *rest) for rank, step, *rest in begun}
         return Found(applied, steps, _place(int(rank), gtid, key))
 
 

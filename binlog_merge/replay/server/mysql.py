@@ -253,8 +253,8 @@ class RowSession(Session):
             if passes(error):
                 raise
             # The applier reports reasons as warnings; the error may be no more than "Unknown error".
-            said = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
-            reasons = [text for text in said if text != "Unknown error"]
+            warnings = [str(row[2]) for row in self.ask("SHOW WARNINGS")]
+            reasons = [text for text in warnings if text != "Unknown error"]
             raise type(error)(error.args[0] if error.args else 0, "; ".join(reasons) or message_of(error)) from error
 
 
