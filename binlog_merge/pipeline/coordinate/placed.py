@@ -1,1 +1,0 @@
-"""Coordination: from physical DDL and markers to logical DDL with order keys."""
