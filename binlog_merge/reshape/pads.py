@@ -22,7 +22,13 @@ from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType
 from snapshot_store.mysql.sql.functions import FUNCTIONS
 
-_CLOCKS: Final = "|".join(name for f in FUNCTIONS.values() if f.gives == "datetime" and f.depends for name in f.names)
+# Not UTC_TIMESTAMP, which is the same in every time zone: it is evaluated.
+_CLOCKS: Final = "|".join(
+    name
+    for function in FUNCTIONS.values()
+    if function.gives == "datetime" and function.depends and function.name != "utc_timestamp"
+    for name in function.names
+)
 _NOW: Final = re.compile(rf"\(*\s*({_CLOCKS})\s*(\(\s*\d?\s*\))?\s*\)*", re.I)
 _BITS: Final = re.compile(r"[bB]'([01]*)'|0b([01]+)")
 _HEX: Final = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'|0x([0-9a-fA-F]+)")

@@ -15,9 +15,11 @@ from binlog_merge.binlog.rows import ABSENT, PartialJson, RowsEvent, join_rows, 
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.reshape.metadata import from_definition, logical_metadata
+from binlog_merge.reshape.pads import compute_pad, pad_cell, pads_now
 from binlog_merge.reshape.plan_of import ReshapePlan, encode_now, make_plan, rewrite_rows
 from binlog_merge.values.convert import Policy, ReshapeOptions
-from binlog_merge.values.value import ConversionError
+from binlog_merge.values.evaluate.row import Computed, Row
+from binlog_merge.values.value import ConversionError, decode_cell
 from snapshot_store.model import Column, Default, Generated, Table
 from snapshot_store.mysql.column_type import ColumnType
 
@@ -280,6 +282,25 @@ class TestPads:
         body = rows_body(table(ID), WRITE, [(None, (int_cell(1),))])
         ((_, out),) = reshaped(made, WRITE, body, 1692863695456999)
         assert out == (int_cell(1), bytes.fromhex("99b0f07db711d0"))
+
+    @pytest.mark.parametrize(
+        ("type_name", "function", "wanted"),
+        [
+            ("datetime", "now", "2023-11-15 06:13:20"),
+            ("datetime", "utc_timestamp", "2023-11-14 22:13:20"),
+            ("timestamp", "utc_timestamp", "2023-11-14 14:13:20"),  # UTC's clock, stored as one of +08:00
+        ],
+    )
+    def test_the_clock_of_utc_and_that_of_the_session(self, type_name: str, function: str, wanted: str) -> None:
+        column = Column("c", ColumnType(type_name), default=Default("expression", f"{function}()"))
+        moment, offset = 1_700_000_000_000_000, 480
+        if pads_now(column):
+            cell = encode_now(column, moment, offset)
+        else:
+            pad = pad_cell(column, (ID, column))
+            assert isinstance(pad, Computed)
+            cell = compute_pad(column, pad, Row({}, moment, offset)) or b""
+        assert str(decode_cell(column.type, cell).text(0)) == wanted
 
     def test_encode_now_by_type(self) -> None:
         at = 1692863695_500000
