@@ -92,10 +92,15 @@ def _word(value: object) -> str:
 
 
 def start_log(level: Level, form: LineFormat) -> None:
-    """Start logging for the product's modules; the handler of an earlier call is removed."""
+    """Start logging for the product's modules; the handler of an earlier call is removed.
+
+    At the levels warning and error only the text is printed.
+    """
     for earlier in [handler for handler in _LOGGER.handlers if isinstance(handler, _Handler)]:
         _LOGGER.removeHandler(earlier)
-    _LOGGER.addHandler(_Handler(_JsonFormatter() if form is LineFormat.json else _TextFormatter()))
+    quiet = level in (Level.warning, Level.error)
+    text = logging.Formatter() if quiet else _TextFormatter()
+    _LOGGER.addHandler(_Handler(_JsonFormatter() if form is LineFormat.json else text))
     _LOGGER.setLevel(level.upper())
 
 

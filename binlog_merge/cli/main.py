@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import capture, ddl, demo, filter, inspect, merge, position, replay, serve, verify
+from binlog_merge.cli import capture, ddl, debug, demo, filter, inspect, merge, position, replay, serve, verify
 from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
 from binlog_merge.cli.output import document_of, print_json
 from binlog_merge.cli.schema import commands as schema
@@ -43,6 +43,7 @@ Start here:
   binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
   binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
+  binlog-merge debug plan cluster.yaml --out merged/        what a merge would do; also order keys and blocks
 
 Results go to stdout, progress and errors to stderr. With -o json stdout is exactly one JSON object, also on failure."""
 
@@ -70,6 +71,7 @@ app.command("tso-of", help=position.TSO_HELP)(position.tso_of)
 app.add_typer(schema.app)
 app.add_typer(ddl.app)
 app.add_typer(filter.app)
+app.add_typer(debug.app)
 
 
 def _version(wanted: bool) -> None:

@@ -2,12 +2,14 @@
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import Discovery, discover
-from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.publish import recover
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
@@ -18,6 +20,39 @@ from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The nodes' files, by what the configuration says and earlier runs have read; `carrier` is None if unknown."""
+
+    discovery: Discovery
+    numbers: Mapping[str, int]
+    nodes: list[NodeInput]
+    carrier: str | None
+
+
+def find_inputs(config: MergeConfig, state: ManifestState) -> Found:
+    """Find the nodes' files and what carries their commit TSOs; nothing is written.
+
+    Raises ConfigError if the configuration contradicts the nodes, and what `discover` and `node_inputs` raise.
+    """
+    header = state.header
+    discovery = discover(config)
+    numbers = config.node_numbers(header.node_numbers if header is not None else None)
+    if config.coordinates and max(numbers.values()) >= NODES:
+        raise ConfigError(
+            f"a node has the number {max(numbers.values())}; without markers numbers are below {NODES}",
+            remedy="choose smaller node-numbers; or merge fewer nodes into one output",
+        )
+    nodes = node_inputs(discovery, numbers, state)
+    carrier = _carrier(config, nodes, header)
+    if carrier == POLARDBX and config.coordinates:
+        raise ConfigError(
+            "the nodes are PolarDB-X's, whose markers tell of every DDL; a shard-mode other than marker is for others",
+            remedy="leave shard-mode out; if these are plain MySQL shards, set commit-tso.carrier",
+        )
+    return Found(discovery, numbers, nodes, carrier)
 
 
 def begin(job: Job) -> Inputs:
@@ -32,26 +67,14 @@ def begin(job: Job) -> Inputs:
     read_again = recover(job.directory, manifest, job.config.output.basename)
     job.clear_work()
     job.work.mkdir()
-    discovery = discover(job.config)
-    numbers = job.config.node_numbers(header.node_numbers if header is not None else None)
-    if job.config.coordinates and max(numbers.values()) >= NODES:
-        raise ConfigError(
-            f"a node has the number {max(numbers.values())}; without markers numbers are below {NODES}",
-            remedy="choose smaller node-numbers; or merge fewer nodes into one output",
-        )
-    nodes = node_inputs(discovery, numbers, manifest.state)
-    carrier = _carrier(job, nodes, header)
-    if carrier == POLARDBX and job.config.coordinates:
-        raise ConfigError(
-            "the nodes are PolarDB-X's, whose markers tell of every DDL; a shard-mode other than marker is for others",
-            remedy="leave shard-mode out; if these are plain MySQL shards, set commit-tso.carrier",
-        )
-    if header is None or dict(header.node_numbers) != numbers or header.carrier != carrier:
-        version = header.server_version if header is not None else _newest_version(discovery)
+    inputs = find_inputs(job.config, manifest.state)
+    carrier = inputs.carrier
+    if header is None or dict(header.node_numbers) != inputs.numbers or header.carrier != carrier:
+        version = header.server_version if header is not None else _newest_version(inputs.discovery)
         header = Header(
             cluster_uuid=header.cluster_uuid if header is not None else job.config.cluster_uuid(),
             name=job.config.name,
-            node_numbers=numbers,
+            node_numbers=inputs.numbers,
             server_version=version,
             fingerprint=job.config.fingerprint(),
             settings=job.config.settings(),
@@ -66,19 +89,24 @@ def begin(job: Job) -> Inputs:
         job.config.output.gtid == "anonymous",
         job.config.output.cts,
     )
-    found = {"run": manifest.state.run + 1, "carrier": carrier, "nodes": {n.source_id: len(n.files) for n in nodes}}
-    _LOG.info("files found", extra={**found, "left_out": len(discovery.ignored), "read_again": len(read_again)})
-    return Inputs(manifest, header, head, nodes, carrier or DEFAULT, discovery.ignored, read_again)
+    ignored = inputs.discovery.ignored
+    found = {
+        "run": manifest.state.run + 1,
+        "carrier": carrier,
+        "nodes": {n.source_id: len(n.files) for n in inputs.nodes},
+    }
+    _LOG.info("files found", extra={**found, "left_out": len(ignored), "read_again": len(read_again)})
+    return Inputs(manifest, header, head, inputs.nodes, carrier or DEFAULT, ignored, read_again)
 
 
-def _carrier(job: Job, nodes: Sequence[NodeInput], header: Header | None) -> str | None:
-    configured = job.config.commit_tso.carrier
+def _carrier(config: MergeConfig, nodes: Sequence[NodeInput], header: Header | None) -> str | None:
+    configured = config.commit_tso.carrier
     if configured != "auto":
         return configured
     if header is not None and header.carrier is not None:
         return header.carrier
     # Shards on which no commit TSO was found usually have none.
-    return detect_carrier(job.config, nodes)[0] or (BY_TIME if job.config.coordinates else None)
+    return detect_carrier(config, nodes)[0] or (BY_TIME if config.coordinates else None)
 
 
 def _newest_version(discovery: Discovery) -> str:

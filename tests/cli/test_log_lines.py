@@ -62,10 +62,12 @@ def test_debug_adds_pieces_ranges_and_files(tmp_path: Path, capsys: Captured) ->
     assert f"size={result.files[0]['size']}" in text
 
 
-def test_by_default_nothing_is_logged(tmp_path: Path, capsys: Captured) -> None:
+def test_by_default_nothing_is_logged_but_warnings_as_they_are(tmp_path: Path, capsys: Captured) -> None:
     start_log(Level.warning, LineFormat.text)
     merge(CASE, tmp_path)
     assert capsys.readouterr().err == ""
+    logging.getLogger("binlog_merge").warning("a compiled kernel cannot be kept: %s", "x")
+    assert capsys.readouterr().err == "a compiled kernel cannot be kept: x\n"
 
 
 def test_the_options_of_a_verb(job: FakeJob, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
