@@ -7,6 +7,9 @@ SETUP := build/setup.stamp
 RUN := . build/env.sh &&
 SOAK_SECONDS ?= 600
 BENCH_ARGS ?=
+MUTANTS ?=
+MUTANTS_SECONDS ?= 600
+MUTANTS_SEED ?= 1
 TEST_ARGS ?=
 # Side by side; what shares a Spark session stays together.
 TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
@@ -14,17 +17,24 @@ TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
 # What needs no server, no Spark and no whole merge.
 QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_errors.py test_places.py)
 
+# Adds packages that one target alone needs.
+WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DOWNLOADS=never \
+  $(VENV)/uv sync --frozen --inexact --quiet --group
+
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo test quick mysql lint check bench soak clean distclean
+.PHONY: help setup demo test quick coverage mutants mysql lint check bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
 	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
+	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
+	@echo "make mutants  change order keys, assemble, lattice, lock and GTID sets: do their tests notice?"
+	@echo "             (MUTANTS_SECONDS=$(MUTANTS_SECONDS), MUTANTS='lattice lock', MUTANTS_SEED=1)"
 	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
 	@echo "make check   lint, demo, test: what .ci/run does"
 	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
@@ -46,6 +56,16 @@ test: $(SETUP) mysql
 
 quick: $(SETUP)
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS)
+
+# Tests are slower so: a report of its own, no part of `make check`.
+coverage: $(SETUP)
+	@$(WITH_GROUP) coverage
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS) \
+	  --cov=binlog_merge --cov=snapshot_store --cov-branch --cov-report=term:skip-covered --cov-report=html:build/coverage
+
+mutants: $(SETUP)
+	@$(WITH_GROUP) mutants
+	@$(RUN) MUTANTS_SECONDS=$(MUTANTS_SECONDS) MUTANTS_SEED=$(MUTANTS_SEED) $(VENV)/python tools/mutants.py $(MUTANTS)
 
 # Without a MySQL the tests that need one are skipped; where the run promises one, that is a failure.
 mysql:
