@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.order.cutting import Cut, cut, rows_of
-from binlog_merge.pipeline.order.ordered import transactions
+from binlog_merge.pipeline.order.ordered import COLUMNS, transactions
 from binlog_merge.pipeline.order.values import OrderResult
 from binlog_merge.pipeline.scan.block import write_block
 from tests.pipeline.logs import columns
@@ -17,9 +17,10 @@ Transaction = list[int]  # the bytes of its branches
 MOST = 20
 
 
-def part(found: list[Transaction], path: Path) -> OrderResult:
-    """Write transactions as one part of the global order."""
-    of = columns(("tso", "start", "end", "commit_us"), [(i, 0, size, 0) for i, t in enumerate(found) for size in t])
+def part(found: list[Transaction], path: Path, begin: int = 0) -> OrderResult:
+    """Write transactions as one part of the global order, with TSOs from `begin` on."""
+    of = columns(("tso", "start", "end"), [(i, 0, size) for i, t in enumerate(found, begin) for size in t])
+    of = {name: of.get(name, of["start"] * 0) for name in COLUMNS}
     write_block(str(path), of | transactions(of, ("tso",)))
     rows = sum(len(t) for t in found)
     return OrderResult(0, str(path), rows, len(found), sum(map(sum, found)), None, 0, 0, 0, 0, None)
@@ -28,7 +29,7 @@ def part(found: list[Transaction], path: Path) -> OrderResult:
 def parts(found: list[Transaction], places: list[int], folder: Path) -> list[OrderResult]:
     """Write transactions as parts that end at these places."""
     bounds = [0, *sorted(min(at, len(found)) for at in places), len(found)]
-    return [part(found[a:b], folder / f"{i}.arrow") for i, (a, b) in enumerate(pairwise(bounds))]
+    return [part(found[a:b], folder / f"{i}.arrow", a) for i, (a, b) in enumerate(pairwise(bounds))]
 
 
 def begins(sizes: list[int]) -> list[int]:
