@@ -14,7 +14,7 @@ from binlog_merge.pipeline.coordinate.not_carried import LISTED, Listing, NotCar
 from binlog_merge.pipeline.coordinate.schemas import Added, cursor_of, done_by
 from snapshot_store.ddl import parse_dump
 from snapshot_store.history import SchemaHistory
-from snapshot_store.store.merge import Part
+from snapshot_store.store.merge import StoredSchemas
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.coordinate.test_coordinating import ADD, CREATE, NODES, coordinated, key, out, ran, shown
@@ -22,13 +22,15 @@ from tests.pipeline.coordinate.test_coordinating import ADD, CREATE, NODES, coor
 BASE = "CREATE DATABASE d; USE d; CREATE TABLE t (id INT PRIMARY KEY, v INT);"
 
 
-def part(node: str | None = None, dump: str = BASE) -> Part:
+def part(node: str | None = None, dump: str = BASE) -> StoredSchemas:
     """Return what a store holds that has only a base schema: a node's, or the logical one."""
     tables, schemas = base_versions(parse_dump(dump), node, "base.sql")
-    return Part(SchemaHistory(tables, schemas), {})
+    return StoredSchemas(SchemaHistory(tables, schemas), {})
 
 
-def ran_on_a(*sqls: str, store: Part | None = None, opaque: bool = False, topology: Topology | None = None) -> Extended:
+def ran_on_a(
+    *sqls: str, store: StoredSchemas | None = None, opaque: bool = False, topology: Topology | None = None
+) -> Extended:
     """Run statements on node a at TSOs 10, 20, 30…"""
     store = store or part("a")
     ddls = [ran(10 * i, sql) for i, sql in enumerate(sqls, 1)]

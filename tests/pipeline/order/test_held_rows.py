@@ -44,7 +44,7 @@ def holds(draw: st.DrawFn) -> Holds:
 
 
 def ordered(
-    texts: list[str], found: Holds, floor: OrderKey, limit: OrderKey, partitions: int
+    texts: list[str], found: Holds, floor: OrderKey, limit: OrderKey, partitions: int = 1
 ) -> tuple[Ordered, list[Out]]:
     """Run the stage; returns also what comes out, in order."""
     nodes = [assembled(text, number) for number, text in enumerate(texts, 1)]
