@@ -477,7 +477,7 @@ def test_what_is_settled_is_not_looked_at_again(tmp_path: Path) -> None:
     shards.run(0, "TRUNCATE TABLE t_0", BEAT)
     shards.run(1, BEAT)
     log = run()
-    assert log.starts["shop", "t"][1].left
+    assert log.starts["shop", "t"][1].rows_left
     merge(config, out)
     whole = shards.case(tmp_path, "pessimistic", **settings, base={"store": str(out / STORE_NAME)})
     merge(whole, tmp_path / "whole")
