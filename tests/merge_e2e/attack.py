@@ -3,7 +3,7 @@
     same     the bytes of the input without faults
     other    other bytes, and the oracle says they are what the mutated input means: a changed value is a value
     error    a MergeError with a documented code; what was published before is whole
-    told     the merge warned of what it had not warned of before
+    told     the merge warned of, or listed as in doubt, what it had not before
     named    `verify` says what is wrong
     unjudged the oracle does not model the case, or not this input, and `verify` finds the output whole
 
@@ -127,7 +127,7 @@ def _outcome(config: Path, out: Path, good: "_Good", mutation: Mutation, bare: b
     transactions(files)
     if files == good.files:
         return "same"
-    if told := set(result.warnings) - good.warnings:
+    if told := _told(result) - good.told:
         return f"told {min(told)[:80]}"
     judged, why = _oracle(config)
     if judged == files and mutation.sort != "groups":
@@ -143,12 +143,17 @@ def _outcome(config: Path, out: Path, good: "_Good", mutation: Mutation, bare: b
     raise SilentError(f"the oracle says {why if judged is None else _difference(files, judged)}")
 
 
+def _told(result: MergeResult) -> frozenset[str]:
+    """Return what a result names: its warnings, and the branches that are in doubt."""
+    return frozenset((*result.warnings, *(f"in doubt: {dict(branch)}" for branch in result.in_doubt)))
+
+
 @dataclass(frozen=True)
 class _Good:
     """What comes of a case without faults; None where that is an error."""
 
     files: Mapping[str, bytes] | None
-    warnings: frozenset[str]
+    told: frozenset[str]
 
 
 @cache
@@ -163,7 +168,7 @@ def _good(case: Path, bare: bool, carrier: str) -> _Good:
             result: MergeResult = merge(config, Path(folder) / "out")
         except MergeError:
             return _Good(None, frozenset())
-        return _Good(written(Path(folder) / "out"), frozenset(result.warnings))
+        return _Good(written(Path(folder) / "out"), _told(result))
 
 
 def _oracle(config: Path) -> tuple[Mapping[str, bytes] | None, str]:
