@@ -193,14 +193,15 @@ def _block(path: Path, most: int) -> dict[str, Any]:
         with pa.memory_map(str(path)) as source:
             table = pa.ipc.open_file(source).read_all()
             table.validate(full=True)
+            names = table.column_names
     except OSError as error:
         raise IoError(error.strerror or str(error), file=str(path), remedy=CHECK_PATH) from None
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter: a column's name
         raise UnsupportedInput(f"is no block: {error}", file=str(path), remedy="give a file of OUT/.work") from None
     if not all(pa.types.is_integer(kind) or pa.types.is_boolean(kind) for kind in table.schema.types):
         raise UnsupportedInput("is no block: a block has columns of integers", file=str(path))
     shown = table.slice(0, most) if most else table
-    return {"file": str(path), "rows": table.num_rows, "columns": table.column_names, "first": shown.to_pylist()}
+    return {"file": str(path), "rows": table.num_rows, "columns": names, "first": shown.to_pylist()}
 
 
 def _block_lines(file: Mapping[str, Any]) -> list[str]:

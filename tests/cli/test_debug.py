@@ -75,7 +75,7 @@ def test_what_is_no_order_key(words: list[str]) -> None:
 
 
 def test_a_plan_is_what_the_merge_does(tmp_path: Path) -> None:
-    config = copy_case(case_named(CASE), tmp_path / "case", max_size(20_000))
+    config = copy_case(case_named(CASE), tmp_path / "case", max_size(4096))
     out = tmp_path / "out"
     first = _json("plan", config, "--out", out)
     assert not out.exists(), "a plan writes nothing"
@@ -104,7 +104,7 @@ def test_a_plan_is_what_the_merge_does(tmp_path: Path) -> None:
 def test_a_plan_says_what_a_merge_would_refuse(tmp_path: Path) -> None:
     config = copy_case(case_named(CASE), tmp_path / "case")
     for name, (path, *options), code in (
-        ("no configuration", [tmp_path / "none.yaml"], 31),
+        ("no configuration", [tmp_path / "none.yaml"], 2),
         ("no output", [tmp_path], 2),
         ("--out with a directory", [tmp_path, "--out", tmp_path], 2),
         ("the output of another cluster", [config, "--out", tmp_path / "other"], 28),
