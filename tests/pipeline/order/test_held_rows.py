@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
@@ -96,6 +96,7 @@ def two_logs(data: st.DataObject) -> list[str]:
     return [data.draw(cut(data.draw(logs(tables="tx")))) for _ in range(2)]
 
 
+@settings(max_examples=40)
 @given(st.data(), holds(), st.integers(1, 4), st.integers(1, 5))
 def test_rows_come_out_behind_what_they_wait_for(
     data: st.DataObject, found: Holds, partitions: int, chunk: int
@@ -118,6 +119,7 @@ def test_rows_come_out_behind_what_they_wait_for(
     assert {held.shard for held in result.waiting} == {of[row[1:4]] for row in waiting}
 
 
+@settings(max_examples=40)
 @given(st.data(), holds(), st.lists(BETWEEN, max_size=2))
 def test_runs_cannot_be_seen_in_the_order(data: st.DataObject, found: Holds, stops: list[OrderKey]) -> None:
     texts = two_logs(data)
