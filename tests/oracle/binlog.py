@@ -292,7 +292,7 @@ def advance(group: Group, event: Event) -> bool:
         group.kind = "one-phase" if event.body[0] else "prepare"
         return True
     if event.type in (TABLE_MAP, ROWS_QUERY, *ROWS):
-        if not group.kind:
+        if not group.kind and event.type != ROWS_QUERY:  # a text changes nothing, wherever it stands
             raise OracleError(f"{where}: event type {event.type} outside a transaction")
         return False
     if event.type != QUERY:
