@@ -14,9 +14,9 @@ from typing import Final
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.json_binary import encode_json
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.values.convert import coerce, implicit_default
+from binlog_merge.values.convert.cells import coerce, implicit_default
+from binlog_merge.values.convert.time import moment_of, shifted
 from binlog_merge.values.evaluate.row import Computed, NotComputableError, Row, computed, value_for
-from binlog_merge.values.time import moment_of, shifted
 from binlog_merge.values.value import BINARY_TYPES, TEXT_TYPES, ConversionError, Lost, Value, encode_cell
 from snapshot_store.model import Column
 from snapshot_store.mysql.column_type import ColumnType

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from binlog_merge.values.convert import Converter
+from binlog_merge.values.convert.cells import Converter
 from binlog_merge.values.evaluate.row import Computed
 from snapshot_store.model import Column
 

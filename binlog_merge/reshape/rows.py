@@ -18,8 +18,8 @@ from binlog_merge.binlog.temporal import Civil
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.reshape.pads import compute_pad, encode_now
 from binlog_merge.reshape.plan import ReshapePlan
+from binlog_merge.values.convert.time import shifted
 from binlog_merge.values.evaluate.row import Row
-from binlog_merge.values.time import shifted
 from binlog_merge.values.value import ConversionError, Value, decode_cell
 
 

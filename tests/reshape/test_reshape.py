@@ -17,7 +17,7 @@ from binlog_merge.errors import UnsupportedInput
 from binlog_merge.reshape.metadata import from_definition, logical_metadata
 from binlog_merge.reshape.pads import compute_pad, pad_cell, pads_now
 from binlog_merge.reshape.plan_of import ReshapePlan, encode_now, make_plan, rewrite_rows
-from binlog_merge.values.convert import Policy, ReshapeOptions
+from binlog_merge.values.convert.cells import Policy, ReshapeOptions
 from binlog_merge.values.evaluate.row import Computed, Row
 from binlog_merge.values.value import ConversionError, decode_cell
 from snapshot_store.model import Column, Default, Generated, Table

@@ -15,7 +15,7 @@ import pytest
 
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.values.binlog_types import binlog_column
-from binlog_merge.values.convert import ConversionError, Converter, make_converter
+from binlog_merge.values.convert.cells import ConversionError, Converter, make_converter
 from snapshot_store.ddl.apply.statement import apply_ddl
 from snapshot_store.model import Catalog, Column, Schema
 from tests.binlog.written_rows import rows_of

@@ -11,7 +11,7 @@ import pytest
 
 from binlog_merge.errors import UnsupportedInput
 from binlog_merge.values.binlog_types import GEOMETRY_TYPES, binlog_column
-from binlog_merge.values.convert import make_converter
+from binlog_merge.values.convert.cells import make_converter
 from binlog_merge.values.value import BINARY_TYPES, INTEGER_BYTES, TEXT_TYPES
 from fixtures.make import case_names, load
 from snapshot_store.ddl.apply.statement import apply_ddl

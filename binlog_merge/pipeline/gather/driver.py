@@ -17,7 +17,7 @@ from binlog_merge.pipeline.order.cutting import Cut, cut
 from binlog_merge.pipeline.order.driver import Ordered
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.places import place_of
-from binlog_merge.values.convert import ReshapeOptions
+from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
 from snapshot_store.tso import OrderKey
 

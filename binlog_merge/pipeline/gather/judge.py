@@ -30,7 +30,7 @@ from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Window
 from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.reshape.plan_of import reshape_rows
-from binlog_merge.values.convert import ConversionError
+from binlog_merge.values.convert.cells import ConversionError
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.gather.filtering import OutputFilter, Shape

@@ -22,7 +22,7 @@ from binlog_merge.pipeline.gather.render import CTS_PLACES
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.verdicts import NO_VERDICTS, Bytes, Verdicts
 from binlog_merge.reshape.plan_of import reshape_rows
-from binlog_merge.values.convert import ConversionError
+from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.tso import OrderKey
 
 

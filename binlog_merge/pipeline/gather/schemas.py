@@ -7,7 +7,7 @@ from binlog_merge.config.modes import Modes
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.polardbx.names import is_system_table
 from binlog_merge.polardbx.places import Places
-from binlog_merge.values.convert import ReshapeOptions
+from binlog_merge.values.convert.cells import ReshapeOptions
 from snapshot_store.history import SchemaHistory
 from snapshot_store.topology import Topology
 from snapshot_store.tso import OrderKey

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.convert import coerce
+from binlog_merge.values.convert.cells import coerce
 from binlog_merge.values.duckdb.collations import UnknownCollation
 from binlog_merge.values.duckdb.columns import column_sql, engine_array
 from binlog_merge.values.duckdb.compile import compile_value, parse

@@ -15,7 +15,8 @@ from functools import partial
 from typing import Any, Final
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.convert import coerce
+from binlog_merge.values.convert.cells import coerce
+from binlog_merge.values.convert.time import shifted
 from binlog_merge.values.evaluate.functions import CALLS, CHOICES, CLOCK
 from binlog_merge.values.evaluate.kinds import (
     BIGINT,
@@ -28,7 +29,6 @@ from binlog_merge.values.evaluate.kinds import (
     kind_of,
     literal_kind,
 )
-from binlog_merge.values.time import shifted
 from binlog_merge.values.value import INTEGER_BYTES, TEXT_TYPES, ConversionError, Json, Lost, Value
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.model import Column

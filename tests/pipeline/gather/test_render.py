@@ -17,7 +17,7 @@ from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.schemas import Schemas
 from binlog_merge.reshape.metadata import from_definition
 from binlog_merge.reshape.plan_of import make_plan, rewrite_rows
-from binlog_merge.values.convert import ConversionError
+from binlog_merge.values.convert.cells import ConversionError
 from snapshot_store.history import SchemaHistory, TableVersion
 from snapshot_store.model import Column, Default, Table
 from snapshot_store.mysql.column_type import ColumnType

@@ -27,10 +27,10 @@ from binlog_merge.values.binlog_types import (
     byte_length,
     member_bytes,
 )
-from binlog_merge.values.json import number_of_document, read_json
-from binlog_merge.values.numbers import to_bit, to_decimal, to_float, to_integer, to_year
-from binlog_merge.values.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
-from binlog_merge.values.time import shifted, to_date, to_datetime, to_time, to_timestamp
+from binlog_merge.values.convert.json import number_of_document, read_json
+from binlog_merge.values.convert.numbers import to_bit, to_decimal, to_float, to_integer, to_year
+from binlog_merge.values.convert.text import WIDE, member_of_number, text_of, to_bytes, to_enum, to_set, to_text
+from binlog_merge.values.convert.time import shifted, to_date, to_datetime, to_time, to_timestamp
 from binlog_merge.values.value import (
     BINARY_TYPES,
     INTEGER_BYTES,

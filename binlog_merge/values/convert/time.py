@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from binlog_merge.binlog.temporal import Civil, time_text
-from binlog_merge.values.clock import (
+from binlog_merge.values.convert.clock import (
     MAX_TIME,
     ZERO_DATE,
     moment_of_number,
@@ -17,7 +17,7 @@ from binlog_merge.values.clock import (
     time_of_day,
     time_of_number,
 )
-from binlog_merge.values.numbers import MICROSECOND, rounded_moment
+from binlog_merge.values.convert.numbers import MICROSECOND, rounded_moment
 from binlog_merge.values.value import ConversionError, Lost, Value
 from snapshot_store.mysql.column_type import ColumnType
 

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from binlog_merge.binlog.temporal import Civil
-from binlog_merge.values.numbers import carried
+from binlog_merge.values.convert.numbers import carried
 from binlog_merge.values.value import ConversionError, Lost
 
 MAX_TIME: Final = (838 * 3600 + 59 * 60 + 59) * 1_000_000

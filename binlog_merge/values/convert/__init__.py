@@ -1,0 +1,1 @@
+"""Conversion of cells from one column type to another, as ALTER TABLE ... MODIFY does it."""
