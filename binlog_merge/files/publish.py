@@ -4,15 +4,15 @@ The order is the guarantee. Whatever the moment of a crash, the manifest names o
 disk:
 
     0  the header is in the manifest                  (before any file has its final name)
-    1  fsync every temporary file
-    2  rename them, in order of their numbers
-    3  fsync the directory
-    4  replace binlog.index                           (whole, by rename)
+    1  fsync the temporary files of new output files
+    2  append to the open output file what it grows by, fsync it
+    3  rename the new ones, in order of their numbers; fsync the directory
+    4  replace binlog.index                           (whole, by rename; only if there are new files)
     5  append the publish record to the manifest      <- from here on they exist
 
-A crash before 5 leaves files and bytes that no record names; `recover` removes them at the start of the next run, which
-produces them again, byte for byte. Published bytes are never changed; `recover` checks that nobody else has changed
-them (`files.intact`).
+The manifest's size of a file is the truth: readers do not look at bytes behind it. A crash before 5 leaves files and
+bytes that no record names; `recover` removes them at the start of the next run, which produces them again, byte for
+byte. Published bytes are never changed; `recover` checks that nobody else has changed them (`files.intact`).
 """
 
 import os
@@ -39,7 +39,10 @@ from binlog_merge.files.intact import (
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.source import io_error, is_text
 
+_CHUNK = 1 << 20
+
 FAILPOINTS = (
+    "publish-appended",  # half of the bytes: `publish-appended:kill`; all of them: `publish-appended:kill:2`
     "publish-before-rename",
     "publish-after-rename",  # once per file: `publish-after-rename:kill:2`
     "publish-before-index",
@@ -77,34 +80,67 @@ def part_path(directory: Path, name: str) -> Path:
 
 
 def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path]) -> ManifestState:
-    """Publish a run: rename its files, which are `rendered` at temporary paths, then append `record`.
+    """Publish a run: append to the open file, give new files their names, then append `record` to the manifest.
 
-    Raises IoError; then nothing of this run is published.
+    `rendered` are the temporary paths: of a new file as a whole, of the open file only what it grows by. Raises
+    IoError; then nothing of this run is published.
     """
-    header = manifest.state.header
-    if header is None or set(rendered) != {file.name for file in record.files}:
+    state = manifest.state
+    if state.header is None or set(rendered) != {file.name for file in record.files}:
         raise InternalError("publish was called without a header, or with other files than the record names")
-    for file in record.files:
-        _check_rendered(rendered[file.name], file)
+    grown = state.open_file
+    new = [file for file in record.files if grown is None or file.name != grown.name]
+    for file in new:
+        _check_rendered(rendered[file.name], file, file.size)
         sync_file(rendered[file.name])
-    sealed = tuple(replace(file, tail=tail_of(rendered[file.name], file.size)) for file in record.files)
+    if grown is not None and len(new) < len(record.files):
+        _grow(directory / grown.name, grown, record.files[0], rendered[grown.name])
     failpoint("publish-before-rename")
-    for file in record.files:
+    for file in new:
         try:
             rendered[file.name].replace(directory / file.name)
         except OSError as error:
             raise io_error(error, str(directory / file.name)) from error
         failpoint("publish-after-rename")
-    sync_directory(directory)
-    failpoint("publish-before-index")
-    names = [file.name for file in manifest.state.after(record).files if (directory / file.name).exists()]
-    _write_index(directory, basename_of(manifest.state), names)
+    if new:
+        sync_directory(directory)
+        failpoint("publish-before-index")
+        names = [file.name for file in state.after(record).files if (directory / file.name).exists()]
+        _write_index(directory, basename_of(state), names)
+    sealed = tuple(replace(file, tail=tail_of(directory / file.name, file.size)) for file in record.files)
     failpoint("publish-before-manifest")
     state = manifest.append(replace(record, files=sealed))
     failpoint("publish-after-manifest")
     published = {file.name: stamp_of(directory / file.name) for file in record.files}
     write_note(directory, {name: stamp for name, stamp in (read_note(directory) | published).items() if stamp})
     return state
+
+
+def _grow(path: Path, before: OutputFile, after: OutputFile, tail: Path) -> None:
+    """Append to the open file what a run adds to it. If that fails, what was appended is cut off again."""
+    _check_rendered(tail, after, after.size - before.size)
+    try:
+        with tail.open("rb") as source, path.open("r+b", buffering=0) as target:
+            target.truncate(before.size)  # a run that failed may have left bytes
+            target.seek(before.size)
+            try:
+                while chunk := source.read(_CHUNK):
+                    _append(target.fileno(), chunk)
+                os.fsync(target.fileno())
+            except OSError:
+                target.truncate(before.size)
+                raise
+        tail.unlink()
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+
+
+def _append(fd: int, data: bytes) -> None:
+    half = len(data) // 2
+    for part in (memoryview(data)[:half], memoryview(data)[half:]):
+        while part:
+            part = part[os.write(fd, part) :]
+        failpoint("publish-appended")
 
 
 def recover(directory: Path, manifest: Manifest, basename: str) -> tuple[str, ...]:
@@ -180,13 +216,13 @@ def _numbered(directory: Path, basename: str) -> list[Path]:
     return [path for path in directory.iterdir() if pattern.fullmatch(path.name)] if directory.exists() else []
 
 
-def _check_rendered(path: Path, file: OutputFile) -> None:
+def _check_rendered(path: Path, file: OutputFile, expected: int) -> None:
     try:
         size = path.stat().st_size
     except OSError as error:
         raise io_error(error, str(path)) from error
-    if size != file.size:
-        raise InternalError(f"{file.name} was rendered with {size} bytes, not {file.size}", file=str(path))
+    if size != expected:
+        raise InternalError(f"{file.name} was rendered with {size} bytes, not {expected}", file=str(path))
 
 
 def _recover_file(path: Path, file: OutputFile, noted: Stamp | None) -> Stamp:

@@ -38,6 +38,7 @@ from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
+from binlog_merge.pipeline.scan.kept import KeptPieces
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -73,7 +74,7 @@ def run_merge(
 def _run(job: Job) -> MergeResult:
     with job.stage("discover"):
         inputs = begin(job)
-    scanned = scan_nodes(job, inputs)
+    scanned = scan_nodes(job, inputs, KeptPieces())
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):
         check_without_tso({n.source_id: n.without_tso for n in scanned})

@@ -76,7 +76,9 @@ def run(directory: Path) -> None:
         rendered = {}
         for n, length, _ in RUNS[number]:
             path = part_path(directory, f"binlog.{n:06d}")
-            path.write_bytes(contents(n, length))
+            before = manifest.state.open_file
+            published = before.size if before is not None and before.name == f"binlog.{n:06d}" else 0
+            path.write_bytes(contents(n, length)[published:])
             rendered[f"binlog.{n:06d}"] = path
         publish(directory, manifest, record(number, *files), rendered)
 

@@ -41,8 +41,21 @@ def killed(folder: Path, setting: str) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
+# The first run has no file to go on in; the second renames one, and its record has two visits as the header is there.
+_NEVER = (
+    {"publish-appended:kill", "publish-appended:kill:2"},
+    {"publish-after-rename:kill:2", "manifest-torn:kill:3"},
+)
+
+
 @pytest.mark.parametrize(
-    "setting", [*(f"{name}:kill" for name in FAILPOINTS), "publish-after-rename:kill:2", "manifest-torn:kill:3"]
+    "setting",
+    [
+        *(f"{name}:kill" for name in FAILPOINTS),
+        "publish-appended:kill:2",
+        "publish-after-rename:kill:2",
+        "manifest-torn:kill:3",
+    ],
 )
 @pytest.mark.parametrize("runs_before", [0, 1])
 def test_a_killed_run_is_made_again_byte_for_byte(tmp_path: Path, setting: str, runs_before: int) -> None:
@@ -50,8 +63,8 @@ def test_a_killed_run_is_made_again_byte_for_byte(tmp_path: Path, setting: str, 
     out = tmp_path / "out"
     for _ in range(runs_before):
         run(out)
-    if setting == "manifest-torn:kill:3" and runs_before:
-        return  # the header is there, so the record has two visits only
+    if setting in _NEVER[runs_before]:
+        return
     killed(out, setting)
     recover(out, Manifest.load(out), "binlog")
     published = Manifest.load(out).state.run

@@ -211,7 +211,9 @@ def assembled(text: str, node: int = 1, source: NodeInput | None = None, end_of_
         if file >= source.first:
             at = -1 if source.seen is None or file > source.seen[0] else source.seen[1]
             at = 1 << 62 if source.seen is not None and file < source.seen[0] else at
-            pieces += [scan(part, file, at, number) for number, part in enumerate(parts)]
+            start = source.resume.start if file == source.first else 4
+            found = [[event for event in part if event.at >= start] for part in parts]
+            pieces += [scan(part, file, at, number) for number, part in enumerate(found)]
     blocks = [cast(PieceBlock, block) for _, block in pieces]
     return assemble_node(source, [result for result, _ in pieces], blocks, end_of_input)
 

@@ -1,37 +1,60 @@
-"""The file in which the next run begins to read a node's log."""
+"""Where the next run goes on in a node's log."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.kernels import scan_layout
+from binlog_merge.pipeline.assemble.gaps import MOST_KEPT
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
 from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 
+Place = tuple[int, int]
+"""File index, offset."""
 
-def checkpoint(node: ScannedNode, floor: OrderKey, waiting: int | None = None) -> tuple[int, Carry]:
-    """Return the index of the first file that still holds anything not merged, and the carry at its beginning.
 
-    `waiting` is the index of the first file with rows below the floor that come out later, None if there is none.
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The scan of the next run begins in the file with index `file`, at `resume`; `carry` is the state there.
+
+    `oldest` is the index of the first file of which the next run may read anything.
     """
-    needed = [] if waiting is None else [waiting]
-    needed += [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
-    needed += [file_index for key, file_index, _ in node.lost if key >= floor]
-    needed += [e.file_index for e in node.edges if e.key >= floor and e.file_index >= 0]
+
+    oldest: int
+    file: int
+    resume: Resume
+    carry: Carry
+
+
+def checkpoint(node: ScannedNode, floor: OrderKey, done: OrderKey, waiting: int | None = None) -> Checkpoint:
+    """Return where the next run goes on: before the first piece with anything that is not merged, else at the end.
+
+    `done` is the key up to which the node's DDL is in the schema history. `waiting` is the index of the first file with
+    rows below the floor that come out later, None if there is none.
+    """
+    needed = list(_needed(node, floor, done))
+    needed += [] if waiting is None else [(waiting, FILE_BEGINS)]
+    open_files = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
+    file, resume, carry = _resume(node, min(needed, default=node.end))
+    return Checkpoint(min([file, *open_files, *(index for index, _ in needed)]), file, resume, carry)
+
+
+def _needed(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[Place]:
+    """Yield the places of what is not merged, and of DDL that is not in the schema history."""
+    yield from ((file_index, at) for key, file_index, at in node.lost if key >= floor)
+    yield from ((e.file_index, e.start) for e in node.edges if e.key >= floor and e.file_index >= 0)
     for position, (piece, block) in enumerate(zip(node.pieces, node.blocks, strict=True)):
         after = node.carries[position + 1] if position + 1 < len(node.carries) else node.carry
-        if _holds_timed(piece, block, floor) or (
-            piece.local and OrderKey(after.max_tso, after.max_transaction, after.seq, node.input.number) >= floor
-        ):
-            needed.append(piece.file_index)
-            needed += [kept.file_index for kept in block.patch.kept if kept.file_index >= 0]
-    # Never after the file in which reading ended: the next run checks that it is still the same file.
-    index = min([*needed, node.end[0]])
-    for piece, carry in zip(node.pieces, node.carries, strict=True):
-        if piece.file_index == index:
-            return index, carry
-    return node.input.first, node.input.carry
+        last = OrderKey(after.max_tso, after.max_transaction, after.seq, node.input.number)
+        if _holds_timed(piece, block, floor) or (piece.local and last >= floor) or _holds_ddl(piece, block, done):
+            yield piece.file_index, piece.first
+            yield from ((kept.file_index, kept.start) for kept in block.patch.kept if kept.file_index >= 0)
 
 
 def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
@@ -42,3 +65,46 @@ def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
     if np.any(columns["flags"][-1:] & scan_layout.OWN_TSO):
         last = last._replace(node_seq=block.node)
     return last >= floor
+
+
+def _holds_ddl(piece: ScanResult, block: Block, done: OrderKey) -> bool:
+    if not piece.ddl:
+        return False
+    _, keys = block.local()
+    return any(
+        keys.alive[i] and OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node) > done
+        for i in piece.ddl
+    )
+
+
+def _resume(node: ScannedNode, needed: Place) -> tuple[int, Resume, Carry]:
+    """Return the last place up to `needed` at which a scan may begin: (file index, resume, carry)."""
+    begins = [(piece.file_index, piece.first) for piece in node.pieces]
+    places = [*zip(range(len(begins)), begins, node.carries, strict=True)]
+    if node.error is None and node.pieces:
+        places.append((len(begins), node.end, node.carry))
+    for before, place, carry in reversed(places):
+        # Transactions in a sync point's window are numbered from its prepare on.
+        inside = any(prepared.flags & scan_layout.SYNC_POINT for prepared in carry.open.values())
+        if place <= needed and place[1] >= FILE_BEGINS and not inside:
+            return place[0], _at(node, before, place), carry
+    return node.input.first, node.input.resume, node.input.carry
+
+
+def _at(node: ScannedNode, count: int, place: Place) -> Resume:
+    """Return the resume at a place of which `count` pieces lie before it."""
+    file_index, start = place
+    known = node.input.resume if file_index == node.input.first else Resume()
+    if start == FILE_BEGINS:
+        return Resume()
+    number, executed, last = known.next_number, known.executed, known.last
+    for piece in node.pieces[:count]:
+        if piece.file_index == file_index:
+            number = piece.logged.next_number if piece.logged.first_number >= 0 else number
+            executed = None if executed is None or piece.logged.scattered else executed.union(piece.logged.all)
+            last = piece.logged.last or last
+    return Resume(start, number, _kept(executed), last)
+
+
+def _kept(executed: GtidSet | None) -> GtidSet | None:
+    return executed if executed is not None and executed.spans <= MOST_KEPT else None

@@ -1,6 +1,7 @@
 """Runs scan and assemble: one task per file or part of a file, then joins the pieces of each node."""
 
 import logging
+from collections.abc import Mapping, Sequence
 
 from binlog_merge.pipeline.assemble.gaps import note_gtids
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
@@ -10,28 +11,21 @@ from binlog_merge.pipeline.assemble.whole_logs import check_logs
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.pipeline.scan.inputs import scan_tasks
+from binlog_merge.pipeline.scan.kept import KeptPieces
 from binlog_merge.pipeline.scan.task import scan
-from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
+from binlog_merge.pipeline.scan.values import Piece, ScanResult, ScanTask
 
 _LOG = logging.getLogger(__name__)
 
 
-def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
-    """Scan and assemble the nodes' files; returns the nodes in order. Adds the job's warnings about them."""
-    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, frozenset())
-    with job.stage("scan", len(tasks)):
-        results: list[ScanResult] = job.runner.run("scan", scan, tasks)
-        wrong = misread(results, {(t.node, t.file_index): t.size for t in tasks})
-        if wrong:
-            # A row image may hold the bytes of a binlog, at matching offsets: scan such a file in a single piece.
-            _LOG.info("files are scanned again, in one piece each", extra={"files": sorted(wrong)})
-            paths = frozenset(t.file.path for t in tasks if (t.node, t.file_index) in wrong)
-            tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, str(job.work), job.partitions, paths)
-            results = job.runner.run("scan", scan, tasks)
-    for task, piece in zip(tasks, results, strict=True):
-        _log_piece(task, piece)
+def scan_nodes(job: Job, inputs: Inputs, rounds: KeptPieces) -> list[ScannedNode]:
+    """Scan and assemble the nodes' files; returns the nodes in order. Adds the job's warnings about them.
+
+    `rounds` has the pieces that earlier rounds of this process have scanned, and gets those of this one.
+    """
+    pieces = _scanned(job, inputs, rounds)
     with job.stage("assemble"):
-        by_node = check_logs(job, inputs, tasks, results)
+        by_node = check_logs(job, inputs, pieces)
         scanned = []
         carried = [node.carry.commit_rows for node in inputs.nodes]
         all_pieces = [(result, task.block) for pairs in by_node.values() for task, result in pairs]
@@ -45,7 +39,38 @@ def scan_nodes(job: Job, inputs: Inputs) -> list[ScannedNode]:
         job.warnings += [*scanned_node.warnings, *note_gtids(scanned_node, job.end_of_input)]
     if job.end_of_input and all(scanned_node.error is None for scanned_node in scanned):
         job.warnings += half_committed(scanned)
+    rounds.keep(inputs.nodes, pieces)
     return scanned
+
+
+def _scanned(job: Job, inputs: Inputs, rounds: KeptPieces) -> dict[str, list[Piece]]:
+    """Return each node's pieces, in the order of its log: those kept from earlier rounds, and what is new, scanned."""
+    pieces = _scan(job, inputs, rounds, rounds.of(inputs.nodes), frozenset())
+    found = [piece for of_node in pieces.values() for piece in of_node]
+    sizes = {(task.node, task.file_index): task.size for task, _ in found}
+    begins = {(task.node, task.file_index): task.start for task, _ in reversed(found)}
+    wrong = misread((result for _, result in found), sizes, begins)
+    if wrong:
+        # A row image may hold the bytes of a binlog, at matching offsets: scan such a file in a single piece.
+        _LOG.info("files are scanned again, in one piece each", extra={"files": sorted(wrong)})
+        files = {node.source_id: node.files for node in inputs.nodes}
+        pieces = _scan(job, inputs, rounds, {}, frozenset(files[node][index].path for node, index in wrong))
+    return pieces
+
+
+def _scan(
+    job: Job, inputs: Inputs, rounds: KeptPieces, kept: Mapping[str, Sequence[Piece]], whole: frozenset[str]
+) -> dict[str, list[Piece]]:
+    folder, first = str(job.work), rounds.next_number
+    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, folder, job.partitions, whole, kept, first)
+    rounds.next_number += len(tasks)
+    with job.stage("scan", len(tasks)):
+        results: list[ScanResult] = job.runner.run("scan", scan, tasks)
+    pieces = {node.source_id: list(kept.get(node.source_id, ())) for node in inputs.nodes}
+    for task, result in zip(tasks, results, strict=True):
+        pieces[task.node].append(Piece(task, result))
+        _log_piece(task, result)
+    return pieces
 
 
 def _log_piece(task: ScanTask, piece: ScanResult) -> None:

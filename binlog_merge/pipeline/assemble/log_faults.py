@@ -18,6 +18,7 @@ from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
 from binlog_merge.files.gtids import Group, groups
 from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_sequence, text_of
 from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.resume import FILE_BEGINS
 from binlog_merge.pipeline.scan.executed import executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 
@@ -66,11 +67,13 @@ def _is_new(node: NodeInput, file_index: int, position: int) -> bool:
 
 
 def _faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> Iterator[Fault]:
-    executed = executed_before(node.files[node.first])
+    before_file, before_start = executed_before(node.files[node.first]), node.resume.executed
+    executed = (before_file or GtidSet()).union(before_start or GtidSet())
     seen = node.gtids.seen
-    known = (executed or GtidSet()).union(node.gtids.base).union(seen or GtidSet())
-    walk = _Walk(node, pieces, executed or GtidSet(), known, blind=executed is None or seen is None)
-    number: int | None = None
+    known = executed.union(node.gtids.base).union(seen or GtidSet())
+    blind = before_file is None or before_start is None or seen is None
+    walk = _Walk(node, pieces, executed, known, blind, node.resume.last)
+    number = node.resume.next_number if node.resume.start > FILE_BEGINS else None
     for index, piece in enumerate(pieces):
         logged, file = piece.logged, node.files[piece.file_index]
         if index and piece.file_index != pieces[index - 1].file_index:
@@ -97,7 +100,8 @@ def _faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> It
 
 
 def _runs_on(expected: int | None, number: int) -> bool:
-    return number in (0, 1) if expected is None else number == expected
+    """Return whether a number is the expected one: None at the beginning of a file, negative if none is known."""
+    return number in (0, 1) if expected is None else expected < 0 or number == expected
 
 
 def find(node: NodeInput, piece: ScanResult, wanted: GtidSet) -> Group | None:
@@ -156,7 +160,8 @@ def _lost(walk: _Walk, index: int, certain: bool) -> Iterator[Fault]:
         file=where.path,
     )
     at = (index, 4)
-    if not any(p.logged.first_number > 0 for p in own):
+    numbered = walk.node.resume.next_number > 0 and earlier.file_index == walk.node.first
+    if not numbered and not any(p.logged.first_number > 0 for p in own):
         # No sequence numbers: the transaction may be missing anywhere before the first group with a greater GTID.
         at = _first_greater(walk, index, lost) or at
     yield Fault(*at, error, certain)

@@ -1,6 +1,6 @@
 """Joins each node's pieces, in the order of its log, up to the first damage."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,21 +18,27 @@ from binlog_merge.pipeline.scan.crashed import nothing_is_missing
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
 
+FileOf = tuple[str, int]
+"""Node, file index."""
 
-def misread(results: Sequence[ScanResult], sizes: Mapping[tuple[str, int], int]) -> frozenset[tuple[str, int]]:
-    """Return (node, file index) of the files whose pieces do not join, or do not reach the file's end.
 
+def misread(
+    results: Iterable[ScanResult], sizes: Mapping[FileOf, int], begins: Mapping[FileOf, int] | None = None
+) -> frozenset[FileOf]:
+    """Return the files whose pieces do not join, or do not reach the file's end.
+
+    `begins` are the offsets at which the pieces of files begin that are not read from their beginning.
     In the first case a piece began where the group before it did not end. In the second no piece found its own groups:
     in a log without GTID events (MySQL 5.6) a group can only be found from the group before it.
     """
     wrong = set()
-    expected: dict[tuple[str, int], int] = {}
-    damaged, torn = set[tuple[str, int]](), set[tuple[str, int]]()
+    expected: dict[FileOf, int] = {}
+    damaged, torn = set[FileOf](), set[FileOf]()
     for piece in results:
         file = (piece.node, piece.file_index)
         if piece.first < 0 or file in damaged:
             continue
-        if piece.first != expected.get(file, 4):
+        if piece.first != expected.get(file, (begins or {}).get(file, 4)):
             wrong.add(file)
         expected[file] = piece.reached
         if piece.error is not None:

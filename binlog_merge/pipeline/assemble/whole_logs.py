@@ -4,7 +4,7 @@ The check uses GTIDs and sequence numbers. A node with a fault is read up to the
 again with an earlier stop. With `log-doubts: warn` it is read on, and every fault is a warning.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from binlog_merge.pipeline.assemble.log_faults import Fault, log_faults
@@ -13,18 +13,12 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import POLARDBX
 from binlog_merge.pipeline.scan.task import scan
-from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
-
-Piece = tuple[ScanTask, ScanResult]
+from binlog_merge.pipeline.scan.values import Piece, ScanResult
 
 
-def check_logs(
-    job: Job, inputs: Inputs, tasks: Sequence[ScanTask], results: Sequence[ScanResult]
-) -> dict[str, list[Piece]]:
+def check_logs(job: Job, inputs: Inputs, scanned: Mapping[str, Sequence[Piece]]) -> dict[str, list[Piece]]:
     """Return each node's pieces up to the first fault of its log."""
-    pieces: dict[str, list[Piece]] = {node.source_id: [] for node in inputs.nodes}
-    for pair in zip(tasks, results, strict=True):
-        pieces[pair[0].node].append(pair)
+    pieces = {node.source_id: list(scanned[node.source_id]) for node in inputs.nodes}
     polardbx = inputs.carrier == POLARDBX
     for node in inputs.nodes:
         found = pieces[node.source_id]
@@ -52,7 +46,7 @@ def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> li
     task = replace(pieces[fault.piece][0], stop=fault.position)
     again: list[ScanResult] = job.runner.run("scan", scan, [task])
     error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
-    return [*pieces[: fault.piece], (task, replace(again[0], error=error.to_dict()))]
+    return [*pieces[: fault.piece], Piece(task, replace(again[0], error=error.to_dict()))]
 
 
 def _warning(node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> str:

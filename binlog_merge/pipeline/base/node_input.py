@@ -1,18 +1,19 @@
 """One node's part of a run: its files, and where the previous run ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from binlog_merge.files.directory import NodeFile
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
+from binlog_merge.pipeline.base.resume import Resume
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInput:
     """One node's part of a run.
 
-    `first` is the index of the file to start with. `seen` is (file index, offset) up to which an earlier run has read,
-    None if none has.
+    The scan begins in the file with index `first`, at `resume`; `carry` is the state there. `seen` is (file index,
+    offset) up to which an earlier run has read, None if none has.
     """
 
     source_id: str
@@ -22,6 +23,7 @@ class NodeInput:
     carry: Carry
     seen: tuple[int, int] | None
     gtids: NodeGtids
+    resume: Resume = field(default_factory=Resume)
 
     def file_index(self, name: str) -> int | None:
         """Return the index of a file by name, or None."""

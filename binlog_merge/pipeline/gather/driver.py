@@ -115,7 +115,7 @@ def _gather_task(
     return GatherTask(
         name=name,
         path=str(part_path(job.directory, name)),
-        prefix=(str(job.directory / name), goes_on.size) if goes_on is not None else None,
+        begins=goes_on.size if goes_on is not None else 0,
         head=inputs.head,
         runs=tuple(rows.runs),
         rank=rows.rank,

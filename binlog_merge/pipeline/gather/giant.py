@@ -5,7 +5,6 @@ been written the length is above 2**24 (the output buffer is larger than that), 
 event can be overwritten in place.
 """
 
-import os
 import zlib
 from collections.abc import Iterator
 
@@ -113,7 +112,7 @@ def _patch_gtid(state: Renderer, rows: Rows, row: int, position: int, total: int
     if state.out.position == position:
         state.out.buffer[:size] = event[:size]
     else:
-        os.pwrite(state.out.fd, event[:size].tobytes(), position)
+        state.out.overwrite(position, event[:size].tobytes())
 
 
 def _spill(state: Renderer) -> bool:

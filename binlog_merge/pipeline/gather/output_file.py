@@ -1,4 +1,7 @@
-"""The output file that a gather task writes, with its buffer."""
+"""The output file that a gather task writes, with its buffer.
+
+Of a file that is continued only what is new is written, to a temporary file; publish appends it to the published part.
+"""
 
 import os
 from contextlib import suppress
@@ -16,14 +19,19 @@ OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fi
 
 @dataclass
 class OutputFile:
-    """The file being written, and a buffer with the bytes that follow its end."""
+    """The file being written, and a buffer with the bytes that follow its end.
+
+    `begins` is the position in the output file at which what is written begins.
+    """
 
     fd: int
     path: str
-    position: int = 0  # file position of the buffer's first byte
+    begins: int = 0
+    position: int = field(init=False)  # in the output file, of the buffer's first byte
     buffer: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(OUT_BUFFER, np.uint8))
 
     def __post_init__(self) -> None:
+        self.position = self.begins
         self._behind = WriteBehind(self.fd)
 
     def write(self, count: int) -> None:
@@ -35,7 +43,7 @@ class OutputFile:
         except OSError as error:
             raise io_error(error, self.path) from error
         self.position += count
-        self._behind.wrote(self.position)
+        self._behind.wrote(self.position - self.begins)
 
     def append(self, data: bytes) -> None:
         """Append bytes to the file, through the buffer, which must be empty."""
@@ -44,10 +52,14 @@ class OutputFile:
 
     def truncate(self, position: int) -> None:
         """Truncate the file at `position` and continue there."""
-        os.ftruncate(self.fd, position)
-        os.lseek(self.fd, position, os.SEEK_SET)
+        os.ftruncate(self.fd, position - self.begins)
+        os.lseek(self.fd, position - self.begins, os.SEEK_SET)
         self.position = position
-        self._behind.truncated(position)
+        self._behind.truncated(position - self.begins)
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Replace bytes that are written already."""
+        os.pwrite(self.fd, data, position - self.begins)
 
     def sync(self) -> None:
         """Flush everything to disk. Raises IoError."""

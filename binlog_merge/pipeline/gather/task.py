@@ -17,7 +17,6 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
-from binlog_merge.files.source import io_error, open_source
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.judge import judge_window
@@ -28,7 +27,6 @@ from binlog_merge.pipeline.gather.render import heartbeat, pack_ddl, pack_head, 
 from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
-from binlog_merge.pipeline.scan.block import view
 from snapshot_store.tso import OrderKey
 
 FLUSH = 4 << 20
@@ -38,7 +36,7 @@ def gather(task: GatherTask) -> GatherResult:
     """Write one output file. An error is returned as `error`, with the valid prefix written before it."""
     plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    out, reader = OutputFile(fd, task.path), InputReader(task.nodes, task.files)
+    out, reader = OutputFile(fd, task.path, task.begins), InputReader(task.nodes, task.files)
     work = _Gathering(task, Renderer(task.head, plans, reader, out))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None
@@ -94,19 +92,10 @@ def _key_at(runs: Sequence[tuple[str, int, int]], row: int) -> OrderKey | None:
 
 
 def _begin(task: GatherTask, out: OutputFile) -> None:
-    """Write the head of a new file, or copy the published part of one that is continued."""
-    if task.prefix is None:
+    """Write the head of a new file."""
+    if not task.begins:
         first = Rows.load(*task.runs[0][:2], task.runs[0][1] + 1)
         out.append(pack_head(task.head, int(first.commit_us[0]) // 1_000_000, task.rank - 1))
-        return
-    path, size = task.prefix
-    with open_source(path) as source:
-        while out.position < size:
-            part = view(out.buffer)[: min(len(out.buffer), size - out.position)]
-            got = source.read_into(part, out.position)
-            if got != len(part):
-                raise io_error(OSError(0, "the published file is shorter than the manifest says"), path)
-            out.write(got)
 
 
 class _Gathering:

@@ -27,14 +27,15 @@ class InputFile:
 class GatherTask:
     """One output file: its rows, and everything its bytes depend on.
 
-    `runs` are (order file, from row, to row). `prefix` is the published part, (path, size), of a file that is
-    continued; its head is not written again. `rank` and `sequence` are those of the next transaction. `next_name` is
-    the following file, with which a ROTATE closes this one. `ddl` are the logical DDL by the key of their rows.
+    `runs` are (order file, from row, to row). `begins` is the published size of a file that is continued, of which only
+    what follows is written; 0 for a new file, which gets a head. `rank` and `sequence` are those of the next
+    transaction. `next_name` is the following file, with which a ROTATE closes this one. `ddl` are the logical DDL by
+    the key of their rows.
     """
 
     name: str
     path: str
-    prefix: tuple[str, int] | None
+    begins: int
     head: FileHead
     runs: tuple[tuple[str, int, int], ...]
     rank: int

@@ -26,7 +26,7 @@ def publish_run(
     can no longer change. `announced` is what the next run must know about markers.
     """
     job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
-    waiting = written.ordered.waiting_files
+    waiting, done = written.ordered.waiting_files, run.coordination.ddl_done
     files = tuple(_output_file(state.open_file, g) for g in kept)
     last_key = written.last_key
     totals = dict(state.last.totals) if state.last is not None else {}
@@ -40,7 +40,10 @@ def publish_run(
         watermark=limit.text() if limit != GREATEST_KEY else None,
         rank=kept[-1].rank - 1 if kept else state.rank,
         totals=totals,
-        nodes={n.source_id: _node_state(n, next_floor, waiting.get(n.input.number)) for n in run.scanned},
+        nodes={
+            n.source_id: _node_state(n, next_floor, done.get(n.source_id, ORIGIN), waiting.get(n.input.number))
+            for n in run.scanned
+        },
         end_of_input=job.end_of_input,
         state={
             "floor": next_floor.text(),
@@ -91,18 +94,20 @@ def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
     )
 
 
-def _node_state(node: ScannedNode, floor: OrderKey, waiting: int | None) -> NodeState:
+def _node_state(node: ScannedNode, floor: OrderKey, done: OrderKey, waiting: int | None) -> NodeState:
     files = node.input.files
-    index, carry = checkpoint(node, floor, waiting)
+    found = checkpoint(node, floor, done, waiting)
     end_index, end = node.end
+    resume = {"file": files[found.file].name, "identity": files[found.file].identity, **found.resume.to_dict()}
     return NodeState(
         scan_end_file=files[end_index].name,
         scan_end_position=end,
         checkpoint={
-            "file": files[index].name,
-            "identity": files[index].identity,
+            "file": files[found.oldest].name,
+            "identity": files[found.oldest].identity,
             "end_identity": files[end_index].identity,
-            "carry": carry.to_dict([f.name for f in files]),
+            "resume": resume,
+            "carry": found.carry.to_dict([f.name for f in files]),
             "gtids": node.gtids.to_dict(),
         },
     )

@@ -17,13 +17,15 @@ from binlog_merge.files.manifest import ManifestState, NodeState
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
 from binlog_merge.pipeline.scan.executed import executed_before
-from binlog_merge.pipeline.scan.values import ScanTask
+from binlog_merge.pipeline.scan.values import Piece, ScanTask
 
 PIECE_BYTES = 256 << 20
 DETECTION_BYTES = 64 << 20
+NO_PIECES: Mapping[str, Sequence[Piece]] = {}
 _NOTHING_NEW = 1 << 62
 
 
@@ -46,8 +48,10 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
         return NodeInput(source_id, number, files, 0, Carry(), None, _begun_with(files[0]))
     names = [f.name for f in files]
     checkpoint = state.checkpoint
+    resume = checkpoint.get("resume") or {"file": checkpoint["file"], "identity": checkpoint["identity"]}
     for name, identity in (
         (checkpoint["file"], checkpoint["identity"]),
+        (resume["file"], resume["identity"]),
         (state.scan_end_file, checkpoint["end_identity"]),
     ):
         if name not in names:
@@ -68,10 +72,11 @@ def _node_input(source_id: str, number: int, files: tuple[NodeFile, ...], state:
             remedy="the node lost transactions in a crash after they were merged; begin a new output from a backup",
         )
     carry = Carry.from_dict(checkpoint["carry"], names)
-    first = names.index(checkpoint["file"])
+    first = names.index(resume["file"])
     known = checkpoint.get("gtids")
     gtids = _begun_with(files[first]) if known is None else NodeGtids.from_dict(known)
-    return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids)
+    begins = Resume.from_dict(resume) if "position" in resume else Resume()
+    return NodeInput(source_id, number, files, first, carry, (end, state.scan_end_position), gtids, begins)
 
 
 def _begun_with(file: NodeFile) -> NodeGtids:
@@ -85,38 +90,53 @@ def scan_tasks(
     folder: str,
     partitions: int | None,
     whole: frozenset[str],
+    kept: Mapping[str, Sequence[Piece]] = NO_PIECES,
+    first_number: int = 0,
 ) -> list[ScanTask]:
-    """Cut the files into pieces, one task each. Files whose path is in `whole` are not cut."""
-    total = sum(f.size for node in inputs for f in node.files[node.first :])
+    """Cut what is still to be scanned into pieces, one task each, numbered from `first_number` on.
+
+    `kept` are, by node, the pieces that need no scan: the node's log is scanned from the end of the last one on, else
+    from where the node resumes. Files whose path is in `whole` are not cut.
+    """
+    ranges = [(node, *found) for node in inputs for found in _ranges(node, kept.get(node.source_id, ()))]
+    total = sum(node.files[index].size - start for node, index, start in ranges)
     piece = max(1, -(-total // partitions)) if partitions else PIECE_BYTES
     table_schema, _, table = config.commit_tso.commit_table.partition(".")
     use = config.commit_tso.local_tso == "use" and CARRIERS[carrier].own
     tasks: list[ScanTask] = []
-    for node in inputs:
-        for index in range(node.first, len(node.files)):
-            file = node.files[index]
-            count = 1 if file.path in whole else max(1, -(-file.size // piece))
-            for part in range(count):
-                number = len(tasks)
-                tasks.append(
-                    ScanTask(
-                        piece=number,
-                        node=node.source_id,
-                        file_index=index,
-                        file=file.known,
-                        start=max(4, file.size * part // count),
-                        stop=file.size * (part + 1) // count if part + 1 < count else _NOTHING_NEW,
-                        checksum=file.checksum_alg == ChecksumAlg.CRC32,
-                        carrier=CARRIERS[carrier].code,
-                        use_own_tso=use,
-                        commit_table=(table_schema, table),
-                        markers=config.markers.tables(),
-                        block=PieceBlock(f"{folder}/piece-{number:06d}"),
-                        lenient=config.log_doubts == "warn",
-                        seen=_seen(node, index),
-                    )
+    for node, index, start in ranges:
+        file = node.files[index]
+        span = file.size - start
+        count = 1 if file.path in whole else max(1, -(-span // piece))
+        for part in range(count):
+            number = first_number + len(tasks)
+            tasks.append(
+                ScanTask(
+                    piece=number,
+                    node=node.source_id,
+                    file_index=index,
+                    file=file.known,
+                    start=start + span * part // count,
+                    stop=start + span * (part + 1) // count if part + 1 < count else _NOTHING_NEW,
+                    checksum=file.checksum_alg == ChecksumAlg.CRC32,
+                    carrier=CARRIERS[carrier].code,
+                    use_own_tso=use,
+                    commit_table=(table_schema, table),
+                    markers=config.markers.tables(),
+                    block=PieceBlock(f"{folder}/piece-{number:06d}"),
+                    exact=part == 0,
+                    lenient=config.log_doubts == "warn",
+                    seen=_seen(node, index),
                 )
+            )
     return tasks
+
+
+def _ranges(node: NodeInput, kept: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+    """Yield (file index, offset) from which each of the node's files is still to be scanned, to its end."""
+    first, start = (kept[-1].task.file_index, kept[-1].result.reached) if kept else (node.first, node.resume.start)
+    yield first, start
+    yield from ((index, FILE_BEGINS) for index in range(first + 1, len(node.files)))
 
 
 def _seen(node: NodeInput, index: int) -> int:

@@ -13,8 +13,11 @@ from binlog_merge.pipeline.scan.walk import Walk, last_gtid
 def logged(walk: Walk) -> Logged:
     """Return the GTIDs and sequence numbers of the piece's complete groups."""
     reg, rows = walk.reg, walk.arrays.gtids[: walk.reg[k.N_GTIDS]].copy()
-    if reg[k.PHASE] not in (k.IDLE, k.CARRIED) and reg[k.GNO] > 0:
+    next_number, partial = int(reg[k.NEXT_SEQUENCE]), reg[k.PHASE] not in (k.IDLE, k.CARRIED)
+    if partial and reg[k.GNO] > 0:
         rows[reg[k.GTID_ROW], k.G_END] -= 1  # of a group that is not whole
+    if partial and next_number > 0:
+        next_number -= 1
     rows = rows[rows[:, k.G_END] > rows[:, k.G_START]]
     count = int((rows[:, k.G_END] - rows[:, k.G_START]).sum())
     own = rows[:, k.G_OWN] != 0
@@ -22,7 +25,7 @@ def logged(walk: Walk) -> Logged:
     scattered = gtids.spans + carrying.spans > MOST_SPANS
     return Logged(
         first_number=int(reg[k.FIRST_SEQUENCE]),
-        next_number=int(reg[k.NEXT_SEQUENCE]),
+        next_number=next_number,
         first=_first(walk) if len(rows) else None,
         last=last_gtid(walk) if len(rows) else None,
         gtids=GtidSet() if scattered else gtids,

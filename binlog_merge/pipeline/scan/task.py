@@ -24,7 +24,7 @@ GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum
 
 def scan(task: ScanTask) -> ScanResult:
     """Walk one piece and write its block; damage is returned as `error`, never raised."""
-    walk = Walk(task, new_arrays(min(1 << 20, max(1 << 10, (task.stop - task.start) // 512))))
+    walk = Walk(task, new_arrays(min(1 << 20, max(1 << 10, (min(task.stop, task.size) - task.start) // 512))))
     walk.reg[k.NEXT_SEQUENCE] = k.FILE_BEGINS if task.start <= 4 else k.ANY_SEQUENCE
     first, truncated, error = -1, None, None
     try:
@@ -44,7 +44,7 @@ def _walk_piece(walk: Walk, source: Source) -> tuple[int, int | None]:
     """
     task, reg = walk.task, walk.reg
     crc = 4 if task.checksum else 0
-    first = offset = 4 if task.start <= 4 else _find_group(source, task, crc)
+    first = offset = max(4, task.start) if task.exact or task.start <= 4 else _find_group(source, task, crc)
     if first < 0:
         return -1, None
     buffer = np.empty(min(CHUNK, max(task.size, 1 << 12)), np.uint8)

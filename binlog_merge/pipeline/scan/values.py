@@ -1,7 +1,7 @@
 """The input and result of a scan task: frozen values, shared by the driver and the executors."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from binlog_merge.files.known import KnownFile
 from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
@@ -13,7 +13,7 @@ from binlog_merge.polardbx.names import MarkerTables
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """One piece of one file, and the settings needed to read it."""
+    """One piece of one file, and the settings needed to read it. `exact`: at `start` a group begins, or the file."""
 
     piece: int
     node: str
@@ -27,6 +27,7 @@ class ScanTask:
     commit_table: tuple[str, str]
     markers: MarkerTables
     block: PieceBlock
+    exact: bool = False
     lenient: bool = False  # gaps in sequence numbers are recorded and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
 
@@ -70,3 +71,10 @@ class ScanResult:
     logged: Logged = Logged()  # noqa: RUF009 - frozen
     clock: Clocked | None = None  # where the node's clock gives the order
     error: dict[str, Any] | None = None
+
+
+class Piece(NamedTuple):
+    """A scanned piece: its task and its result."""
+
+    task: ScanTask
+    result: ScanResult

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from binlog_merge.errors import LateTransaction
 from binlog_merge.pipeline.assemble.checkpoints import checkpoint
 from binlog_merge.pipeline.assemble.nodes import check_late
+from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.resume import Resume
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.pipeline.logs import Row, assembled, cut, logs, node_input, rows, rows_of
+from tests.pipeline.logs import SIZE, Row, assembled, cut, logs, node_input, rows, rows_of
 
 
 def split(data: st.DataObject) -> tuple[str, str]:
@@ -48,23 +50,51 @@ def test_a_run_goes_on_without_losing_or_doubling_anything(data: st.DataObject) 
     floors = [row.key for row in rows(before)]
     mark = first.watermark(0) or ORIGIN
     floor = data.draw(st.sampled_from([ORIGIN, *(key for key in floors if key < mark), mark]))
-    index, carry = checkpoint(first, floor)
+    found = checkpoint(first, floor, GREATEST_KEY)
     names = [file.name for file in node_input(whole).files]
-    carry = Carry.from_dict(carry.to_dict(names), names)
-    again = assembled(whole, source=node_input(whole, first=index, carry=carry, seen=first.end))
+    carry = Carry.from_dict(found.carry.to_dict(names), names)
+    resume = Resume.from_dict(found.resume.to_dict())
+    source = node_input(whole, first=found.file, carry=carry, seen=first.end, resume=resume)
+    again = assembled(whole, source=source)
+    assert found.oldest <= found.file
     out = [row for row in rows_of(again) if row.key >= floor]
     assert out == [row for row in rows(whole) if row.key >= floor]
     assert again.error is None
     check_late(again, floor)
 
 
-def test_a_run_begins_with_the_first_file_that_still_holds_something() -> None:
-    node = assembled("P1 C1=3 / P2 / L / P3 C3=9 / L")
-    assert checkpoint(node, ORIGIN)[0] == 0
-    assert checkpoint(node, OrderKey(3, 1, 1, 0))[0] == 1, "a branch is open there"
-    node = assembled("P1 C1=3 / P2 C2=5 / L / P3 C3=9 / L")
-    assert [checkpoint(node, OrderKey(tso, 99, 0, 0))[0] for tso in (2, 3, 5, 9)] == [0, 1, 3, 4]
-    assert checkpoint(node, OrderKey(9, 99, 0, 0), waiting=2)[0] == 2, "rows that shards hold are read again"
+def begins(text: str, floor: OrderKey, waiting: int | None = None) -> tuple[int, int, int]:
+    """Return the oldest file that the next run reads, and the file and event with which its scan begins."""
+    found = checkpoint(assembled(text, end_of_input=False), floor, GREATEST_KEY, waiting)
+    return found.oldest, found.file, (found.resume.start - 4) // SIZE
+
+
+def test_a_run_begins_with_the_first_piece_that_still_holds_something() -> None:
+    text = "P1 C1=3 / P2 / L / P3 C3=9 / L"
+    assert begins(text, ORIGIN) == (0, 0, 0)
+    assert begins(text, OrderKey(3, 1, 1, 0)) == (1, 2, 0), "a branch is open in the second file"
+    text = "P1 C1=3 / P2 C2=5 / L / P3 C3=9 / L"
+    firsts = [begins(text, OrderKey(tso, 99, 0, 0)) for tso in (2, 3, 5, 9)]
+    assert firsts == [(0, 0, 0), (1, 1, 0), (3, 3, 0), (4, 4, 1)]
+    assert begins(text, OrderKey(9, 99, 0, 0), waiting=2) == (2, 2, 0), "rows that shards hold are read again"
+
+
+def test_a_run_begins_inside_a_file() -> None:
+    text = "P1 C1=3 | P2 L C2=5 | L P3 | C3=9"
+    firsts = [begins(text, OrderKey(tso, 99, 0, 0)) for tso in (2, 3, 5, 9)]
+    assert firsts == [(0, 0, 0), (0, 0, 2), (0, 0, 5), (0, 0, 8)]
+
+
+def test_a_run_begins_with_ddl_that_is_not_in_the_history() -> None:
+    node = assembled("P1 C1=3 | D | P2 C2=5 | L", end_of_input=False)
+    place = lambda done: (checkpoint(node, OrderKey(9, 0, 0, 0), done).resume.start - 4) // SIZE  # noqa: E731
+    assert [place(done) for done in (ORIGIN, OrderKey(3, 1, 1, 1))] == [2, 6]
+
+
+def test_a_run_does_not_begin_in_the_window_of_a_sync_point() -> None:
+    text = "P1 C1=3 | S2 | L | C2=5 | P3 C3=9 | L"
+    assert begins(text, OrderKey(4, 0, 0, 0))[2] == 2
+    assert begins(text, OrderKey(9, 0, 0, 0))[2] >= 5
 
 
 def test_what_commits_below_what_is_published() -> None:

@@ -53,7 +53,8 @@ def cut(tasks: Sequence[ScanTask], rng: random.Random, pieces: int) -> list[Scan
         for start, stop in zip(places, [*places[1:], task.stop], strict=True):
             number = len(found)
             block = PieceBlock(f"{Path(task.block.path).parent}/cut-{number:06d}")
-            found.append(replace(task, piece=number, start=start, stop=stop, block=block))
+            exact = start == task.start
+            found.append(replace(task, piece=number, start=start, stop=stop, block=block, exact=exact))
     return found
 
 
