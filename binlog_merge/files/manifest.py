@@ -1,28 +1,32 @@
 """The manifest: the single source of truth about what has been published in an output directory.
 
-    manifest.jsonl    {"kind":"header",  …, "previous":"",          "sha256":"9f…"}
-                      {"kind":"publish", …, "previous":"9f…",       "sha256":"41…"}
+    manifest.jsonl    {"kind":"header",  …}
+                      {"kind":"publish", …}           one a run
 
-One JSON object a line, append-only, each with its own hash and that of the line before. A line counts once it is on
-disk with its newline: a torn last line (the process or the machine died while writing it) is ignored, damage anywhere
-else is an error. Files that no line names are not part of the output.
+One JSON object a line, append-only, each with its own hash and that of the line before (`hashed_lines`). A line counts
+once it is on disk with its newline: a torn last line (the process or the machine died while writing it) is ignored,
+damage anywhere else is an error. Files that no line names are not part of the output.
+
+A merge that runs for weeks publishes several times a second. When the lines have grown beyond FOLD_BYTES, they are
+replaced, by rename, by one line of the kind "folded" that says the same: what exists now.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from binlog_merge.errors import ManifestError
-from binlog_merge.files.durable import sync_directory
+from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.files.durable import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.hashed_lines import decode, encode, whole_lines
 from binlog_merge.files.source import io_error
 
 MANIFEST_NAME = "manifest.jsonl"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+FOLD_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +96,25 @@ class Publish:
     nodes: Mapping[str, NodeState]
     end_of_input: bool = False
     state: Mapping[str, Any] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
 
 
-Record = Header | Publish
-_KINDS: dict[str, type[Header] | type[Publish]] = {"header": Header, "publish": Publish}
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """All records up to some run in one: what existed then."""
+
+    header: Header
+    last: Publish | None
+    files: tuple[OutputFile, ...]
+    format_version: int = FORMAT_VERSION
+
+
+Record = Header | Publish | Folded
+_KINDS: dict[str, type[Header] | type[Publish] | type[Folded]] = {
+    "header": Header,
+    "publish": Publish,
+    "folded": Folded,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +144,10 @@ class ManifestState:
         """Return the state after another record. Raises ManifestError if the record does not follow this state."""
         if isinstance(record, Header):
             return ManifestState(record, self.last, self.files)
+        if isinstance(record, Folded):
+            if self.header is not None:
+                raise ManifestError("a folded record behind others")
+            return ManifestState(record.header, record.last, record.files)
         if self.header is None:
             raise ManifestError("a publish record before any header")
         if record.run != self.run + 1 or record.rank < self.rank:
@@ -146,11 +169,13 @@ class ManifestState:
 class Manifest:
     """The manifest of one directory: `Manifest.load(dir)`, then `state` and `append`. Append only under OutputLock."""
 
-    def __init__(self, path: Path, state: ManifestState, length: int, last_hash: str) -> None:
+    def __init__(self, path: Path, state: ManifestState, length: int, last_hash: str, inode: int, folded: int) -> None:
         self._path = path
         self._state = state
         self._length = length
         self._last_hash = last_hash
+        self._inode = inode
+        self._folded = folded  # length of a folded first line
 
     @property
     def state(self) -> ManifestState:
@@ -158,24 +183,42 @@ class Manifest:
         return self._state
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str]) -> Self:
-        """Read the manifest of a directory; an empty one if there is none. Raises ManifestError."""
+    def load(cls, directory: str | os.PathLike[str], known: "Manifest | None" = None) -> Self:
+        """Read the manifest of a directory; an empty one if there is none. Raises ManifestError.
+
+        Of a manifest that is `known` only what was appended since is read.
+        """
         path = Path(directory) / MANIFEST_NAME
+        found = cls(path, ManifestState(), 0, "", 0, 0)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                status = os.fstat(file.fileno())
+                found._inode = status.st_ino
+                if known is not None and known._path == path and known._is_beginning_of(status):
+                    found._state, found._length = known._state, known._length
+                    found._last_hash, found._folded = known._last_hash, known._folded
+                    file.seek(found._length)
+                data = file.read()
         except FileNotFoundError:
             data = b""
         except OSError as error:
             raise io_error(error, str(path)) from error
-        state, last_hash, length = ManifestState(), "", 0
-        for line in _whole_lines(data):
-            try:
-                record, last_hash = _decode(line, last_hash)
-                state = state.after(record)
-            except ManifestError as error:
-                raise error.located(file=str(path), position=length) from None
-            length += len(line) + 1
-        return cls(path, state, length, last_hash)
+        for line in whole_lines(data):
+            found._take(line)
+        return found
+
+    def _is_beginning_of(self, status: os.stat_result) -> bool:
+        return self._inode == status.st_ino and 0 < self._length <= status.st_size
+
+    def _take(self, line: bytes) -> None:
+        try:
+            record, self._last_hash = _decode(line, self._last_hash)
+            self._state = self._state.after(record)
+        except ManifestError as error:
+            raise error.located(file=str(self._path), position=self._length) from None
+        self._length += len(line) + 1
+        if isinstance(record, Folded):
+            self._folded = self._length
 
     def append(self, record: Record) -> ManifestState:
         """Append a record and return the new state once it is on disk. The rest of a torn write is cut off first."""
@@ -191,13 +234,29 @@ class Manifest:
                 os.ftruncate(fd, self._length)
                 _write(fd, line, self._length)
                 os.fsync(fd)
+                self._inode = os.fstat(fd).st_ino
             finally:
                 os.close(fd)
         except OSError as error:
             raise io_error(error, str(self._path)) from error
-        sync_directory(self._path.parent)
+        if not self._length:
+            sync_directory(self._path.parent)
         self._state, self._length, self._last_hash = state, self._length + len(line), last_hash
+        if self._length - self._folded > max(FOLD_BYTES, self._folded):
+            self._fold()
         return state
+
+    def _fold(self) -> None:
+        """Replace all lines by one that says the same. A failure leaves the lines, for the next record to fold."""
+        if self._state.header is None:
+            return
+        line, digest = _encode(Folded(self._state.header, self._state.last, self._state.files), "")
+        failpoint("manifest-before-fold")
+        with suppress(IoError):
+            replace_file(self._path, line)
+            self._length = self._folded = len(line)
+            self._last_hash, self._inode = digest, self._path.stat().st_ino
+        failpoint("manifest-after-fold")
 
 
 def _write(fd: int, line: bytes, offset: int) -> None:
@@ -209,38 +268,34 @@ def _write(fd: int, line: bytes, offset: int) -> None:
         failpoint("manifest-torn")
 
 
-def _whole_lines(data: bytes) -> list[bytes]:
-    """Return the complete lines: not a last one without a newline, nor one of zeros after a power cut."""
-    lines = data.split(b"\n")[:-1]
-    if lines and b"\0" in lines[-1]:
-        lines.pop()
-    return lines
-
-
 def _encode(record: Record, previous: str) -> tuple[bytes, str]:
     kind = next(name for name, cls in _KINDS.items() if isinstance(record, cls))
-    values = {"kind": kind, **asdict(record), "previous": previous}
-    digest = _digest(values)
-    return _canonical({**values, "sha256": digest}) + b"\n", digest
+    return encode(kind, asdict(record), previous)
 
 
 def _decode(line: bytes, previous: str) -> tuple[Record, str]:
     try:
-        values = json.loads(line)
-        digest = values.pop("sha256")
-        if digest != _digest(values):
-            raise ManifestError("a record of the manifest is damaged (its hash differs)")
-        if values.pop("previous") != previous:
-            raise ManifestError("a record of the manifest is missing, or stands in the wrong place")
-        cls = _KINDS[values.pop("kind")]
+        kind, values, digest = decode(line, previous)
+        cls = _KINDS[kind]
         if values.get("format_version", FORMAT_VERSION) > FORMAT_VERSION:
             raise ManifestError("the manifest was written by a newer version", remedy="upgrade binlog-merge")
-        if cls is Publish:
-            values["files"] = tuple(OutputFile(**_known(OutputFile, f)) for f in values["files"])
-            values["nodes"] = {node: NodeState(**_known(NodeState, s)) for node, s in values["nodes"].items()}
-        return cls(**_known(cls, values)), digest
+        if cls is Folded:
+            values = _folded_values(values)
+        return cls(**_publish_values(values) if cls is Publish else _known(cls, values)), digest
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ManifestError(f"a record of the manifest cannot be read: {error}") from None
+
+
+def _publish_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    files = tuple(OutputFile(**_known(OutputFile, f)) for f in values["files"])
+    nodes = {node: NodeState(**_known(NodeState, s)) for node, s in values["nodes"].items()}
+    return _known(Publish, {**values, "files": files, "nodes": nodes})
+
+
+def _folded_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    last = None if values["last"] is None else Publish(**_publish_values(values["last"]))
+    files = tuple(OutputFile(**_known(OutputFile, f)) for f in values["files"])
+    return {**values, "header": Header(**_known(Header, values["header"])), "last": last, "files": files}
 
 
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -249,11 +304,3 @@ def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     if unknown := set(values) - names:
         raise ManifestError(f"the manifest has unknown fields: {', '.join(sorted(unknown))}")
     return dict(values)
-
-
-def _canonical(values: Mapping[str, Any]) -> bytes:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_canonical(values)).hexdigest()

@@ -137,7 +137,8 @@ class PublishedLog:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._stamp = self._stamp_now()
-        self._view = _view_of(directory, Manifest.load(directory).state)
+        self._manifest = Manifest.load(directory)
+        self._view = _view_of(directory, self._manifest.state)
         self._lock = Lock()
         self._bells: set[socket.socket] = set()
 
@@ -173,14 +174,15 @@ class PublishedLog:
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return
-        state = Manifest.load(self.directory).state
+        manifest = Manifest.load(self.directory, self._manifest)
+        state = manifest.state
         if not _continues(self._view.state, state):
             raise ManifestError(
                 "the directory holds another output than before, or less of it",
                 file=str(self.directory),
                 remedy="serve it anew; replicas of the output before must be made anew, too",
             )
-        self._view, self._stamp = _view_of(self.directory, state), stamp
+        self._view, self._stamp, self._manifest = _view_of(self.directory, state), stamp, manifest
         with self._lock:
             for bell in self._bells:
                 with contextlib.suppress(OSError):  # a full one has rung

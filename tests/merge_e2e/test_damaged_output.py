@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ManifestError
+from binlog_merge.files.hashed_lines import _canonical, _digest
 from binlog_merge.files.intact import NOTE_NAME
-from binlog_merge.files.manifest import MANIFEST_NAME, _canonical, _digest
+from binlog_merge.files.manifest import MANIFEST_NAME
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, state_of, written
 
