@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, groupby, pairwise
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
 from binlog_merge.config.merge_config import MergeConfig
@@ -26,8 +27,9 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_of, why_nothing
 from binlog_merge.files.head import Head, read_head
+from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.known import KnownFile
-from binlog_merge.files.source import Source, is_text, open_source
+from binlog_merge.files.source import Source, is_text, local_path, open_source
 
 _NUMBERED = re.compile(r"(.+)\.(\d{6,18})")  # a server writes six digits, and more when it needs them
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
@@ -92,14 +94,21 @@ class _Found:
     head: Head | None
 
 
-def discover(config: MergeConfig) -> Discovery:
-    """Find and check the binlog files of all nodes. Raises a MergeError that names what is wrong with them."""
+KnownHeads = dict[str, tuple[Stamp, _Found]]
+"""Files by path, as they were read when they had some size, time and inode."""
+
+
+def discover(config: MergeConfig, known: KnownHeads | None = None) -> Discovery:
+    """Find and check the binlog files of all nodes. Raises a MergeError that names what is wrong with them.
+
+    Of files in `known` that have not changed since the heads are not read again; it gets those that are.
+    """
     ignored: list[IgnoredFile] = []
     found: list[_Found] = []
     with ThreadPoolExecutor(_READERS) as readers:
         for node in config.nodes:
             names = _numbered_paths(node, ignored)
-            read = list(readers.map(lambda path, id=node.source_id: _read(id, path), names))
+            read = list(readers.map(partial(_read_new, node.source_id, known), names))
             found += [file for file in read if isinstance(file, _Found)]
             ignored += [file for file in read if isinstance(file, IgnoredFile)]
     by_node = {n.source_id: sorted((f for f in found if f.node == n.source_id), key=_order) for n in config.nodes}
@@ -189,6 +198,21 @@ def _opened(node: str, path: str) -> Source:
         return open_source(path)
     except IoError as error:
         raise error.located(node=node) from None
+
+
+def _read_new(node: str, known: KnownHeads | None, path: str) -> _Found | IgnoredFile:
+    """Read the head of a numbered file, unless it is known and has not changed."""
+    local = local_path(path)
+    if known is None or local is None:
+        return _read(node, path)
+    stamp = stamp_of(Path(local))
+    before = known.get(path)
+    if before is not None and before[0] == stamp and before[1].node == node:
+        return before[1]
+    found = _read(node, path)
+    if isinstance(found, _Found) and stamp is not None and stamp == stamp_of(Path(local)):
+        known[path] = stamp, found
+    return found
 
 
 def _read(node: str, path: str) -> _Found | IgnoredFile:

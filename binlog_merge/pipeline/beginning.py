@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError
 from binlog_merge.files.continuation import check_continuation
-from binlog_merge.files.directory import Discovery, discover
+from binlog_merge.files.directory import Discovery, KnownHeads, discover
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.publish import recover
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.base.version import version_number
+from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
@@ -32,13 +33,13 @@ class Found:
     carrier: str | None
 
 
-def find_inputs(config: MergeConfig, state: ManifestState) -> Found:
-    """Find the nodes' files and what carries their commit TSOs; nothing is written.
+def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | None = None) -> Found:
+    """Find the nodes' files and what carries their commit TSOs; nothing is written. `heads`: see `discover`.
 
     Raises ConfigError if the configuration contradicts the nodes, and what `discover` and `node_inputs` raise.
     """
     header = state.header
-    discovery = discover(config)
+    discovery = discover(config, heads)
     numbers = config.node_numbers(header.node_numbers if header is not None else None)
     if config.coordinates and max(numbers.values()) >= NODES:
         raise ConfigError(
@@ -55,19 +56,25 @@ def find_inputs(config: MergeConfig, state: ManifestState) -> Found:
     return Found(discovery, numbers, nodes, carrier)
 
 
-def begin(job: Job) -> Inputs:
-    """Load the manifest, undo what a killed run left, and find the nodes' files; write the header of a new output.
+def begin(job: Job, between: Between) -> Inputs:
+    """Find the nodes' files, and write the header of a new output.
+
+    A first round loads the manifest and undoes what a killed run left.
 
     Raises ConfigError if the configuration contradicts the output or the nodes.
     """
-    manifest = Manifest.load(job.directory)
+    manifest, read_again = between.manifest, tuple[str, ...]()
+    if manifest is None:
+        manifest = Manifest.load(job.directory)
+        if manifest.state.header is not None:
+            check_continuation(manifest.state.header, job.config, bool(manifest.state.files))
+        read_again = recover(job.directory, manifest, job.config.output.basename)
+        between.manifest = manifest
+    job.clear_work(between.pieces.paths())
+    job.work.mkdir(exist_ok=True)
     header = manifest.state.header
-    if header is not None:
-        check_continuation(header, job.config, bool(manifest.state.files))
-    read_again = recover(job.directory, manifest, job.config.output.basename)
-    job.clear_work()
-    job.work.mkdir()
-    inputs = find_inputs(job.config, manifest.state)
+    inputs = find_inputs(job.config, manifest.state, between.heads)
+    between.found = inputs.discovery
     carrier = inputs.carrier
     if header is None or dict(header.node_numbers) != inputs.numbers or header.carrier != carrier:
         version = header.server_version if header is not None else _newest_version(inputs.discovery)

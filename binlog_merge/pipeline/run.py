@@ -21,9 +21,10 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late
 from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, still_without
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.runner import Runner
-from binlog_merge.pipeline.base.state import Inputs, Job, Progress
+from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
 from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.beginning import begin
+from binlog_merge.pipeline.between import Between
 from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
 from binlog_merge.pipeline.coordinate.marker.announced import announced_of
 from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, keep_cluster, read_note
@@ -38,7 +39,6 @@ from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
-from binlog_merge.pipeline.scan.kept import KeptPieces
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.values import Run, WrittenRun
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -63,24 +63,24 @@ def run_merge(
     """
     directory = output_directory(out)
     with OutputLock(directory):
-        silent: Progress = lambda stage, done, total: None  # noqa: E731
         job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
         try:
-            return _run(job)
+            return merge_once(job, Between.of(config, directory))
         finally:
             job.clear_work()
 
 
-def _run(job: Job) -> MergeResult:
+def merge_once(job: Job, between: Between) -> MergeResult:
+    """Merge what the nodes' files hold now, going on from what the round before has left."""
     with job.stage("discover"):
-        inputs = begin(job)
-    scanned = scan_nodes(job, inputs, KeptPieces())
+        inputs = begin(job, between)
+    scanned = scan_nodes(job, inputs, between.pieces)
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):
         check_without_tso({n.source_id: n.without_tso for n in scanned})
         _check_order(job, scanned)
     with job.stage("coordinate"):
-        run = _coordinate(job, inputs, scanned, floor)
+        run = _coordinate(job, inputs, scanned, floor, between)
     written = _write(run)
     with job.stage("publish"):
         _publish(run, written)
@@ -92,7 +92,7 @@ def _run(job: Job) -> MergeResult:
     return result
 
 
-def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey) -> Run:
+def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey, between: Between) -> Run:
     """Find the bound of the run, and apply the nodes' DDL and markers below it."""
     config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
     routes = topology_of(config)
@@ -100,9 +100,9 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
     ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
     polardbx = inputs.carrier == POLARDBX
     numbers = [(n.number, n.source_id) for n in inputs.nodes]
-    kept = read_note(job.directory, merged) if polardbx else {}
+    kept = read_note(job.directory, merged, between.schemas) if polardbx else {}
     cluster = cluster_view(config, polardbx, numbers, kept, markers, ends)
-    shards = read_shards(config, merged, job.directory)
+    shards = read_shards(config, merged, job.directory, between.schemas)
     announced = announced_of(job, inputs, cluster, floor)
     limits = limits_of(job, scanned, cluster, floor)
     job.warnings += limits.warnings
@@ -128,7 +128,7 @@ def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor:
         shards=shards,
         announced=announced,
     )
-    store = SchemaStore(config, job.directory, inputs.manifest)
+    store = SchemaStore(config, job.directory, inputs.manifest, between.schemas)
     coordination = coordinate(known, CoordinationReader(store, scanned), bound.key)
     job.warnings += coordination.notes
     _log_coordination(coordination, bound)
@@ -191,7 +191,8 @@ def _publish(run: Run, written: WrittenRun) -> None:
     beginning = OrderKey(begins[0], 0, 0, 0) if first and begins is not None else None
     versions = run.store.save(made_of(coordination, bound, run.known.floor, beginning), next_floor)
     keep_cluster(coordination.messages, job.directory, run.known.floor, next_floor)
-    keep_shards(coordination.shards, job.directory, next_floor, bound.key, written.ordered.waiting)
+    waiting = written.ordered.waiting
+    keep_shards(coordination.shards, job.directory, next_floor, bound.key, waiting, run.store.cache)
     announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
     publish_run(run, written, next_floor, versions, announced)
 

@@ -16,7 +16,14 @@ from snapshot_store.store.append import append, new_rows, renumber
 from snapshot_store.store.rows import SCHEMA_COLUMNS, TABLE_COLUMNS, Row, schema_row, schema_version, table_version
 from snapshot_store.store.rows import table_row as row_of
 from snapshot_store.store.select import history_of
-from snapshot_store.store.settings import Stop, remove_setting, stop_to_json, topology_to_json, write_setting
+from snapshot_store.store.settings import (
+    Stop,
+    read_setting,
+    remove_setting,
+    stop_to_json,
+    topology_to_json,
+    write_setting,
+)
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -35,6 +42,18 @@ class StoredSchemas:
     numbers: Mapping[str | None, int]
     given_tables: tuple[TableVersion, ...] = ()
     given_schemas: tuple[SchemaVersion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoreEnd:
+    """How a store ends: the greatest key of its versions, the number of its last logical version (None if folded), its
+    topology as JSON, and whether it notes a stop.
+    """
+
+    last: OrderKey
+    number: int | None
+    topology: str | None
+    stop: bool
 
 
 class MergeStore:
@@ -122,6 +141,16 @@ class MergeStore:
             [below.text()],
         ).fetchone()
         return None if folded else int(number or 0)
+
+    def end(self) -> StoreEnd:
+        """Return how the store ends."""
+        (last,) = self._connection.execute(
+            """SELECT max(order_key) FROM (
+                   SELECT order_key FROM table_versions UNION ALL SELECT order_key FROM schema_versions)"""
+        ).fetchone()
+        key = ORIGIN if last is None else OrderKey.parse(last)
+        topology, stop = (read_setting(self._connection, name) for name in ("topology", "stop"))
+        return StoreEnd(key, self.last_number(key._replace(node_seq=key.node_seq + 1)), topology, stop is not None)
 
     def save(
         self,

@@ -24,6 +24,10 @@ Progress = Callable[[str, int, int], None]
 WORK_FOLDER = ".work"
 
 
+def silent(stage: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
 @dataclass
 class Job:
     """One run: its options, and the warnings and timings collected so far."""
@@ -51,12 +55,17 @@ class Job:
     def work(self) -> Path:
         return self.directory / WORK_FOLDER
 
-    def clear_work(self) -> None:
-        """Remove the work folder with its files, whether this run or a killed one left them."""
+    def clear_work(self, kept: frozenset[str] = frozenset()) -> None:
+        """Remove the work folder with its files, whether this run or a killed one left them.
+
+        Files stay, and the folder, whose paths up to the first dot of their names are `kept`.
+        """
         if self.work.is_dir():
             for path in self.work.iterdir():
-                path.unlink()
-            self.work.rmdir()
+                if str(path.with_name(path.name.partition(".")[0])) not in kept:
+                    path.unlink()
+            if not kept:
+                self.work.rmdir()
 
     @contextmanager
     def stage(self, name: str, total: int = 1) -> Iterator[None]:

@@ -84,7 +84,7 @@ class CoordinationReader:
 
     def decisions(self) -> tuple[Decided, ...]:
         """Return the decisions of operators about shards."""
-        return read_decisions(self.store.directory)
+        return read_decisions(self.store.directory, self.store.cache)
 
     def unknown_rows(self, shards: KnownShards, versions: Iterable[TableVersion]) -> Bound:
         """Return the bound at the first rows of a shard's table that has no version."""

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,13 +15,14 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.source import io_error, open_source
 from binlog_merge.pipeline.coordinate.histories import base_versions
+from binlog_merge.pipeline.coordinate.schema_cache import MOST_KEYS, KnownPart, NoQueries, SchemaCache, StoreIsAsked
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries
 from binlog_merge.store_errors import as_merge_errors
 from snapshot_store.errors import SnapshotStoreError
 from snapshot_store.history import HistoryKey, SchemaVersion, TableVersion
 from snapshot_store.model import Catalog
-from snapshot_store.store.merge import StoredSchemas
-from snapshot_store.store.settings import Stop
+from snapshot_store.store.merge import StoredSchemas, StoreEnd
+from snapshot_store.store.settings import Stop, topology_to_json
 from snapshot_store.topology import Topology
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -47,11 +49,15 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class SchemaStore:
-    """The store of one output directory. It is opened only for single operations."""
+    """The store of one output directory. It is opened only for single operations.
+
+    `cache` has what earlier rounds of this process have read; a round that finds all it needs there opens nothing.
+    """
 
     config: MergeConfig
     directory: Path
     manifest: Manifest
+    cache: SchemaCache
 
     @property
     def path(self) -> Path:
@@ -66,6 +72,28 @@ class SchemaStore:
         Adds base schemas to the store first. Raises SchemaConflict if a definition was given for a key that is
         published already.
         """
+        if not joined and self.manifest.state.last is not None:
+            known = self._known(keys, floor)
+            if known is not None:
+                self._check(known.end.number)
+                return known.part
+        with self.cache.reading():
+            found = self._read(keys, floor, joined)
+            self.cache.known = found
+        return found.part
+
+    def _known(self, keys: Callable[[HistoryQueries], Iterable[HistoryKey]], floor: OrderKey) -> KnownPart | None:
+        """Return what an earlier round has read, if this one would read the same."""
+        if not self.cache.fresh() or self.cache.known is None:
+            return None
+        with suppress(StoreIsAsked):
+            if self.cache.known.serves(set(keys(NoQueries())), floor):
+                return self.cache.known
+        return None
+
+    def _read(
+        self, keys: Callable[[HistoryQueries], Iterable[HistoryKey]], floor: OrderKey, joined: Sequence[str]
+    ) -> KnownPart:
         from snapshot_store.store.db import Store
 
         first = self.manifest.state.last is None
@@ -87,7 +115,11 @@ class SchemaStore:
             if base.store is not None and not copied:
                 self._take_given(Path(base.store), store, floor)
             self._check(merging.last_number(floor.previous()))
-            return merging.part(keys(merging), floor)
+            wanted = set(keys(merging))
+            before = self.cache.known
+            if before is not None and len(before.wanted) < MOST_KEYS:
+                wanted |= before.wanted
+            return KnownPart(frozenset(wanted), floor, merging.part(wanted, floor), merging.end())
 
     def physical_tables(self, below: OrderKey) -> list[tuple[str, tuple[str, str]]]:
         """Return the nodes' tables that exist after everything below a key."""
@@ -103,6 +135,9 @@ class SchemaStore:
         """
         from snapshot_store.store.db import Store
 
+        known = self.cache.known if self.cache.fresh() else None
+        if known is not None and _changes_nothing(made, known.end):
+            return known.end.number
         with as_merge_errors(self.path), Store.open(self.path) as store:
             merging = store.merging()
             merging.save(made.floor, made.tables, made.schemas, made.topology, made.stop, made.beginning)
@@ -136,6 +171,15 @@ class SchemaStore:
         store.append_versions(tables, schemas)
 
 
+def _changes_nothing(made: Made, end: StoreEnd) -> bool:
+    """Return whether a store that ends so has what a run made, and nothing that the run did not make again."""
+    return (
+        not (made.tables or made.schemas or made.stop or end.stop or made.beginning)
+        and end.last < made.floor.previous()
+        and topology_to_json(made.topology) == end.topology
+    )
+
+
 def below_published(key: OrderKey, floor: OrderKey, path: Path) -> SchemaConflict:
     """Return the error for a definition given for a key that is published already."""
     return SchemaConflict(
@@ -146,6 +190,20 @@ def below_published(key: OrderKey, floor: OrderKey, path: Path) -> SchemaConflic
         remedy=f"say it from TSO {floor.commit_tso + (1 if floor[1:] > (0, 0, 1) else 0)} or order key {floor.text()} "
         "on; or merge again from the start, into an empty directory with `base.store` set to a corrected store",
     )
+
+
+def cache_of(config: MergeConfig, directory: Path) -> SchemaCache:
+    """Return an empty cache of what an output directory's store has, and the store that base schemas come from."""
+    base = config.base.store
+    return SchemaCache((directory / STORE_NAME, *([] if base is None else [Path(base)])))
+
+
+def stored_note(path: Path, name: str) -> str | None:
+    """Return the note of a store with this name, None if there is none."""
+    from snapshot_store.store.db import Store
+
+    with as_merge_errors(path), Store.open(path) as store:
+        return store.note(name)
 
 
 def published_floor(directory: Path) -> OrderKey:

@@ -1,7 +1,9 @@
 """Publishes a run: renames its files and appends its record to the manifest."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,19 @@ def publish_run(
             **announced,
         },
     )
-    unchanged = (
-        state.last is not None and not kept and (record.state, record.nodes) == (state.last.state, state.last.nodes)
-    )
+    unchanged = state.last is not None and not kept and _kept_of(record) == _kept_of(state.last)
     if not unchanged:
         publish(job.directory, run.inputs.manifest, record, {g.name: Path(g.path) for g in kept})
     values = {"run": record.run, "files": [f.name for f in files], "transactions": record.rank - state.rank}
     _LOG.info("published" if not unchanged else "nothing to publish", extra={**values, "watermark": record.watermark})
     for path in job.directory.glob(".*.part"):
         path.unlink()
+
+
+def _kept_of(record: Publish) -> str:
+    """Return what a record passes on to the next run, as the manifest writes it."""
+    nodes = {name: asdict(node) for name, node in record.nodes.items()}
+    return json.dumps([record.state, nodes], sort_keys=True)
 
 
 def totals_of(kept: Sequence[GatherResult]) -> dict[str, int]:

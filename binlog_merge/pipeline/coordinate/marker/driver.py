@@ -23,8 +23,9 @@ from binlog_merge.pipeline.coordinate.marker.members import Members, bounds, mem
 from binlog_merge.pipeline.coordinate.marker.place import CoordinatedMarkers, Sighting, coordinate
 from binlog_merge.pipeline.coordinate.marker.polardbx import PolarDbXConvert, Shapes, converter, shapes_of, strange
 from binlog_merge.pipeline.coordinate.marker.sightings import NodeMarkers
+from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.statements import renamed_tables
-from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.polardbx.ddl.items import SHARD_KEY_PREFIX
 from binlog_merge.polardbx.ddl.markers import PrivateForm
 from binlog_merge.polardbx.meta import MetaError, parse_storage_list
@@ -300,18 +301,15 @@ def _places(message: Any) -> bool:
     return isinstance(message, Marker) and bool(message.meta_info.strip())
 
 
-def read_note(directory: Path, floor: OrderKey) -> Mapping[str, Any]:
+def read_note(directory: Path, floor: OrderKey, cache: SchemaCache) -> Mapping[str, Any]:
     """Return the note for a run that continues at `floor`.
 
     A run that was killed between writing the store and the manifest has left a later note, which is ignored.
     """
-    from snapshot_store.store.db import Store
-
     path = directory / STORE_NAME
     if floor == ORIGIN or not path.exists():
         return {}
-    with as_merge_errors(path), Store.open(path) as store:
-        entries = json.loads(store.note(_NOTE) or "[]")
+    entries = json.loads(cache.note(_NOTE, lambda: stored_note(path, _NOTE)) or "[]")
     known: Mapping[str, Any] = next((value for since, value in reversed(entries) if since <= floor.text()), {})
     return known
 

@@ -18,6 +18,7 @@ from binlog_merge.pipeline.coordinate.histories import Extended, PhysicalDdl
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.not_carried import ON_DISK, NotCarried
 from binlog_merge.pipeline.coordinate.read_again import first_rows
+from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.shards import faults
 from binlog_merge.pipeline.coordinate.shards.ddl import Placed
 from binlog_merge.pipeline.coordinate.shards.doubted import Doubted, PassedWarning, Warned, passed_on
@@ -38,7 +39,7 @@ from binlog_merge.pipeline.coordinate.shards.optimistic.joined import join_all
 from binlog_merge.pipeline.coordinate.shards.together import SESSION, Together, coordinate_shards
 from binlog_merge.pipeline.coordinate.shards.values import Decided, Name
 from binlog_merge.pipeline.coordinate.shards.writing import writing_session
-from binlog_merge.pipeline.coordinate.stores import STORE_NAME
+from binlog_merge.pipeline.coordinate.stores import STORE_NAME, stored_note
 from binlog_merge.pipeline.coordinate.touched import HistoryQueries, referring
 from binlog_merge.places import key_of
 from binlog_merge.store_errors import as_merge_errors
@@ -106,7 +107,7 @@ class KnownShards:
         return keys
 
 
-def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownShards:
+def read_shards(config: MergeConfig, floor: OrderKey, directory: Path, cache: SchemaCache) -> KnownShards:
     """Return what earlier runs left in the store of an output directory."""
     known = KnownShards(
         modes_of(config, topology_of(config)), floor, config.coordinates, config.shard_doubts == "error"
@@ -115,7 +116,7 @@ def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownS
         return known
     path = directory / STORE_NAME
     with as_merge_errors(path):
-        texts = entries_of(_note(directory, LOG) or "[]")
+        texts = entries_of(_note(directory, LOG, cache) or "[]")
     # A run that was killed between writing the store and the manifest has left a later entry too.
     text = next((text for since, text in reversed(texts) if since <= floor.text()), None)
     if text is None:
@@ -128,20 +129,15 @@ def read_shards(config: MergeConfig, floor: OrderKey, directory: Path) -> KnownS
         return replace(known, log=log_from_json(text).before(floor))
 
 
-def read_decisions(directory: Path) -> tuple[Decided, ...]:
+def read_decisions(directory: Path, cache: SchemaCache) -> tuple[Decided, ...]:
     """Return the decisions of operators about shards."""
     with as_merge_errors(directory / STORE_NAME):
-        return decisions_from_json(_note(directory, DECISIONS) or "[]")
+        return decisions_from_json(_note(directory, DECISIONS, cache) or "[]")
 
 
-def _note(directory: Path, name: str) -> str | None:
-    from snapshot_store.store.db import Store
-
+def _note(directory: Path, name: str, cache: SchemaCache) -> str | None:
     path = directory / STORE_NAME
-    if not path.exists():
-        return None
-    with as_merge_errors(path), Store.open(path) as store:
-        return store.note(name)
+    return cache.note(name, lambda: stored_note(path, name)) if path.exists() else None
 
 
 @dataclass(frozen=True)
@@ -352,18 +348,27 @@ def _ddl(log: ShardLog, placed: Placed) -> LogicalDdl:
 
 
 def keep_shards(
-    shards: CoordinatedShards, directory: Path, next_floor: OrderKey, below: OrderKey, held: Sequence[HeldRows] = ()
+    shards: CoordinatedShards,
+    directory: Path,
+    next_floor: OrderKey,
+    below: OrderKey,
+    held: Sequence[HeldRows],
+    cache: SchemaCache,
 ) -> None:
-    """Save the log for the next run, and for operators the coordinations that wait below a key."""
+    """Save the log for the next run, and for operators the coordinations that wait below a key, if they are new."""
     from snapshot_store.store.db import Store
 
     floor = shards.known.floor
     if not shards.known.active:
         return
     path = directory / STORE_NAME
+    log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
+    log.doubted = shards.doubted(next_floor)
+    text, locks = log_to_json(log), locks_to_json(shards.locks(below, held))
+    known = entries_of(_note(directory, LOG, cache) or "[]")
+    if known and known[-1][0] <= floor.text() and known[-1][1] == text and _note(directory, LOCKS, cache) == locks:
+        return
     with as_merge_errors(path), Store.open(path) as store:
-        log = shards.log.before(next_floor).settled(shards.together.settled, next_floor)
-        log.doubted = shards.doubted(next_floor)
-        entries = [e for e in entries_of(store.note(LOG) or "[]") if e[0] <= floor.text() < next_floor.text()]
-        store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), log_to_json(log)]]))
-        store.set_note(LOCKS, locks_to_json(shards.locks(below, held)))
+        entries = [e for e in known if e[0] <= floor.text() < next_floor.text()]
+        store.set_note(LOG, json.dumps([*entries[-1:], [next_floor.text(), text]]))
+        store.set_note(LOCKS, locks)

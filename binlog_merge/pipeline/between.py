@@ -1,0 +1,38 @@
+"""What the rounds of one process pass on, so that a round costs what is new. A run of its own begins with nothing."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.directory import Discovery, KnownHeads
+from binlog_merge.files.manifest import Manifest
+from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
+from binlog_merge.pipeline.coordinate.stores import cache_of
+from binlog_merge.pipeline.scan.kept import KeptPieces
+
+
+@dataclass
+class Between:
+    """What a round leaves for the next: its scanned pieces, what it read of the schema store, and the manifest.
+
+    `manifest` is None if it is to be loaded, and the output checked. `heads` are the nodes' files as they were read,
+    `found` what the last round found of them.
+    """
+
+    schemas: SchemaCache
+    pieces: KeptPieces = field(default_factory=KeptPieces)
+    manifest: Manifest | None = None
+    heads: KnownHeads = field(default_factory=dict)
+    found: Discovery | None = None
+
+    @classmethod
+    def of(cls, config: MergeConfig, directory: Path) -> "Between":
+        """Return what a first round begins with: nothing."""
+        return cls(cache_of(config, directory))
+
+    def forget(self) -> None:
+        """Forget everything, after a round that failed: the next one begins with what is on disk."""
+        self.manifest = self.found = None
+        self.heads.clear()
+        self.pieces.clear()
+        self.schemas.clear()

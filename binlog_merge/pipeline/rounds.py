@@ -1,0 +1,74 @@
+"""Merges in rounds, in one process: each round costs what is new.
+
+The output is what one merge of all that the nodes have written would give, byte for byte, however it was cut into
+rounds. A round that fails leaves nothing behind it; the next one begins with what is on disk, as a new process would.
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.directory import discover
+from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.publish import output_directory
+from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.state import Job, Progress, silent
+from binlog_merge.pipeline.between import Between
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.run import merge_once
+
+
+class Rounds:
+    """Merges into one output directory, round after round: `with Rounds(…) as rounds: rounds.merge()`.
+
+    Holds the directory's lock between `__enter__` and `__exit__`.
+    """
+
+    def __init__(
+        self, runner: Runner, config: MergeConfig, out: str | Path, *, start_tso: int | None = None,
+        partitions: int | None = None,
+    ) -> None:  # fmt: skip
+        self._runner, self._config = runner, config
+        self._directory = output_directory(out)
+        self._start_tso, self._partitions = start_tso, partitions
+        self._between = Between.of(config, self._directory)
+        self._lock = OutputLock(self._directory)
+
+    def __enter__(self) -> Self:
+        self._lock.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._job(silent).clear_work()
+        finally:
+            self._lock.__exit__(kind, error, traceback)
+
+    def has_news(self) -> bool:
+        """Return whether a round may find anything: nodes have written, or somebody wrote to the schema store.
+
+        Raises what the discover stage raises about the nodes' files.
+        """
+        between = self._between
+        if between.found is None:
+            return True
+        return discover(self._config, between.heads) != between.found or not between.schemas.fresh()
+
+    def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:
+        """Merge what the nodes have written by now, and publish what no node can add to any more. Raises MergeError."""
+        done = False
+        try:
+            result = merge_once(self._job(progress, end_of_input), self._between)
+            done = True
+        finally:
+            if not done:
+                self._between.forget()
+        return result
+
+    def _job(self, progress: Progress, end_of_input: bool = False) -> Job:
+        return Job(
+            self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions, progress
+        )
