@@ -424,6 +424,16 @@ class UnannouncedDdl(MergeError):
     )
 
 
+class EngineFailed(MergeError):
+    """Spark could not finish a job: an executor, a worker or the JVM is gone."""
+
+    code, exit_code = "engine-failed", 49
+    default_remedy = (
+        "stderr has what Spark says; what was published stays valid, run it again. If it happens again, give Spark "
+        "more memory (--conf spark.driver.memory=4g) or fewer tasks at once (--master 'local[2]')"
+    )
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -473,6 +483,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     UnannouncedDdl,
     TransactionTwice,
     TransactionMissing,
+    EngineFailed,
     ReplayStopped,
     TargetBusy,
     InternalError,

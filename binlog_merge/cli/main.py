@@ -24,6 +24,7 @@ from binlog_merge.errors import (
     EXIT_INTERRUPTED,
     EXIT_TERMINATED,
     ConfigError,
+    EngineFailed,
     InternalError,
     IoError,
     MergeError,
@@ -193,9 +194,11 @@ class _Terminated(_Interrupted):
 
 
 def _merge_error(error: BaseException) -> MergeError:
-    if isinstance(error, MergeError):
+    if isinstance(error, MergeError) and not isinstance(error, EngineFailed):
         return error
     error = _stopped_by(error) or error
+    if isinstance(error, MergeError):
+        return error
     if isinstance(error, KeyboardInterrupt | typer.Abort | Terminated):
         stopped = (
             _Terminated("stopped by SIGTERM") if isinstance(error, Terminated) else _Interrupted("stopped by Ctrl-C")

@@ -2,8 +2,9 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,7 +31,10 @@ at once.
   mysqlbinlog merged/binlog.0* | mysql -h target
 
 Only what no node can add to any more comes out; the rest is held back and counted. When the nodes have stopped for
-good, --end-of-input lets it out."""
+good, --end-of-input lets it out.
+
+With --stop-never it goes on, in rounds, as the nodes write, until Ctrl-C or SIGTERM (exit code 0). The files are the
+same. What passes by itself (a full disk, a node's folder that is away) is said and tried again for ten minutes."""
 
 Config = Annotated[
     Path, typer.Option("--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML")
@@ -47,6 +51,13 @@ EndOfInput = Annotated[
 FilterFile = Annotated[
     Path | None,
     typer.Option("--filter", help="What comes out; `filter` of the configuration. See `filter test`.", metavar="FILE"),
+]
+StopNever = Annotated[
+    bool, typer.Option("--stop-never", help="Go on as the nodes write, in rounds of one process, until it is stopped.")
+]
+MinInterval = Annotated[
+    float | None,
+    typer.Option("--min-interval", min=0, help="With --stop-never: seconds from round to round at least; default 0."),
 ]
 CheckRows = Annotated[
     bool,
@@ -77,6 +88,8 @@ def merge(
     start_tso: StartTso = None,
     stop_tso: StopTso = None,
     end_of_input: EndOfInput = False,
+    stop_never: StopNever = False,
+    min_interval: MinInterval = None,
     filter_file: FilterFile = None,
     check_rows: CheckRows = False,
     verify: Verify = False,
@@ -93,6 +106,7 @@ def merge(
 
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
+    _check_stop_never(stop_never, min_interval, stop_tso is not None, end_of_input, verify)
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
     if filter_file is not None:
@@ -100,6 +114,9 @@ def merge(
     if check_rows:
         cluster = cluster.model_copy(update={"check_rows": "always"})
     directory = output_directory(cluster, out)
+    if stop_never:
+        run_on(cluster, directory, output, min_interval or 0.0, start_tso, master, options)
+        return
     run(
         cluster,
         directory,
@@ -131,14 +148,9 @@ def run(
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
     """
-    check_java()
-    # Spark's own progress bar would overwrite our lines.
-    conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
-    master = master or conf.pop("spark.master", "local[*]")
+    spark = _session(config, master, options)
     from binlog_merge.spark.job import merge as merge_job
-    from binlog_merge.spark.session import create_session
 
-    spark = create_session(master, conf)
     try:
         with progress() as report:
             result = merge_job(
@@ -165,6 +177,56 @@ def run(
         if verified is not None:
             print("\n".join(lines_of(verified, out)), flush=True)
     return result
+
+
+def run_on(
+    config: "MergeConfig",
+    out: Path,
+    output: OutputFormat,
+    min_interval: float,
+    start_tso: int | None,
+    master: str | None,
+    options: dict[str, str],
+) -> None:
+    """Merge in rounds until a signal stops it."""
+    from binlog_merge.cli.follow import follow
+
+    spark = _session(config, master, options)
+    try:
+        follow(spark, config, out, output, min_interval, start_tso)
+    finally:
+        with suppress(Exception):  # a signal to all processes has ended the JVM, too
+            spark.stop()
+
+
+def _session(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> Any:
+    """Start Spark as the command line or the configuration says."""
+    check_java()
+    # Spark's own progress bar would overwrite our lines.
+    conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
+    master = master or conf.pop("spark.master", "local[*]")
+    from binlog_merge.spark.session import create_session
+
+    return create_session(master, conf)
+
+
+def _check_stop_never(
+    stop_never: bool, min_interval: float | None, stop_tso: bool, end_of_input: bool, verify: bool
+) -> None:
+    """Raise ConfigError for options that contradict --stop-never, or need it."""
+    if min_interval is not None and not stop_never:
+        raise ConfigError("--min-interval is for --stop-never", remedy="add --stop-never, or leave --min-interval out")
+    for given, name, remedy in (
+        (stop_tso, "--stop-tso", "leave one of them out"),
+        (
+            end_of_input,
+            "--end-of-input",
+            "stop it when the nodes have stopped, then merge with --end-of-input",
+        ),
+        (verify, "--verify", "`binlog-merge verify` looks through what is published, also while it grows"),
+    ):
+        if stop_never and given:
+            raise ConfigError(f"{name} is for a merge that ends, --stop-never for one that goes on", remedy=remedy)
 
 
 def _look_through(out: Path, result: "MergeResult", output: OutputFormat) -> "Verified":

@@ -70,5 +70,6 @@ class Rounds:
 
     def _job(self, progress: Progress, end_of_input: bool = False) -> Job:
         return Job(
-            self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions, progress
-        )
+            self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions,
+            progress, following=True,
+        )  # fmt: skip

@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.pipeline.follow import Pace, Watcher
+from binlog_merge.pipeline.follow import follow as follow_rounds
 from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.spark.runner import SparkRunner
 
-__all__ = ["MergeResult", "merge"]
+__all__ = ["MergeResult", "Pace", "Watcher", "follow", "merge"]
 
 
 def merge(
@@ -39,3 +43,22 @@ def merge(
         partitions=partitions,
         progress=progress,
     )
+
+
+def follow(
+    spark: Any,
+    config: MergeConfig,
+    out: str | Path,
+    stop: Event,
+    watcher: Watcher,
+    pace: Pace | None = None,
+    *,
+    start_tso: int | None = None,
+) -> None:
+    """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
+
+    `watcher` gets each round's result. The files are those of one merge, byte for byte. Raises MergeError for what does
+    not pass by itself.
+    """
+    with Rounds(SparkRunner(spark), config, out, start_tso=start_tso) as rounds:
+        follow_rounds(rounds, stop, watcher, pace or Pace())

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from binlog_merge.errors import EngineFailed
+
 _LOG = logging.getLogger(__name__)
 
 Task = TypeVar("Task")
@@ -32,11 +34,23 @@ class SparkRunner:
             return int(self._spark.conf.get("spark.default.parallelism", "2"))
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Run `function` on every task, each as a Spark task, and return the results in order."""
+        """Run `function` on every task, each as a Spark task, and return the results in order.
+
+        Raises EngineFailed if Spark could not finish the job; an exception of the function's own is raised as it is.
+        """
         if not tasks:
             return []
-        frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-        rows = frame.mapInArrow(_Body(function, tuple(tasks)), "number long, result binary").collect()
+        from pyspark.errors import PythonException
+
+        try:
+            frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
+            rows = frame.mapInArrow(_Body(function, tuple(tasks)), "number long, result binary").collect()
+        except PythonException:
+            raise
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            why = next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))
+            raise EngineFailed(f"Spark could not finish the stage {name}: {why[:500]}") from error
         results = {row["number"]: pickle.loads(row["result"]) for row in rows}
         for number, (seconds, _) in sorted(results.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(seconds, 3)})

@@ -10,9 +10,9 @@ from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_ro
 from binlog_merge.pipeline.assemble.whole_logs import check_logs
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import POLARDBX
-from binlog_merge.pipeline.scan.inputs import scan_tasks
+from binlog_merge.pipeline.scan.inputs import bundles, scan_tasks
 from binlog_merge.pipeline.scan.kept import KeptPieces
-from binlog_merge.pipeline.scan.task import scan
+from binlog_merge.pipeline.scan.task import scan_all
 from binlog_merge.pipeline.scan.values import Piece, ScanResult, ScanTask
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +36,8 @@ def scan_nodes(job: Job, inputs: Inputs, rounds: KeptPieces) -> list[ScannedNode
             scanned.append(assemble_node(node, results, blocks, job.end_of_input))
     for scanned_node in scanned:
         _log_node(scanned_node)
-        job.warnings += [*scanned_node.warnings, *note_gtids(scanned_node, job.end_of_input)]
+        job.warnings += [] if job.following else scanned_node.warnings
+        job.warnings += note_gtids(scanned_node, job.end_of_input)
     if job.end_of_input and all(scanned_node.error is None for scanned_node in scanned):
         job.warnings += half_committed(scanned)
     rounds.keep(inputs.nodes, pieces)
@@ -65,7 +66,8 @@ def _scan(
     tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, folder, job.partitions, whole, kept, first)
     rounds.next_number += len(tasks)
     with job.stage("scan", len(tasks)):
-        results: list[ScanResult] = job.runner.run("scan", scan, tasks)
+        scanned: list[list[ScanResult]] = job.runner.run("scan", scan_all, bundles(tasks))
+    results = [result for bundle in scanned for result in bundle]
     pieces = {node.source_id: list(kept.get(node.source_id, ())) for node in inputs.nodes}
     for task, result in zip(tasks, results, strict=True):
         pieces[task.node].append(Piece(task, result))

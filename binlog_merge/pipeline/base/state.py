@@ -30,7 +30,10 @@ def silent(stage: str, done: int, total: int) -> None:
 
 @dataclass
 class Job:
-    """One run: its options, and the warnings and timings collected so far."""
+    """One run: its options, and the warnings and timings collected so far.
+
+    `following`: it is one of many rounds, so that what is not whole yet at the end of a file is no warning.
+    """
 
     runner: Runner
     config: MergeConfig
@@ -40,6 +43,7 @@ class Job:
     end_of_input: bool
     partitions: int | None
     progress: Progress
+    following: bool = False
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -21,6 +21,7 @@ from snapshot_store.tso import OrderKey
 _LOG = logging.getLogger(__name__)
 
 RANGE_BYTES = 256 << 20
+SMALL_BYTES = 8 << 20  # one task sorts them before a second has begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def order_all(
     """Sort the rows with floor <= key < limit into the global order."""
     points = [q for n in scanned for p in n.pieces for q in p.quantiles]
     total = sum(weight for _, weight in points)
-    large = total > 1 << 20
+    large = total > SMALL_BYTES
     wanted = job.partitions or (max(job.runner.slots, -(-total // RANGE_BYTES)) if large else 1)
     blocks = tuple(b for n in scanned for b in n.blocks)
     edges = tuple(e for n in scanned for e in n.edges)

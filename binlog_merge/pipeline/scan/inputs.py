@@ -24,6 +24,7 @@ from binlog_merge.pipeline.scan.executed import executed_before
 from binlog_merge.pipeline.scan.values import Piece, ScanTask
 
 PIECE_BYTES = 256 << 20
+BUNDLE_BYTES = 4 << 20
 DETECTION_BYTES = 64 << 20
 NO_PIECES: Mapping[str, Sequence[Piece]] = {}
 _NOTHING_NEW = 1 << 62
@@ -130,6 +131,20 @@ def scan_tasks(
                 )
             )
     return tasks
+
+
+def bundles(tasks: Sequence[ScanTask]) -> list[list[ScanTask]]:
+    """Put small pieces together, as many as one engine's task does in the time that it takes to start one."""
+    found: list[list[ScanTask]] = []
+    filled = BUNDLE_BYTES
+    for task in tasks:
+        size = min(task.stop, task.size) - task.start
+        if filled + size > BUNDLE_BYTES:
+            found.append([])
+            filled = 0
+        found[-1].append(task)
+        filled += size
+    return found
 
 
 def _ranges(node: NodeInput, kept: Sequence[Piece]) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,8 @@ per node: the greatest commit TSO in earlier pieces, XA COMMITs whose prepare or
 prepares that are still open at the end. A piece with damage keeps what precedes the damage and returns its offset.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -36,6 +38,11 @@ def scan(task: ScanTask) -> ScanResult:
         position = raised.offset if raised.offset >= 0 else int(walk.reg[k.BASE] + walk.reg[k.POS])
         error = ChecksumMismatch(raised.reason, node=task.node, file=task.file.path, position=position).to_dict()
     return scan_found.result(walk, first, truncated, error)
+
+
+def scan_all(tasks: Sequence[ScanTask]) -> list[ScanResult]:
+    """Walk several small pieces, one after the other."""
+    return [scan(task) for task in tasks]
 
 
 def _walk_piece(walk: Walk, source: Source) -> tuple[int, int | None]:

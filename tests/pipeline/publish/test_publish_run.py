@@ -33,7 +33,7 @@ ANY: Any = None
 
 def gather(task: GatherTask) -> GatherResult:
     """Write an output file of which every branch is its key and size."""
-    text = Path(task.prefix[0]).read_text()[: task.prefix[1]] if task.prefix else ""
+    text = ""
     keys: list[OrderKey] = []
     size = count = 0
     for path, start, stop in task.runs:
@@ -46,8 +46,8 @@ def gather(task: GatherTask) -> GatherResult:
     Path(task.path).write_text(text)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return GatherResult(
-        task.name, task.path, len(text), task.rank + count, task.sequence + count, first, last, 0, size, count,
-        len(keys), 0, 0, 0, 0, task.next_name is not None,
+        task.name, task.path, task.begins + len(text), task.rank + count, task.sequence + count, first, last, 0, size,
+        count, len(keys), 0, 0, 0, 0, task.next_name is not None,
     )  # fmt: skip
 
 

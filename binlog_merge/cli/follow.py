@@ -1,0 +1,127 @@
+"""`binlog-merge merge --stop-never`: merges round after round, and says on stdout how far it has come."""
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from binlog_merge.cli.log_lines import say
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
+
+if TYPE_CHECKING:
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.errors import MergeError
+    from binlog_merge.spark.job import MergeResult
+
+LINE_EVERY = 10.0
+"""Seconds between the lines that sum up rounds for people."""
+
+
+def follow(
+    spark: Any, config: "MergeConfig", out: Path, output: OutputFormat, min_interval: float, start_tso: int | None
+) -> None:
+    """Merge until SIGTERM or Ctrl-C, which end it after the round that is under way; a second one ends it at once."""
+    from binlog_merge.spark.job import Pace
+    from binlog_merge.spark.job import follow as follow_job
+
+    stop = Event()
+    report = Report(out, output)
+    with _stopped_by_signals(stop):
+        follow_job(spark, config, out, stop, report, Pace(min_interval), start_tso=start_tso)
+    report.ended()
+
+
+@contextmanager
+def _stopped_by_signals(stop: Event) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT; the next ones do what they did before."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+
+    def set_stop(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        for each in numbers:
+            signal.signal(each, before[each])
+
+    for number in numbers:
+        signal.signal(number, set_stop)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
+
+
+@dataclass
+class Report:
+    """Prints rounds: a line of JSON for each that published, or for people a line that sums up some seconds of them."""
+
+    out: Path
+    output: OutputFormat
+    rounds: int = 0
+    transactions: int = 0
+    bytes: int = 0
+    printed: float = field(default_factory=lambda: -LINE_EVERY)
+    _sum: list[int] = field(default_factory=lambda: [0, 0])
+    _warned: set[str] = field(default_factory=set)
+    _last: "MergeResult | None" = None
+
+    def merged(self, result: "MergeResult") -> None:
+        """Take the result of a round."""
+        self._last = result
+        new = [warning for warning in result.warnings if warning not in self._warned]
+        self._warned.update(new)
+        for warning in new:
+            say(f"binlog-merge: {printable(warning)}", warning)
+        if result.transactions:
+            self.rounds += 1
+            self.transactions += result.transactions
+            self._sum[0] += result.transactions
+            self._sum[1] += result.input_bytes
+        if self.output is OutputFormat.json:
+            if result.transactions:
+                print_json(document_of(out=str(self.out), result=result))
+        elif time.monotonic() - self.printed >= LINE_EVERY and (self._sum[0] or self.printed < 0):
+            self._print()
+
+    def failed(self, error: "MergeError", pause: float) -> None:
+        """Say what keeps rounds from their end, and when the next is tried."""
+        say(f"binlog-merge: {error}; tried again in {pause:g} s", error.message, **error.to_dict())
+
+    def recovered(self, seconds: float) -> None:
+        """Say that it goes on."""
+        say(f"binlog-merge: it goes on, after {seconds:.0f} s", "recovered", seconds=round(seconds, 1))
+
+    def ended(self) -> None:
+        """Say how far it has come."""
+        if self.output is OutputFormat.text:
+            self._print()
+            print(f"stopped: {self.transactions} transactions in {self.rounds} rounds", flush=True)
+
+    def _print(self) -> None:
+        self.printed = time.monotonic()
+        print(
+            printable(line_of(time.time(), self._sum, None if self._last is None else self._last.to_dict())), flush=True
+        )
+        self._sum = [0, 0]
+
+
+def line_of(now: float, done: list[int], last: Mapping[str, Any] | None) -> str:
+    """Return the line that sums up rounds: transactions and input bytes `done`, and where the last one ended."""
+    clock = time.strftime("%H:%M:%S", time.localtime(now))
+    text = f"{clock}  {done[0]} transactions, {done[1] / 1e6:.1f} MB"
+    if last is None:
+        return text
+    if last["last_key"] is not None:
+        tso = OrderKey.parse(last["last_key"]).commit_tso
+        if carries_time(tso):
+            text += f"; up to {max(0.0, now - (tso >> LOGICAL_BITS) / 1000):.1f} s ago"
+    if last["held"]:
+        by = f", {last['held_back_by']} holds back" if last["held_back_by"] else ""
+        text += f"; {last['held']} branches held{by}"
+    return text

@@ -1,0 +1,81 @@
+"""Merges round after round until it is told to stop: as soon as nodes have written, and through what passes."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Protocol
+
+from binlog_merge.errors import EngineFailed, FileChanged, IoError, MergeError, MissingFile, NoFiles, StoreInUse
+from binlog_merge.pipeline.result import MergeResult
+
+PASSING = (IoError, NoFiles, MissingFile, FileChanged, StoreInUse, EngineFailed)
+"""Errors whose cause may go away by itself: a full disk, a node's folder that is not mounted, a lost executor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When a round begins, in seconds.
+
+    No sooner than `min_interval` after the one before; `poll` is how often the nodes' files are looked at. An error
+    that may pass is tried again after a pause that grows from `first_pause` to `last_pause`, for `patience` at most.
+    """
+
+    min_interval: float = 0.0
+    poll: float = 0.05
+    first_pause: float = 0.5
+    last_pause: float = 15.0
+    patience: float = 600.0
+
+    def pause(self, attempt: int) -> float:
+        """Return how long to wait after the n-th failure in a row, from 1 on."""
+        return float(min(self.last_pause, self.first_pause * 2 ** min(attempt - 1, 30)))
+
+
+class Rounds(Protocol):
+    """What merges in rounds (`pipeline.rounds.Rounds`)."""
+
+    def has_news(self) -> bool: ...
+
+    def merge(self) -> MergeResult: ...
+
+
+class Watcher(Protocol):
+    """Is told what happens."""
+
+    def merged(self, result: MergeResult) -> None:
+        """Take the result of a round."""
+
+    def failed(self, error: MergeError, pause: float) -> None:
+        """Take an error that may pass; the round is tried again after a pause of so many seconds."""
+
+    def recovered(self, seconds: float) -> None:
+        """Take note that a round has come to its end after so many seconds of failures."""
+
+
+def follow(
+    rounds: Rounds, stop: Event, watcher: Watcher, pace: Pace, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Merge until `stop` is set, which ends it after the round. Raises MergeError for what does not pass."""
+    failing_since, attempts = 0.0, 0
+    while not stop.is_set():
+        begun = clock()
+        try:
+            result = rounds.merge() if rounds.has_news() else None
+        except MergeError as error:
+            if stop.is_set():
+                return
+            attempts += 1
+            failing_since = begun if attempts == 1 else failing_since
+            if not isinstance(error, PASSING) or clock() - failing_since > pace.patience:
+                raise
+            watcher.failed(error, pace.pause(attempts))
+            stop.wait(pace.pause(attempts))
+            continue
+        if attempts:
+            watcher.recovered(clock() - failing_since)
+            attempts = 0
+        if result is not None:
+            watcher.merged(result)
+        took = clock() - begun
+        stop.wait(max(0.0 if result is not None else pace.poll, pace.min_interval - took))
