@@ -29,6 +29,11 @@ def expand(pattern: str) -> list[str]:
     return sorted(path for path in paths if not Path(path).is_dir() or _LIKE_A_BINLOG.search(path))
 
 
+def has_magic(path: str) -> bool:
+    """Return whether a path is a pattern."""
+    return _MAGIC.search(path) is not None
+
+
 def kind_of(path: str) -> str | None:
     """Return the kind of a matched path that is not a file: "a FIFO", say, or GONE; None for a file."""
     local = local_path(path)

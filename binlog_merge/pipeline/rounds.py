@@ -10,6 +10,7 @@ from typing import Self
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.directory import discover
+from binlog_merge.files.glance import Glance
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.base.runner import Runner
@@ -34,6 +35,7 @@ class Rounds:
         self._start_tso, self._partitions = start_tso, partitions
         self._between = Between.of(config, self._directory)
         self._lock = OutputLock(self._directory)
+        self._glance = Glance(config, self._between.schemas.paths)
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
@@ -55,6 +57,8 @@ class Rounds:
         between = self._between
         if between.found is None:
             return True
+        if self._glance.is_same(between.found):
+            return False
         return discover(self._config, between.heads) != between.found or not between.schemas.fresh()
 
     def merge(self, *, end_of_input: bool = False, progress: Progress = silent) -> MergeResult:

@@ -11,6 +11,8 @@ import yaml
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import NoFiles, OutputBusy, SchemaConflict, UnannouncedDdl
 from binlog_merge.files import failpoint
+from binlog_merge.files.directory import discover
+from binlog_merge.files.glance import Glance
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
 from binlog_merge.pipeline.rounds import Rounds
@@ -118,6 +120,28 @@ def test_there_is_news_when_a_node_has_written(tmp_path: Path) -> None:
         rounds.merge()
         assert not rounds.has_news()
         assert state_of(tmp_path / "out").run == runs, "less than a group is no run"
+
+
+def test_a_glance_sees_what_a_node_writes(tmp_path: Path) -> None:
+    path, _, nodes = _halfway(tmp_path)
+    config = MergeConfig.load(path)
+    found = discover(config)
+    glance = Glance(config, [tmp_path / "schema.duckdb"])
+    assert not glance.is_same(found)
+    assert glance.is_same(found)
+    assert not glance.is_same(discover(config)), "somebody has looked again"
+    found = discover(config)
+    assert not glance.is_same(found)
+    node = nodes["dn-2"]
+    node.grow((0, node.at[1] + 1), anywhere=True)
+    assert not glance.is_same(found)
+    (tmp_path / "schema.duckdb").touch()
+    assert not glance.is_same(found)
+    (node.folder / "binlog.000099").touch()
+    assert not glance.is_same(found)
+    several = config.nodes[0].model_copy(update={"files": (str(tmp_path / "*" / "binlog.*"),)})
+    elsewhere = config.model_copy(update={"nodes": (several, *config.nodes[1:])})
+    assert not any(Glance(elsewhere, []).is_same(found) for _ in range(2))
 
 
 def test_a_round_without_ddl_opens_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
