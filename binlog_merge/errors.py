@@ -507,7 +507,7 @@ class ExitCode(NamedTuple):
 
 _EXITS: tuple[ExitCode, ...] = (
     ExitCode(0, "ok", "The merge did what was asked."),
-    ExitCode(EXIT_FOUND, "found", "`schema check` or `verify --against` found something to look into; it is printed."),
+    ExitCode(EXIT_FOUND, "found", "`schema check`, `verify --against` or `status` found something; it is printed."),
     ExitCode(EXIT_UNJUDGED, "unjudged", "`verify --against` found no difference, but rows that it cannot judge."),
     *(ExitCode(error.exit_code, error.code, (error.__doc__ or "").splitlines()[0]) for error in ERROR_CLASSES),
     ExitCode(EXIT_INTERRUPTED, "interrupted", "Stopped with Ctrl-C; what was published stays valid."),

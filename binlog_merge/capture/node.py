@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.capture.files import NodeFiles
+from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
 from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
 from binlog_merge.config.sections import Node
@@ -51,6 +52,8 @@ class NodeCapture:
         self.error: MergeError | None = None
         self.complete = False
         self.files = NodeFiles(directory, node.source_id)
+        self.connection = Connection.now(CONNECTING)
+        self.note = CaptureNote(directory, str(address))
         self._options = options
         self._start_file = start_file
         self._report = report
@@ -98,6 +101,7 @@ class NodeCapture:
                         f"{self.address}: {lost}",
                         remedy="run it again when the server is there; it goes on where it stopped",
                     ) from lost
+                self.connection = Connection.now(LOST, str(lost))
                 _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
                 self._stopped.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -116,6 +120,7 @@ class NodeCapture:
             self._report(self.node.source_id, f"{self.address}: from {place.name}:{place.asked}")
             _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
             self._connected = time.monotonic()
+            self.connection = Connection.now(CONNECTED)
             self._pump(place, record.replica_uuid)
         finally:
             self._source.close()

@@ -108,9 +108,14 @@ def _run(captures: Sequence[NodeCapture], stop: threading.Event) -> None:
         thread.start()
     try:
         while any(thread.is_alive() for thread in threads) and not stop.wait(_LOOK_SECONDS):
-            pass
+            for one, thread in zip(captures, threads, strict=True):
+                if thread.is_alive():
+                    one.note.refresh(one.connection)
+                else:
+                    one.note.end(one.complete, one.error)
     finally:
         for one in captures:
             one.stop()
-        for thread in threads:
+        for one, thread in zip(captures, threads, strict=True):
             thread.join()
+            one.note.end(one.complete, one.error)

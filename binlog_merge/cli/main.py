@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import capture, ddl, debug, demo, filter, inspect, merge, position, replay, serve, verify
+from binlog_merge.cli import capture, ddl, debug, demo, filter, inspect, merge, position, replay, serve, status, verify
 from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
 from binlog_merge.cli.output import document_of, print_json
 from binlog_merge.cli.schema import commands as schema
@@ -42,6 +42,7 @@ Start here:
   binlog-merge filter test --filter F --table shop.orders   what a filter would let through
   binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
   binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
+  binlog-merge status --config cluster.yaml --out merged/   who is where, what holds back, is it well
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
   binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
   binlog-merge debug plan cluster.yaml --out merged/        what a merge would do; also order keys and blocks
@@ -65,6 +66,7 @@ app.command("capture", help=capture.HELP)(capture.capture)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
 app.command("serve", help=serve.HELP)(serve.serve)
+app.command("status", help=status.HELP)(status.status)
 app.command("verify", help=verify.HELP)(verify.verify)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)

@@ -38,6 +38,7 @@ from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.run_note import note_error, note_run
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.summary import result_of
 from binlog_merge.pipeline.values import Run, WrittenRun
@@ -72,6 +73,14 @@ def run_merge(
 
 def merge_once(job: Job, between: Between) -> MergeResult:
     """Merge what the nodes' files hold now, going on from what the round before has left."""
+    try:
+        return _merge(job, between)
+    except MergeError as error:
+        note_error(job.directory, error)
+        raise
+
+
+def _merge(job: Job, between: Between) -> MergeResult:
     with job.stage("discover"):
         inputs = begin(job, between)
     scanned = scan_nodes(job, inputs, between.pieces)
@@ -85,6 +94,7 @@ def merge_once(job: Job, between: Between) -> MergeResult:
     with job.stage("publish"):
         _publish(run, written)
     result = result_of(run, written)
+    note_run(run, written, result)
     error = written.bound.error
     if error is not None:
         error.result = result

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
@@ -20,6 +21,7 @@ from binlog_merge.protocol.packets import PACKET_HEADER_LEN, Eof, Err, ErrorCode
 from binlog_merge.serve.dump import DumpOptions, Sending
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
+from binlog_merge.serve.readers import Reader
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
 
@@ -42,7 +44,8 @@ class _Gone(Exception):  # noqa: N818 (named after what is the case, like the er
 class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
-    `report` takes a line for the server's operator; `dumping` is called before a dump begins.
+    `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
+    dump is; None while there is none.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Connection:
     ) -> None:
         self.session = session
         self.peer = _name_of(sock)
+        self.reader: Reader | None = None
         self._sock = sock
         self._log = log
         self._tls = tls
@@ -194,6 +198,7 @@ class Connection:
         self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
         asked = {"peer": self.peer, "begin": _begin_of(options), "server_id": dump.server_id}
         _LOG.info("dump begins", extra={**asked, "wait": options.wait, "heartbeat": options.period})
+        self.reader = self._reader(dump.server_id, options)
         try:
             self._stream(options)
             last = Eof().pack()
@@ -209,13 +214,28 @@ class Connection:
                     self._put(payload)
                 if isinstance(item, Events):
                     self._put_events(item)
+                    self._sent_to(item.file, item.end)
                 elif isinstance(item, AtEnd):
                     self._flush()
+                    self._sent_to(item.file, item.position, waiting=True)
                     if not options.wait:
                         return
                     self._wait(bell, sending, options.period)
-                elif isinstance(item, Skipped) and self._late(options.period):
-                    self._beat(sending)
+                elif isinstance(item, Skipped):
+                    self._sent_to(item.file, item.end)
+                    if self._late(options.period):
+                        self._beat(sending)
+
+    def _reader(self, server_id: int, options: DumpOptions) -> Reader:
+        replica = self.session.replica
+        host = "" if replica is None else replica.host.decode("utf-8", "replace")
+        uuid = str(self.session.settings.either("@replica_uuid", "@slave_uuid") or "")
+        start = options.start
+        return Reader(self.peer, server_id, uuid, host, time.time(), start.file, start.position, waiting=False)
+
+    def _sent_to(self, file: str, position: int, waiting: bool = False) -> None:
+        assert self.reader is not None
+        self.reader = replace(self.reader, file=file, position=position, waiting=waiting)
 
     def _wait(self, bell: socket.socket, sending: Sending, period: float | None) -> None:
         """Wait until more is published, and send heartbeats meanwhile."""

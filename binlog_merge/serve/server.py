@@ -1,7 +1,7 @@
 """A read-only binlog server for an output directory, with a thread for each client.
 
 The thread that calls `run` accepts clients and watches the manifest, until an exception ends it: that of a signal, or
-of a manifest that is damaged or belongs to another output. Nothing is ever written.
+of a manifest that is damaged or belongs to another output. Nothing is ever written but a state note about the readers.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
@@ -63,6 +64,7 @@ class BinlogServer:
         self._clients: dict[Connection, Thread] = {}
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
+        self._note = ReadersNote(log.directory, self.address, report)
 
     def __enter__(self) -> "BinlogServer":
         return self
@@ -80,6 +82,7 @@ class BinlogServer:
                     if isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)
                 self._log.refresh()
+                self._note.refresh(self.readers)
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""
@@ -92,6 +95,13 @@ class BinlogServer:
             client.end()
         for thread in clients.values():
             thread.join(_END_TIMEOUT)
+        self._note.remove()
+
+    def readers(self) -> list[Reader]:
+        """Return the clients to which the log is sent."""
+        with self._lock:
+            clients = list(self._clients)
+        return [reader for client in clients if (reader := client.reader) is not None]
 
     # The World of `answers`
 

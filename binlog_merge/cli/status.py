@@ -1,0 +1,94 @@
+"""`binlog-merge status`: what capture, merge and serve are doing, and whether it is well."""
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
+from binlog_merge.cli.merge import output_directory
+from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.errors import EXIT_FOUND, ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.status.values import Status
+
+HELP = """Show what capture, merge and serve are doing: who is where, what holds back, and whether it is well.
+
+It only reads what is on disk: the output's manifest, the nodes' files, and small notes that the running commands keep
+beside them. So it may be run anywhere those are, at any time, as often as one likes.
+
+\b
+  binlog-merge status --config cluster.yaml --out merged/             once; exit code 1 if it is not healthy
+  binlog-merge status --config cluster.yaml --out merged/ --watch     again and again, until Ctrl-C
+  binlog-merge status --config cluster.yaml --out merged/ -o json     as one JSON object; with --watch one a line
+  binlog-merge status --config cluster.yaml --out merged/ --listen 9464
+\b
+With --listen it is shown over HTTP until Ctrl-C (exit code 130) or SIGTERM (143):
+  /metrics        for Prometheus               /health     200, or 503 with the reasons
+  /status.json    what -o json prints          /           a page with the nodes, watermark, lag and throughput
+
+There is no password: --listen PORT is for this machine only, and HOST:PORT for who can reach that address."""
+
+
+def status(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="The cluster: its nodes and where they are.", metavar="CLUSTER.YAML")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", min=0.1, help="Seconds from one look to the next, with --watch.")
+    ] = 2.0,
+    max_lag: Annotated[
+        float, typer.Option("--max-lag", min=0, help="The lag in seconds from which something is late.")
+    ] = 60.0,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="Show it over HTTP; PORT alone: on 127.0.0.1.", metavar="[HOST:]PORT")
+    ] = None,
+    output: Annotated[
+        OutputFormat, typer.Option("-o", "--output", help="How to print the status.")
+    ] = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Show what capture, merge and serve are doing."""
+    start_log(log_level, log_format)
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.status.health import Limits
+    from binlog_merge.status.observer import Observer
+    from binlog_merge.status.server import StatusServer
+
+    if watch and listen is not None:
+        raise ConfigError("--watch and --listen contradict each other", remedy="give one of them")
+    cluster = MergeConfig.load(config)
+    directory = output_directory(cluster, out)
+    limits = Limits(max_lag)
+    if listen is not None:
+        with StatusServer(cluster, directory, listen, limits) as server:
+            say(f"the status of {cluster.name} is shown at {server.url}", "status is shown", url=server.url)
+            while True:
+                time.sleep(3600)
+    observer = Observer(cluster, directory, limits)
+    seen = observer.look()
+    _print(seen, output, clear=watch)
+    while watch:
+        time.sleep(interval)
+        _print(observer.look(), output, clear=True)
+    if not seen.healthy:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _print(seen: "Status", output: OutputFormat, clear: bool) -> None:
+    if output is OutputFormat.json:
+        print_json({**seen.to_dict(), "error": None})
+        return
+    from binlog_merge.cli.status_text import lines_of
+
+    text = "\n".join(printable(line) for line in lines_of(seen))
+    before, after = ("\x1b[H\x1b[J", "") if clear and sys.stdout.isatty() else ("", "\n" if clear else "")
+    print(f"{before}{text}{after}", flush=True)

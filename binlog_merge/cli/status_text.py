@@ -1,0 +1,116 @@
+"""A status as text for people."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from binlog_merge.status.values import MergedStatus, NodeStatus, ReaderStatus, Severity, Status, Watermark
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+
+
+def lines_of(status: Status) -> Iterator[str]:
+    """Yield the lines of a status."""
+    yield f"{status.name}: {'healthy' if status.healthy else 'NOT HEALTHY'}"
+    texts = {severity: [p.text for p in status.problems if p.severity is severity] for severity in Severity}
+    yield from _rows("errors", texts[Severity.error])
+    yield from _rows("to look at", texts[Severity.warning])
+    if status.merged is not None:
+        yield from _merged(status, status.merged)
+    yield from _rows("nodes", _table([_node(name, node, status.at) for name, node in status.nodes.items()]))
+    holding = [f"{name}: {node.holds_back}" for name, node in status.nodes.items() if node.holds_back]
+    yield from _rows("held back", holding)
+    listed = [f"{b.node}  {b.file}:{b.position}  transaction {b.transaction_id}" for b in status.open_branches]
+    more = status.open_branches_count - len(listed)
+    yield from _rows("prepared", [*listed, f"and {more} more branches"] if listed and more > 0 else listed)
+    for serve in status.serves:
+        if not serve.silent:
+            readers = _table([_reader(reader) for reader in serve.readers])
+            yield from _rows("serve", [f"{serve.address}: {_count(len(serve.readers), 'reader')}"])
+            yield from (f"  {'':<10}   {line}" for line in readers)
+    more = status.warnings_count - len(status.warnings)
+    yield from _rows("warnings", [*status.warnings, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
+    size = f"{_count(merged.files, 'file')}, {_size(merged.output_bytes)}"
+    counted = f"{merged.transactions:,} transactions ({merged.totals.get('ddl', 0):,} of them DDL) in {size}"
+    yield from _rows("merged", [f"{counted}, up to {merged.end}", f"published {_ago(status.at - merged.published_at)}"])
+    yield from _rows("watermark", ["end of input" if merged.end_of_input else _watermark(merged.watermark)])
+    if merged.held:
+        yield from _rows("held", [f"{_count(merged.held, 'branch', 'branches')}, {_size(merged.held_bytes)}"])
+    if merged.waiting:
+        yield from _rows("waiting", [f"{_count(merged.waiting, 'branch', 'branches')} of shards wait for a DDL"])
+    if (rates := status.rates) is not None:
+        per_second = f"{rates.transactions:,.1f} transactions/s, {_size(rates.bytes)}/s of input"
+        yield from _rows("rate", [f"{per_second} over {rates.seconds:.0f} s"])
+    if (ddl := status.last_ddl) is not None:
+        sql = " ".join(ddl.sql.split())
+        place = f"at {ddl.key} in {ddl.file or 'a file that is gone'}"
+        when = "" if ddl.time is None else f", {_moment(ddl.time)}"
+        yield from _rows("last DDL", [sql if len(sql) <= 100 else f"{sql[:97]}...", f"{place}{when}"])
+
+
+def _node(name: str, node: NodeStatus, now: float) -> list[str]:
+    captured = "no files" if node.captured is None else f"captured {node.captured}"
+    grew = "" if node.captured_at is None else _ago(now - node.captured_at)
+    read = "not read" if node.read is None else f"read to {node.read}"
+    behind = "" if not node.unread_bytes else f"{_size(node.unread_bytes)} behind"
+    return [name, captured, grew, read, behind, f"watermark {_watermark(node.watermark)}"]
+
+
+def _reader(reader: ReaderStatus) -> list[str]:
+    who = f"{reader.peer}, server id {reader.server_id}"
+    if not reader.behind_bytes:
+        return [who, f"at {reader.sent}", "has everything"]
+    late = "" if reader.lag_seconds is None else f", {reader.lag_seconds:.1f} s"
+    return [who, f"at {reader.sent}", f"{_size(reader.behind_bytes)}{late} behind"]
+
+
+def _watermark(watermark: Watermark | None) -> str:
+    if watermark is None:
+        return "none yet"
+    if watermark.time is None or watermark.lag_seconds is None:
+        return f"{watermark.key}, which carries no time"
+    return f"{_moment(watermark.time)}, {_seconds(watermark.lag_seconds)} behind"
+
+
+def _moment(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ago(seconds: float) -> str:
+    return f"{_seconds(max(0.0, seconds))} ago"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    hours, rest = divmod(int(seconds), 3600)
+    if hours < 1:
+        return f"{rest // 60} min {rest % 60} s"
+    return f"{hours} h {rest // 60} min" if hours < 72 else f"{hours // 24} days"
+
+
+def _size(size: float) -> str:
+    unit = 0
+    while size >= 1000 and unit + 1 < len(_UNITS):
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _rows(title: str, values: Sequence[str]) -> list[str]:
+    return [f"  {title if i == 0 else '':<10} {value}" for i, value in enumerate(values)]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows with their columns aligned; a column that is empty everywhere goes."""
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]

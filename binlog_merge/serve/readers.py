@@ -1,0 +1,98 @@
+"""The state note of a serve's readers, for `status`: who is attached, and up to where the log was sent to each."""
+
+import contextlib
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from binlog_merge.errors import IoError
+from binlog_merge.files.state_notes import (
+    NOTES_FOLDER,
+    REFRESH_SECONDS,
+    SERVE_NOTES,
+    remove_state_note,
+    write_state_note,
+)
+
+_EVERY: Final = 1.0
+_FORGOTTEN_SECONDS: Final = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A client to which the log is sent. `since` is when the dump began, in seconds since 1970.
+
+    Everything before `file`:`position` has been sent. `waiting`: that is all that is published.
+    """
+
+    peer: str
+    server_id: int
+    uuid: str
+    host: str
+    since: float
+    file: str
+    position: int
+    waiting: bool
+
+
+class ReadersNote:
+    """The note of one serve, for the thread that runs it; `remove` may be called by any.
+
+    A note that cannot be written is reported once, and stops no serve.
+    """
+
+    def __init__(self, directory: Path, address: tuple[str, int], report: Callable[[str], None]) -> None:
+        self._folder = directory / NOTES_FOLDER
+        host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
+        self._path = self._folder / f"serve-{host}-{address[1]}.json"
+        self._address = address
+        self._report = report
+        self._begun = time.time()
+        self._written = 0.0
+        self._last: dict[str, Any] | None = None
+        self._reported = self._removed = False
+        self._lock = Lock()
+
+    def refresh(self, readers: Callable[[], Sequence[Reader]]) -> None:
+        """Write the note if it has changed, at most once a second, and from time to time if it has not."""
+        now = time.monotonic()
+        if self._written and now - self._written < _EVERY:
+            return
+        values = {
+            "host": self._address[0],
+            "port": self._address[1],
+            "since": self._begun,
+            "readers": [asdict(reader) for reader in readers()],
+        }
+        if values == self._last and now - self._written < REFRESH_SECONDS:
+            return
+        with self._lock:
+            if self._removed:
+                return
+            if self._last is None:
+                self._remove_forgotten()
+            self._written, self._last = now, values
+            try:
+                write_state_note(self._path, values)
+            except IoError as error:
+                if not self._reported:
+                    self._report(f"`status` will not show the readers: {error.message} ({error.file})")
+                self._reported = True
+
+    def remove(self) -> None:
+        """Remove the note, for good."""
+        with self._lock, contextlib.suppress(IoError):
+            self._removed = True
+            remove_state_note(self._path)
+
+    def _remove_forgotten(self) -> None:
+        """Remove notes that a killed serve left long ago, under another host's name or port."""
+        with contextlib.suppress(OSError):
+            for path in self._folder.glob(SERVE_NOTES):
+                if time.time() - path.stat().st_mtime > _FORGOTTEN_SECONDS:
+                    path.unlink(missing_ok=True)

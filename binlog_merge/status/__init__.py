@@ -1,0 +1,1 @@
+"""Status: what a cluster's capture, merge and serve are doing, from what they leave on disk."""

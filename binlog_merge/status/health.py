@@ -1,0 +1,91 @@
+"""What is wrong with a cluster: problems, each with a code that metrics and alarms name."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from binlog_merge.status.values import MergedStatus, NodeStatus, Problem, ServeStatus, Severity
+
+CODES: Final[Mapping[str, Severity]] = {
+    "manifest-unreadable": Severity.error,
+    "no-output": Severity.error,
+    "merge-stopped": Severity.error,
+    "merge-late": Severity.error,
+    "watermark-late": Severity.error,
+    "node-without-files": Severity.error,
+    "node-unreadable": Severity.error,
+    "capture-failed": Severity.error,
+    "capture-silent": Severity.error,
+    "status-failed": Severity.error,
+    "no-watermark": Severity.warning,
+    "capture-lost": Severity.warning,
+    "serve-silent": Severity.warning,
+    "reader-late": Severity.warning,
+    "node-unknown": Severity.warning,
+    "note-damaged": Severity.warning,
+}
+"""All codes of problems; an error makes the cluster unhealthy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The lag in seconds from which the watermark, the merge, or a reader is late."""
+
+    lag_seconds: float = 60.0
+
+
+def problem(code: str, text: str, node: str | None = None) -> Problem:
+    """Return a problem with the severity of its code."""
+    return Problem(code, CODES[code], text, node)
+
+
+def merge_problems(
+    merged: MergedStatus | None, nodes: Mapping[str, NodeStatus], error: str | None, now: float, limits: Limits
+) -> Iterator[Problem]:
+    """Yield what is wrong with the merge; `error` is what stopped its last run."""
+    if error is not None:
+        yield problem("merge-stopped", f"the last merge stopped: {error}")
+    if merged is None:
+        return
+    unread = sum(node.news(merged.began_at) for node in nodes.values() if not node.gone)
+    idle = now - merged.ran_at
+    if unread and idle > limits.lag_seconds:
+        yield problem(
+            "merge-late", f"{unread:,} bytes are captured and not read; the last merge ended {idle:.0f} s ago"
+        )
+    without = [name for name, node in nodes.items() if node.holds_back and node.watermark is None]
+    if without and merged.held:
+        yield problem("no-watermark", f"{', '.join(without)}: no commit TSO yet, so nothing of the others comes out")
+    lag = None if merged.watermark is None else merged.watermark.lag_seconds
+    if lag is not None and lag > limits.lag_seconds and (unread or merged.held or merged.waiting):
+        holders = ", ".join(f"{name} ({node.holds_back})" for name, node in nodes.items() if node.holds_back)
+        because = f"; what holds back: {holders}" if holders else ""
+        yield problem("watermark-late", f"the watermark is {lag:.0f} s behind{because}")
+
+
+def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:
+    """Yield what is wrong with the nodes and their captures."""
+    for name, node in nodes.items():
+        if not node.files:
+            yield problem("node-without-files", f"{name} has no binlog files", name)
+        if (capture := node.capture) is None:
+            continue
+        if capture.silent:
+            text = f"the capture of {name} has said nothing for some time: it was killed, or hangs"
+            yield problem("capture-silent", text, name)
+        elif capture.state == "failed":
+            yield problem("capture-failed", f"the capture of {name} failed: {capture.text}", name)
+        elif capture.state == "lost":
+            yield problem("capture-lost", f"{name}: the connection to {capture.server} is lost: {capture.text}", name)
+
+
+def serve_problems(serves: tuple[ServeStatus, ...], limits: Limits) -> Iterator[Problem]:
+    """Yield what is wrong with serves and their readers."""
+    for serve in serves:
+        if serve.silent:
+            text = f"serve at {serve.address} has said nothing for some time: it was killed, or hangs"
+            yield problem("serve-silent", text)
+        for reader in serve.readers:
+            if reader.lag_seconds is not None and reader.lag_seconds > limits.lag_seconds:
+                text = f"reader {reader.peer} is {reader.lag_seconds:.0f} s and {reader.behind_bytes:,} bytes behind"
+                yield problem("reader-late", text)

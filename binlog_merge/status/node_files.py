@@ -1,0 +1,85 @@
+"""A node's binlog files as they are on disk: how many, where the last one ends, and what follows a position."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from binlog_merge.config.sections import Node
+from binlog_merge.errors import IoError
+from binlog_merge.files.globs import check_readable, expand
+from binlog_merge.files.source import local_path, open_source
+from binlog_merge.status.values import FilePosition
+
+_NUMBERED: Final = re.compile(r".+\.(\d{6,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """The numbered files that match a node's patterns, as (number, path), in order."""
+
+    found: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, node: Node) -> "NodeFiles":
+        """List a node's files. Raises IoError for a folder that cannot be listed."""
+        paths: set[str] = set()
+        for pattern in node.files:
+            check_readable(pattern)
+            paths.update(expand(pattern))
+        return cls(tuple(sorted((number, path) for path in paths if (number := _number(path)) is not None)))
+
+    def captured(self) -> tuple[FilePosition | None, float | None]:
+        """Return where the last file ends and when it grew last; (None, None) without a file. Raises IoError."""
+        if not self.found:
+            return None, None
+        path = self.found[-1][1]
+        size, changed = _size_and_time(path)
+        return FilePosition(_name(path), size), changed
+
+    def unread(self, read: FilePosition | None) -> int:
+        """Return how many bytes follow a position, in its file and later ones; all if it is None. Raises IoError."""
+        begin = -1 if read is None else _number(read.file)
+        total = 0
+        for number, path in self.found:
+            if begin is None or number < begin:
+                continue
+            size = _size_and_time(path)[0]
+            total += size if read is None or _name(path) != read.file else max(0, size - read.position)
+        return total
+
+
+def further(one: FilePosition | None, other: FilePosition | None) -> FilePosition | None:
+    """Return the later of two positions in a node's log."""
+    known = [place for place in (one, other) if place is not None]
+    return max(known, key=lambda place: (_number(place.file) or 0, place.position), default=None)
+
+
+def parse_position(text: object) -> FilePosition | None:
+    """Return the position that a text like binlog.000001:4 names, None if it names none."""
+    name, colon, position = str(text).rpartition(":")
+    return FilePosition(name, int(position)) if colon and name and position.isascii() and position.isdigit() else None
+
+
+def _number(path: str) -> int | None:
+    match = _NUMBERED.fullmatch(_name(path))
+    return None if match is None else int(match[1])
+
+
+def _name(path: str) -> str:
+    return PurePosixPath(path).name
+
+
+def _size_and_time(path: str) -> tuple[int, float | None]:
+    """Return a file's size and when it changed; (0, None) for one that has just been removed. Raises IoError."""
+    local = local_path(path)
+    if local is None:
+        with open_source(path) as source:
+            return source.size, None
+    try:
+        found = Path(local).stat()
+    except FileNotFoundError:
+        return 0, None
+    except OSError as error:
+        raise IoError(error.strerror or str(error), file=path) from error
+    return found.st_size, found.st_mtime

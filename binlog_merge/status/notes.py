@@ -1,0 +1,182 @@
+"""The state notes of merge, capture and serve as values. A note that is damaged is a problem to show, not an error."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.files.state_notes import (
+    CAPTURE_NOTE,
+    MERGE_NOTE,
+    NOTES_FOLDER,
+    SERVE_NOTES,
+    STALE_SECONDS,
+    finite,
+    read_state_note,
+    samples_of,
+)
+from binlog_merge.status.node_files import parse_position
+from binlog_merge.status.rates import Sample
+from binlog_merge.status.values import (
+    CaptureStatus,
+    FilePosition,
+    LastDdl,
+    OpenBranch,
+    Problem,
+    ReaderStatus,
+    ServeStatus,
+    Severity,
+    time_of_key,
+)
+from snapshot_store.tso import OrderKey
+
+_RUNNING = ("connecting", "connected", "lost")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNote:
+    """What the last run found out about a node."""
+
+    watermark: str | None
+    read: FilePosition | None
+    open_branches: int
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MergeNote:
+    """The last run of a merge; `error` is what stopped it, as text. The default says nothing."""
+
+    at: float | None = None
+    began: float | None = None
+    nodes: Mapping[str, NodeNote] = field(default_factory=dict)
+    held: int = 0
+    held_bytes: int = 0
+    waiting: int = 0
+    locks: int = 0
+    open_branches: tuple[OpenBranch, ...] = ()
+    warnings: tuple[str, ...] = ()
+    warnings_count: int = 0
+    last_ddl: LastDdl | None = None
+    samples: tuple[Sample, ...] = ()
+    error: str | None = None
+
+
+def merge_note(out: Path, problems: list[Problem]) -> MergeNote:
+    """Return the note of the last run in an output directory."""
+    return _read(out / NOTES_FOLDER / MERGE_NOTE, _merge_note, problems) or MergeNote()
+
+
+def capture_note(folder: Path, node: str, now: float, problems: list[Problem]) -> CaptureStatus | None:
+    """Return the note of a node's capture from its captured folder, None if there is none."""
+    return _read(folder / CAPTURE_NOTE, lambda values: _capture(values, now), problems, node)
+
+
+def serve_notes(
+    out: Path, now: float, behind: Callable[[FilePosition], tuple[int, float | None]], problems: list[Problem]
+) -> tuple[ServeStatus, ...]:
+    """Return the notes of all serves of an output directory.
+
+    `behind` says how many bytes and seconds a position is behind the end of the log.
+    """
+    folder = out / NOTES_FOLDER
+    try:
+        paths = sorted(folder.glob(SERVE_NOTES))
+    except OSError:
+        return ()
+    found = (_read(path, lambda values: _serve(values, now, behind), problems) for path in paths)
+    return tuple(serve for serve in found if serve is not None)
+
+
+def _read(
+    path: Path, parse: Callable[[Mapping[str, Any]], Value], problems: list[Problem], node: str | None = None
+) -> Value | None:
+    try:
+        values = read_state_note(path)
+        return None if values is None else parse(values)
+    except (IoError, ManifestError) as error:
+        problems.append(Problem("note-damaged", Severity.warning, f"{error.message} ({path})", node))
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"a state note is damaged ({path}: {type(error).__name__}: {error}): remove it, it is made anew"
+        problems.append(Problem("note-damaged", Severity.warning, what, node))
+    return None
+
+
+def _merge_note(values: Mapping[str, Any]) -> MergeNote:
+    error = values.get("error")
+    ddl = values.get("last_ddl")
+    return MergeNote(
+        at=values["at"],
+        began=finite(values["began"]) if "began" in values else None,
+        nodes={str(name): _node(found) for name, found in values.get("nodes", {}).items()},
+        held=_whole(values.get("held", 0)),
+        held_bytes=_whole(values.get("held_bytes", 0)),
+        waiting=_whole(values.get("waiting", 0)),
+        locks=_whole(values.get("locks", 0)),
+        open_branches=tuple(
+            OpenBranch(str(b["node"]), str(b["file"]), _whole(b["position"]), int(b["transaction_id"]))
+            for b in values.get("open_branches", ())
+        ),
+        warnings=tuple(map(str, values.get("warnings", ()))),
+        warnings_count=_whole(values.get("warnings_count", 0)),
+        last_ddl=None
+        if ddl is None
+        else LastDdl(str(ddl["key"]), str(ddl["schema"]), str(ddl["sql"]), time_of_key(str(ddl["key"])), None),
+        samples=tuple(Sample(float(at), int(rank), int(size)) for at, rank, size in samples_of(values)),
+        error=None if error is None else _error_text(error),
+    )
+
+
+def _node(values: Mapping[str, Any]) -> NodeNote:
+    watermark = values["watermark"]
+    return NodeNote(
+        None if watermark is None else OrderKey.parse(str(watermark)).text(),
+        parse_position(values["read_to"]),
+        _whole(values["open_branches"]),
+        bool(values.get("gone", False)),
+    )
+
+
+def _error_text(error: Mapping[str, Any]) -> str:
+    places = (("node", "node"), ("file", "file"), ("position", "position"))
+    where = ", ".join(f"{word} {error[name]}" for name, word in places if error.get(name) is not None)
+    return f"{error['code']}: {error['message']}{f' ({where})' if where else ''}"
+
+
+def _capture(values: Mapping[str, Any], now: float) -> CaptureStatus:
+    state, error = str(values["state"]), values.get("error")
+    silent = state in _RUNNING and now - values["at"] > STALE_SECONDS
+    text = str(values.get("text", "")) if error is None else _error_text(error)
+    return CaptureStatus(state, str(values["server"]), finite(values["since"]), silent, text)
+
+
+def _serve(
+    values: Mapping[str, Any], now: float, behind: Callable[[FilePosition], tuple[int, float | None]]
+) -> ServeStatus:
+    silent = now - values["at"] > STALE_SECONDS
+    host, port = str(values["host"]), _whole(values["port"])
+    readers = () if silent else tuple(_reader(reader, behind) for reader in values["readers"])
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return ServeStatus(address, finite(values["since"]), silent, readers)
+
+
+def _reader(values: Mapping[str, Any], behind: Callable[[FilePosition], tuple[int, float | None]]) -> ReaderStatus:
+    sent = FilePosition(str(values["file"]), _whole(values["position"]))
+    size, seconds = behind(sent)
+    return ReaderStatus(
+        peer=str(values["peer"]),
+        server_id=_whole(values["server_id"]),
+        uuid=str(values["uuid"]),
+        host=str(values["host"]),
+        since=finite(values["since"]),
+        sent=sent,
+        waiting=bool(values["waiting"]),
+        behind_bytes=size,
+        lag_seconds=seconds,
+    )
+
+
+def _whole(value: Any) -> int:
+    return int(finite(value))

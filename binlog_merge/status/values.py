@@ -1,0 +1,229 @@
+"""The status of a cluster as frozen values. Times are in seconds since 1970, order keys 54-digit texts.
+
+None means that something is not known: nothing is there yet, or nothing that runs has said so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from snapshot_store.tso import OrderKey, carries_time, tso_millis
+
+
+@dataclass(frozen=True, slots=True)
+class FilePosition:
+    """A position in a log: before it everything has been captured, read, or sent."""
+
+    file: str
+    position: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """An order key below which nothing more may arrive. `time` is that of its TSO, None if the TSO carries no time."""
+
+    key: str
+    time: float | None
+    lag_seconds: float | None
+
+    @classmethod
+    def of(cls, key: str, now: float) -> "Watermark":
+        """Return the watermark at an order key. Raises ValueError for a text that is no order key."""
+        tso = OrderKey.parse(key).commit_tso
+        time = tso_millis(tso) / 1000 if carries_time(tso) else None
+        return cls(key, time, None if time is None else max(0.0, now - time))
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStatus:
+    """A node's capture. `state` is connecting, connected, lost, complete, stopped or failed; `silent`: it is gone
+    without having said so.
+    """
+
+    state: str
+    server: str
+    since: float
+    silent: bool
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node: what is captured, what the merge has read, and up to where it is merged.
+
+    `captured_at` is when the last file grew, `unread_bytes` what is captured and not read by the merge. `needed_from`
+    is the oldest file that the next run reads again. `merged` is the moment up to which the node's transactions are in
+    the output. `holds_back` says why the node is the one for which the others wait; "" if it is not.
+    """
+
+    files: int
+    captured: FilePosition | None
+    captured_at: float | None
+    read: FilePosition | None
+    unread_bytes: int
+    needed_from: str | None
+    merged: float | None
+    watermark: Watermark | None
+    open_branches: int
+    gone: bool = False
+    holds_back: str = ""
+    capture: CaptureStatus | None = None
+
+    def news(self, began_at: float) -> int:
+        """Return how many bytes came after a run began that did not read them.
+
+        What has been there when it began is nothing that it could merge: half an event, or the end of a file.
+        """
+        return self.unread_bytes if self.captured_at is None or self.captured_at > began_at else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderStatus:
+    """A reader that is attached to a serve. `lag_seconds` is how long ago more than it has got was published."""
+
+    peer: str
+    server_id: int
+    uuid: str
+    host: str
+    since: float
+    sent: FilePosition
+    waiting: bool
+    behind_bytes: int
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServeStatus:
+    """A serve and its readers; `silent`: it is gone without having said so, and its readers with it."""
+
+    address: str
+    since: float
+    silent: bool
+    readers: tuple[ReaderStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBranch:
+    """A branch that is prepared, and neither committed nor rolled back yet."""
+
+    node: str
+    file: str
+    position: int
+    transaction_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastDdl:
+    """The last DDL in the output: its order key, and the output file that holds it."""
+
+    key: str
+    schema: str
+    sql: str
+    time: float | None
+    file: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What was merged each second over the last `seconds`; bytes are input bytes."""
+
+    seconds: float
+    transactions: float
+    bytes: float
+
+
+class Severity(StrEnum):
+    """An error makes the cluster unhealthy, a warning does not."""
+
+    error = "error"
+    warning = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to look into. `code` is one of `health.CODES`."""
+
+    code: str
+    severity: Severity
+    text: str
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedStatus:
+    """The output. `end` is where the next transaction will begin, `ran_at` when the last run ended.
+    `began_at` is when the last run that was published began.
+
+    `totals` are those of the manifest. `held` are branches that are read and wait for the watermark.
+    """
+
+    run: int
+    files: int
+    output_bytes: int
+    end: FilePosition | None
+    transactions: int
+    totals: Mapping[str, int]
+    last_key: str | None
+    last_time: float | None
+    watermark: Watermark | None
+    end_of_input: bool
+    published_at: float
+    ran_at: float
+    began_at: float
+    held: int
+    held_bytes: int
+    waiting: int
+    locks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is going on in a cluster at one moment. `warnings` are those of the last run."""
+
+    name: str
+    out: str
+    at: float
+    nodes: Mapping[str, NodeStatus]
+    merged: MergedStatus | None
+    open_branches: tuple[OpenBranch, ...]
+    open_branches_count: int
+    last_ddl: LastDdl | None
+    rates: Rates | None
+    serves: tuple[ServeStatus, ...]
+    warnings: tuple[str, ...]
+    warnings_count: int
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether there is no problem but warnings."""
+        return not self.reasons
+
+    @property
+    def reasons(self) -> tuple[Problem, ...]:
+        """Return the problems that make the cluster unhealthy."""
+        return tuple(problem for problem in self.problems if problem.severity is Severity.error)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Return how far the global watermark is behind the clock; None if it is not known, or all is merged."""
+        return None if self.merged is None or self.merged.watermark is None else self.merged.watermark.lag_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as `-o json` and /status.json give them."""
+        values = asdict(self)
+        health = {"healthy": self.healthy, "reasons": [problem.text for problem in self.reasons]}
+        return {**health, "lag_seconds": self.lag_seconds, **values}
+
+
+def time_of_key(key: str | None) -> float | None:
+    """Return the time that an order key's TSO carries, None if it carries none or `key` is no order key."""
+    try:
+        tso = 0 if key is None else OrderKey.parse(key).commit_tso
+    except ValueError:
+        return None
+    return tso_millis(tso) / 1000 if carries_time(tso) else None
