@@ -10,7 +10,7 @@ from binlog_merge.cli.output import printable
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
 
-HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog; nothing is written.
+HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
 
 Whatever reads a MySQL server's binlog reads the whole cluster here: MySQL replicas, by auto-position or by file and
 position; mysqlbinlog --read-from-remote-server; Debezium, canal, mysql-replication and the like. Merges may go on
@@ -25,6 +25,8 @@ before it is sent; damage ends the reader with error 1236 and is told here, with
     SOURCE_AUTO_POSITION=1;                                           on a replica of MySQL
   mysqlbinlog --read-from-remote-server -h 10.0.0.9 -P 3307 -u rep -p --raw --stop-never binlog.000001
   mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
+
+The log is only read; a note beside it, in .status, says for `status` who reads and how far.
 
 There is one user. Beyond this machine a password is needed. The server's id is the configuration's `output.server-id`,
 its UUID that of the GTIDs. Readers may come before anything is published; where no merge has even begun, it waits
