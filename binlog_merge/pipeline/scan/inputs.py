@@ -136,10 +136,10 @@ def scan_tasks(
 def bundles(tasks: Sequence[ScanTask]) -> list[list[ScanTask]]:
     """Put small pieces together, as many as one engine's task does in the time that it takes to start one."""
     found: list[list[ScanTask]] = []
-    filled = BUNDLE_BYTES
+    filled = 0
     for task in tasks:
         size = min(task.stop, task.size) - task.start
-        if filled + size > BUNDLE_BYTES:
+        if not found or filled + size > BUNDLE_BYTES:  # the first piece may be empty
             found.append([])
             filled = 0
         found[-1].append(task)
