@@ -223,11 +223,11 @@ def test_nothing_but_get_and_head_is_answered(server: StatusServer) -> None:
     "data", [b"\0\xff\r\n\r\n", b"GET /%ff%00/../../etc/passwd HTTP/1.1\r\n\r\n", b"G" * 100_000, b""]
 )
 def test_what_is_no_request_disturbs_nothing(data: bytes, server: StatusServer) -> None:
-    with socket.create_connection(server.address, timeout=60) as connection:
+    # It may be refused before all of it is sent.
+    with socket.create_connection(server.address, timeout=60) as connection, suppress(OSError):
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionResetError):
-            assert b" 200 " not in connection.recv(100)
+        assert b" 200 " not in connection.recv(100)
     assert _get(server, "health")[0] == 200
 
 
