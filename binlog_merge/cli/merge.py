@@ -59,6 +59,12 @@ MinInterval = Annotated[
     float | None,
     typer.Option("--min-interval", min=0, help="With --stop-never: seconds from round to round at least; default 0."),
 ]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen", help="With --stop-never: show the status over HTTP, as `status --listen`.", metavar="[HOST:]PORT"
+    ),
+]
 CheckRows = Annotated[
     bool,
     typer.Option(
@@ -90,6 +96,7 @@ def merge(
     end_of_input: EndOfInput = False,
     stop_never: StopNever = False,
     min_interval: MinInterval = None,
+    listen: Listen = None,
     filter_file: FilterFile = None,
     check_rows: CheckRows = False,
     verify: Verify = False,
@@ -107,6 +114,10 @@ def merge(
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
     _check_stop_never(stop_never, min_interval, stop_tso is not None, end_of_input, verify)
+    if listen is not None and not stop_never:
+        raise ConfigError(
+            "--listen is for --stop-never", remedy="add --stop-never, or see `binlog-merge status --help`"
+        )
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
     if filter_file is not None:
@@ -115,7 +126,7 @@ def merge(
         cluster = cluster.model_copy(update={"check_rows": "always"})
     directory = output_directory(cluster, out)
     if stop_never:
-        run_on(cluster, directory, output, min_interval or 0.0, start_tso, master, options)
+        run_on(cluster, directory, output, min_interval or 0.0, start_tso, master, options, listen)
         return
     run(
         cluster,
@@ -187,16 +198,19 @@ def run_on(
     start_tso: int | None,
     master: str | None,
     options: dict[str, str],
+    listen: str | None = None,
 ) -> None:
-    """Merge in rounds until a signal stops it."""
+    """Merge in rounds until a signal stops it. `listen`: the address at which to show the status meanwhile."""
     from binlog_merge.cli.follow import follow
+    from binlog_merge.cli.status import status_shown
 
-    spark = _session(config, master, options)
-    try:
-        follow(spark, config, out, output, min_interval, start_tso)
-    finally:
-        with suppress(Exception):  # a signal to all processes has ended the JVM, too
-            spark.stop()
+    with status_shown(config, out, listen):
+        spark = _session(config, master, options)
+        try:
+            follow(spark, config, out, output, min_interval, start_tso)
+        finally:
+            with suppress(Exception):  # a signal to all processes has ended the JVM, too
+                spark.stop()
 
 
 def _session(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> Any:

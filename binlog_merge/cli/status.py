@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,8 @@ from binlog_merge.cli.output import OutputFormat, print_json, printable
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.status.health import Limits
     from binlog_merge.status.values import Status
 
 HELP = """Show what capture, merge and serve are doing: who is where, what holds back, and whether it is well.
@@ -61,7 +65,6 @@ def status(
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.status.health import Limits
     from binlog_merge.status.observer import Observer
-    from binlog_merge.status.server import StatusServer
 
     if watch and listen is not None:
         raise ConfigError("--watch and --listen contradict each other", remedy="give one of them")
@@ -69,8 +72,7 @@ def status(
     directory = output_directory(cluster, out)
     limits = Limits(max_lag)
     if listen is not None:
-        with StatusServer(cluster, directory, listen, limits) as server:
-            say(f"the status of {cluster.name} is shown at {server.url}", "status is shown", url=server.url)
+        with status_shown(cluster, directory, listen, limits):
             while True:
                 time.sleep(3600)
     observer = Observer(cluster, directory, limits)
@@ -81,6 +83,21 @@ def status(
         _print(observer.look(), output, clear=True)
     if not seen.healthy:
         raise typer.Exit(EXIT_FOUND)
+
+
+@contextmanager
+def status_shown(
+    config: "MergeConfig", out: Path, listen: str | None, limits: "Limits | None" = None
+) -> Iterator[None]:
+    """Show a cluster's status over HTTP, and say where; with `listen` None nowhere. Raises as StatusServer.start."""
+    if listen is None:
+        yield
+        return
+    from binlog_merge.status.server import StatusServer
+
+    with StatusServer(config, out, listen, limits) as server:
+        say(f"the status of {config.name} is shown at {server.url}", "status is shown", url=server.url)
+        yield
 
 
 def _print(seen: "Status", output: OutputFormat, clear: bool) -> None:

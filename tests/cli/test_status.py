@@ -15,6 +15,7 @@ from urllib.request import urlopen
 import pytest
 
 from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER
+from tests.cli.test_stop_never import await_until, grow, nodes_of, published, started
 from tests.command_line import command_line
 from tests.merge_e2e.local import state_of
 from tests.status.looking import Cluster, fresh, merged
@@ -150,3 +151,40 @@ def test_listening_until_it_is_terminated(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 143 and "Traceback" not in errors
+
+
+def test_only_a_merge_that_goes_on_shows_its_status(tmp_path: Path) -> None:
+    cluster = fresh(CASE, tmp_path)
+    done = command_line(["merge", "--config", cluster.path, "--out", cluster.out, "--listen", "0"])
+    assert done.returncode == 2 and "--listen is for --stop-never" in done.stderr and not cluster.out.exists()
+
+
+@pytest.mark.spark
+def test_a_merge_that_follows_shows_its_status(tmp_path: Path) -> None:
+    """Its counters grow with its rounds, and it is healthy as long as what it has is merged."""
+    cluster = fresh(CASE, tmp_path)
+    nodes = nodes_of(cluster.path)
+    grow(nodes, 0.4)
+    with started(cluster.path, cluster.out, "--listen", "0") as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, b"")
+        shown = next(found for line in lines if (found := re.search(rb"is shown at (http://127\.0\.0\.1:\d+/)", line)))
+        url = shown[1].decode()
+        await_until(process, lambda: _transactions(url) == published(cluster.out) > 0)
+        before = _transactions(url)
+        grow(nodes, 1)
+        await_until(process, lambda: _transactions(url) > before and _transactions(url) == published(cluster.out))
+        with urlopen(f"{url}status.json", timeout=60) as answer:
+            status = json.load(answer)
+        process.send_signal(signal.SIGTERM)
+        _, stderr = process.communicate()
+    assert process.returncode == 0 and b"Traceback" not in stderr
+    assert status["rates"]["transactions"] > 0 and not status["merged"]["end_of_input"]
+    assert {node["read"]["file"] for node in status["nodes"].values()} == {"binlog.000001"}
+    assert not [problem for problem in status["problems"] if problem["code"] != "watermark-late"]
+
+
+def _transactions(url: str) -> float:
+    with urlopen(f"{url}metrics", timeout=60) as answer:
+        found = re.search(r"^binlog_merge_transactions_total (.*)$", answer.read().decode(), re.M)
+    return 0.0 if found is None else float(found[1])
