@@ -21,7 +21,7 @@ from snapshot_store.history import TableVersion
 from snapshot_store.store import db
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
-from tests.merge_e2e.cases import case_named, copy_case, every_input, max_size, whole
+from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import LocalRunner, state_of, written
@@ -55,7 +55,7 @@ def _merge_in_rounds(path: Path, out: Path, good: dict[str, bytes], rng: random.
     assert not (out / ".work").exists()
 
 
-@every_input
+@other_inputs
 def test_rounds_in_one_process_give_the_same_files(case: Path, tmp_path: Path) -> None:
     rng = random.Random(f"{case.name} rounds")
     total = sum(map(len, whole(case / "cluster.yaml").values()))
