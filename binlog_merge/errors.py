@@ -21,6 +21,8 @@ class MergeError(Exception):
     code: ClassVar[str] = "internal"
     exit_code: ClassVar[int] = 70
     default_remedy: ClassVar[str] = ""
+    may_pass: ClassVar[bool] = False
+    """Whether the cause may go away without anybody's doing, so that running the command again may help."""
 
     def __init__(
         self,
@@ -111,6 +113,7 @@ class NoFiles(MergeError):
     """A node has no binlog files."""
 
     code, exit_code = "no-files", 10
+    may_pass = True
     default_remedy = "check the node's `files` pattern in the configuration; it must match its mysql-bin.NNNNNN files"
 
 
@@ -219,6 +222,7 @@ class OutputBusy(MergeError):
     """Another merge, or capture, is writing to this directory."""
 
     code, exit_code = "output-busy", 25
+    may_pass = True
     default_remedy = "wait for it to end, or choose another --out"
 
 
@@ -275,6 +279,7 @@ class IoError(MergeError):
     """Reading or writing a file failed."""
 
     code, exit_code = "io", 31
+    may_pass = True
     default_remedy = "check permissions and free space; what was published before stays valid, run the merge again"
 
 
@@ -295,6 +300,7 @@ class StoreInUse(MergeError):
     """Another process has the schema store open."""
 
     code, exit_code = "store-in-use", 35
+    may_pass = True
     default_remedy = "try again when it has ended; a merge holds the store for moments only"
 
 
@@ -321,6 +327,7 @@ class ServerRefused(MergeError):
     """A server cannot be reached, or refuses what is asked of it."""
 
     code, exit_code = "server", 39
+    may_pass = True
 
 
 class ClusterTopology(MergeError):
@@ -370,6 +377,7 @@ class TargetBusy(MergeError):
     """Another replay is writing to this target."""
 
     code, exit_code = "target-busy", 51
+    may_pass = True
     default_remedy = "wait for it to end; two replays of one cluster would apply everything twice"
 
 
@@ -377,6 +385,7 @@ class FileChanged(MergeError):
     """A node's file got shorter, was replaced or went away while a merge read it."""
 
     code, exit_code = "file-changed", 44
+    may_pass = True
     default_remedy = (
         "while a merge reads them, a node's files may only grow: let copies end before the merge begins; run it again"
     )
@@ -438,6 +447,7 @@ class InternalError(MergeError):
     """The program itself is at fault."""
 
     code, exit_code = "internal", 70
+    may_pass = True  # a lost JVM is one, too
     default_remedy = "report it with the output of --debug; what was published before stays valid"
 
 
@@ -488,6 +498,9 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     TargetBusy,
     InternalError,
 )
+
+FINAL_EXITS: tuple[int, ...] = tuple(sorted(error.exit_code for error in ERROR_CLASSES if not error.may_pass))
+"""The exit codes after which no restart can help: somebody must correct the configuration first, or look at damage."""
 
 ERRORS: dict[str, type[MergeError]] = {error.code: error for error in ERROR_CLASSES}
 

@@ -24,11 +24,15 @@ _LONGEST_PAUSE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """Options of a capture. `follow`: wait for new events at the end; `retry_seconds`: how long to try to reconnect."""
+    """Options of a capture. `follow`: wait for new events at the end; `retry_seconds`: how long to try to reconnect.
+
+    `together`: when the capture of a node fails, the others end.
+    """
 
     follow: bool = False
     retry_seconds: float = 60.0
     ssl_ca: str | None = None
+    together: bool = False
 
 
 class NodeCapture:

@@ -2,7 +2,7 @@
 
     captured/dn-1/binlog.000001 …      a directory for each node, with the server's own file names
 
-Nodes are captured in parallel, a thread each. If a node fails, the others continue.
+Nodes are captured in parallel, a thread each. If a node fails, the others continue, unless asked to end `together`.
 """
 
 import threading
@@ -65,7 +65,7 @@ def capture(
             captures.append(NodeCapture(node, address, directory, options, start, report))
         sync_directory(out)
         try:
-            _run(captures, stop or threading.Event())
+            _run(captures, stop or threading.Event(), options.together)
         except BaseException as error:  # Ctrl-C, SIGTERM: what was captured until then is reported all the same
             error.result = _result(captures)  # type: ignore[attr-defined]
             raise
@@ -101,8 +101,11 @@ def _chosen(config: MergeConfig, names: Sequence[str]) -> list[Node]:
     return chosen
 
 
-def _run(captures: Sequence[NodeCapture], stop: threading.Event) -> None:
-    """Run the captures until all have ended, or `stop`. An exception raised here stops them."""
+def _run(captures: Sequence[NodeCapture], stop: threading.Event, together: bool) -> None:
+    """Run the captures until all have ended, `stop`, or one has failed where they end together.
+
+    An exception raised here stops them.
+    """
     threads = [threading.Thread(target=c.run, name=f"capture {c.node.source_id}", daemon=True) for c in captures]
     for thread in threads:
         thread.start()
@@ -113,6 +116,8 @@ def _run(captures: Sequence[NodeCapture], stop: threading.Event) -> None:
                     one.note.refresh(one.connection)
                 else:
                     one.note.end(one.complete, one.error)
+            if together and any(one.error is not None for one in captures):
+                break
     finally:
         for one in captures:
             one.stop()

@@ -61,6 +61,9 @@ def capture(
     retry_seconds: Annotated[
         float, typer.Option("--retry-seconds", min=0, help="How long to try again when a server cannot be reached.")
     ] = 60.0,
+    together: Annotated[
+        bool, typer.Option("--together", help="When a node's capture fails, end the others' too, and the command.")
+    ] = False,
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
     ] = OutputFormat.text,
@@ -78,7 +81,7 @@ def capture(
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
     cluster = MergeConfig.load(config)
     directory = Path(cluster.capture.dir) if out is None else out
-    options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca))
+    options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca), together)
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
     password = None if password_file is None else password_of(password_file)
     try:

@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from binlog_merge.cli import capture, ddl, debug, demo, filter, inspect, merge, position, replay, serve, status, verify
+from binlog_merge.cli import run as run_verb
 from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
 from binlog_merge.cli.output import document_of, print_json
 from binlog_merge.cli.schema import commands as schema
@@ -43,6 +44,7 @@ Start here:
   binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
   binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
   binlog-merge status --config cluster.yaml --out merged/   who is where, what holds back, is it well
+  binlog-merge run --config cluster.yaml --out merged/      capture, merge and serve, never stopping
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
   binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
   binlog-merge debug plan cluster.yaml --out merged/        what a merge would do; also order keys and blocks
@@ -67,6 +69,7 @@ app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
 app.command("serve", help=serve.HELP)(serve.serve)
 app.command("status", help=status.HELP)(status.status)
+app.command("run", help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
 app.command("verify", help=verify.HELP)(verify.verify)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)

@@ -18,16 +18,17 @@ LOCK_NAME = ".lock"
 class OutputLock:
     """Locks an output directory, and creates it if necessary: `with OutputLock(out): …`. Raises OutputBusy.
 
-    `what` is the word for the holder in the message.
+    `what` is the word for the holder in the message; `name` that of the lock file.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], what: str = "merge") -> None:
+    def __init__(self, directory: str | os.PathLike[str], what: str = "merge", name: str = LOCK_NAME) -> None:
         self._directory = Path(directory)
         self._what = what
+        self._name = name
         self._fd = -1
 
     def __enter__(self) -> Self:
-        path = self._directory / LOCK_NAME
+        path = self._directory / self._name
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -1,0 +1,212 @@
+"""`binlog-merge run`: capture, merge and serve of a cluster as one supervised command."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.component_lines import ComponentLines
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
+from binlog_merge.cli.merge import check_java, output_directory, spark_options
+from binlog_merge.cli.replay_options import password_of
+from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.cli.run_commands import RunOptions
+    from binlog_merge.supervise.supervisor import Supervisor
+
+LOCK_NAME = ".run.lock"
+
+
+def _ranges(numbers: tuple[int, ...]) -> str:
+    """Return sorted numbers as text, three or more in a row as a range: `2, 11-24, 26`."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and rows[-1][-1] == number - 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return ", ".join(f"{row[0]}-{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows)
+
+
+FINAL_CODES = _ranges(FINAL_EXITS)
+"""The exit codes that end `run`, for people."""
+
+
+HELP = f"""Capture, merge and serve a cluster, as one command that never stops.
+
+It runs three commands as processes of its own, and each is started again if it dies, after a pause that grows from one
+second to a minute:
+
+\b
+  binlog-merge capture --stop-never --together --retry-seconds inf    fetches the binlogs of nodes that have a `server`
+  binlog-merge merge --stop-never                                     merges what is new, as it comes
+  binlog-merge serve                                                  serves the merged binlog to replicas
+\b
+  binlog-merge run --config cluster.yaml --out merged/ --password-file nodes.pw
+  binlog-merge run --config cluster.yaml --out merged/ --host 0.0.0.0 --serve-password-file rep.pw
+  binlog-merge run --config cluster.yaml --out merged/ --no-capture    where the nodes' files come by other means
+
+All that they print goes to stderr, each line with the name of its command; with --log-format json one object a line,
+with the key `component`.
+
+Ctrl-C and SIGTERM stop the three, which end behind whole transactions; what has not ended after --grace seconds is
+killed. The exit code is 0 if all ended in time, else 130 or 143. When a command ends with an exit code that no restart
+can help, the others are stopped too, and that code is the exit code. These are {FINAL_CODES},
+and 70 if it comes five times in a row.
+
+When this command is killed itself, the three die with it. A second one for the same output is refused (25)."""
+
+Config = Annotated[
+    Path, typer.Option("--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+]
+
+
+def run(
+    config: Config,
+    out: Out = None,
+    no_capture: Annotated[
+        bool, typer.Option("--no-capture", help="Do not fetch binlogs: the nodes' files come by other means.")
+    ] = False,
+    no_serve: Annotated[bool, typer.Option("--no-serve", help="Do not serve the merged binlog.")] = False,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="capture: holds the servers' password; else the URL's, or MYSQL_PWD."),
+    ] = None,
+    ssl_ca: Annotated[
+        Path | None, typer.Option("--ssl-ca", help="capture: encrypt, and trust only servers that this CA vouches for.")
+    ] = None,
+    start_file: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--start-file",
+            help="capture: where a node without captured files begins; default: its server's first file.",
+            metavar="[SOURCE_ID=]FILE",
+        ),
+    ] = None,
+    min_interval: Annotated[
+        float | None,
+        typer.Option("--min-interval", min=0, help="merge: the least time between two rounds.", metavar="SECONDS"),
+    ] = None,
+    filter_file: Annotated[
+        Path | None,
+        typer.Option("--filter", help="merge: what comes out; `filter` of the configuration.", metavar="FILE"),
+    ] = None,
+    check_rows: Annotated[
+        bool, typer.Option("--check-rows", help="merge: walk all rows before they come out.")
+    ] = False,
+    master: Annotated[str | None, typer.Option("--master", help="merge: the Spark master.", metavar="URL")] = None,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", help="merge: a Spark option, K=V; may be given again.", metavar="K=V"),
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", help="serve: the address to listen on; default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="serve: the port; default: 3307.")
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="serve: the one user that there is; default: rep.")] = None,
+    serve_password_file: Annotated[
+        Path | None, typer.Option("--serve-password-file", help="serve: holds the user's password.")
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", help="serve: offer TLS with this certificate (PEM).", metavar="FILE")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="serve: the certificate's key.", metavar="FILE")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option("--grace", min=0, help="How long the three may take to end.", metavar="SECONDS")
+    ] = 60.0,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Capture, merge and serve a cluster, as one command that never stops."""
+    start_log(log_level, log_format)
+    from binlog_merge.cli.run_commands import RunOptions, components
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.files.lock import OutputLock
+    from binlog_merge.supervise.supervisor import Notice, Supervisor
+
+    cluster = MergeConfig.load(config)
+    directory = output_directory(cluster, out)
+    captured = any(node.server is not None for node in cluster.nodes)
+    options = RunOptions(
+        config=config,
+        out=directory,
+        capture=captured and not no_capture,
+        serve=not no_serve,
+        password_file=password_file,
+        ssl_ca=ssl_ca,
+        start_file=tuple(start_file or ()),
+        min_interval=min_interval,
+        filter_file=filter_file,
+        check_rows=check_rows,
+        master=master,
+        conf=tuple(conf or ()),
+        host=host,
+        port=port,
+        user=user,
+        serve_password_file=serve_password_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        log_level=log_level,
+        log_format=log_format,
+    )
+    _check(options)
+    lines = ComponentLines(log_format is LineFormat.json)
+
+    def tell(notice: Notice) -> None:
+        lines.own(notice.text, notice.event, notice.values, notice.wrong)
+
+    with OutputLock(directory, "run", LOCK_NAME):
+        if not captured and not no_capture:
+            lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
+        supervisor = Supervisor(components(options), lines.line, tell, grace)
+        with _stopped_by_signals(supervisor):
+            code = supervisor.run()
+    raise typer.Exit(code)
+
+
+def _check(options: "RunOptions") -> None:
+    """Raise the errors that can be found before anything is started."""
+    spark_options(list(options.conf))
+    check_java()
+    for file in (options.password_file, options.serve_password_file):
+        if file is not None:
+            password_of(file)
+    given = {
+        "capture": (options.password_file, options.ssl_ca, options.start_file or None),
+        "serve": (
+            *(options.host, options.port, options.user),
+            *(options.serve_password_file, options.tls_cert, options.tls_key),
+        ),
+    }
+    for name, runs in (("capture", options.capture), ("serve", options.serve)):
+        if not runs and any(value is not None for value in given[name]):
+            raise ConfigError(
+                f"options of {name} are given, and {name} does not run", remedy=f"see {name} in binlog-merge run --help"
+            )
+
+
+@contextmanager
+def _stopped_by_signals(supervisor: "Supervisor") -> Iterator[None]:
+    """Turn SIGTERM and Ctrl-C into an orderly end."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        supervisor.stop(EXIT_INTERRUPTED if number == signal.SIGINT else EXIT_TERMINATED)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

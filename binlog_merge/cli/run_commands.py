@@ -1,0 +1,88 @@
+"""The command lines of the three processes that `binlog-merge run` supervises, from its own options."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlog_merge.cli.log_lines import Level, LineFormat
+from binlog_merge.supervise.child import Component
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of `run` that it hands on; None or empty: not given, so the command's own default holds."""
+
+    config: Path
+    out: Path
+    capture: bool = True
+    serve: bool = True
+    password_file: Path | None = None
+    ssl_ca: Path | None = None
+    start_file: tuple[str, ...] = ()
+    min_interval: float | None = None
+    filter_file: Path | None = None
+    check_rows: bool = False
+    master: str | None = None
+    conf: tuple[str, ...] = ()
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    serve_password_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    log_level: Level = Level.warning
+    log_format: LineFormat = LineFormat.text
+
+
+def components(options: RunOptions) -> list[Component]:
+    """Return the commands to run, in the order in which they start."""
+    commands = {"merge": _merge(options)}
+    if options.capture:
+        commands = {"capture": _capture(options), **commands}
+    if options.serve:
+        commands["serve"] = _serve(options)
+    # -P: a file in the current directory must not stand in for a module.
+    program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
+    log = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
+    return [Component(verb, (*program, verb, *arguments, *log)) for verb, arguments in commands.items()]
+
+
+def _capture(options: RunOptions) -> tuple[str, ...]:
+    return (
+        *("--config", str(options.config), "--stop-never", "--together", "--retry-seconds", "inf"),
+        *_given("--password-file", options.password_file),
+        *_given("--ssl-ca", options.ssl_ca),
+        *_each("--start-file", options.start_file),
+    )
+
+
+def _merge(options: RunOptions) -> tuple[str, ...]:
+    return (
+        *("--config", str(options.config), "--out", str(options.out), "--stop-never"),
+        *_given("--min-interval", options.min_interval),
+        *_given("--filter", options.filter_file),
+        *(("--check-rows",) if options.check_rows else ()),
+        *_given("--master", options.master),
+        *_each("--conf", options.conf),
+    )
+
+
+def _serve(options: RunOptions) -> tuple[str, ...]:
+    return (
+        str(options.out),
+        *_given("--host", options.host),
+        *_given("--port", options.port),
+        *_given("--user", options.user),
+        *_given("--password-file", options.serve_password_file),
+        *_given("--tls-cert", options.tls_cert),
+        *_given("--tls-key", options.tls_key),
+    )
+
+
+def _given(option: str, value: object) -> tuple[str, ...]:
+    """Return an option as one word, so that a value may begin with a dash; nothing for None."""
+    return () if value is None else (f"{option}={value}",)
+
+
+def _each(option: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in _given(option, value))

@@ -1,0 +1,1 @@
+"""Long-running commands as supervised processes: started, restarted where that helps, and ended together."""

@@ -1,0 +1,76 @@
+"""What to do when a supervised process has ended: a function of values.
+
+A process whose exit code says that somebody must first correct something is not started again. Every other end is an
+accident: the process is started again after a pause, which doubles with each accident that follows at once.
+"""
+
+import signal
+from dataclasses import dataclass
+
+from binlog_merge.errors import EXIT_CODES, FINAL_EXITS, InternalError
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When to start a process again. Pauses and `settled` in seconds.
+
+    A process that has lived for `settled` has no accidents behind it. After `most_internal` internal errors in a row
+    (exit code 70) the next start would end the same way.
+    """
+
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+    settled: float = 60.0
+    most_internal: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Accidents:
+    """How often a process has ended in a row without having settled, and how often of these with an internal error."""
+
+    all: int = 0
+    internal: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Start the process again after `pause` seconds; `accidents` count this end."""
+
+    pause: float
+    accidents: Accidents
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Stop the other processes, and end with `code`."""
+
+    code: int
+
+
+def decide(code: int, lived: float, accidents: Accidents, policy: Policy) -> Restart | GiveUp:
+    """Return what follows the end of a process that nobody had asked to end.
+
+    `code` is its exit code, or minus the number of the signal that killed it; `lived` in seconds; `accidents` those
+    before this end.
+    """
+    if code in FINAL_EXITS:
+        return GiveUp(code)
+    before = Accidents() if lived >= policy.settled else accidents
+    internal = before.internal + 1 if code == InternalError.exit_code else 0
+    if internal >= policy.most_internal:
+        return GiveUp(code)
+    pause = min(policy.first_pause * 2.0 ** min(before.all, 30), policy.longest_pause)
+    return Restart(pause, Accidents(before.all + 1, internal))
+
+
+_NAMES = {row.exit_code: row.code for row in EXIT_CODES}
+
+
+def end_text(code: int) -> str:
+    """Return how a process ended, for people: `exit code 26 (ddl-not-understood)`, `signal 9 (SIGKILL)`."""
+    if code < 0:
+        try:
+            return f"signal {-code} ({signal.Signals(-code).name})"
+        except ValueError:  # a real-time signal
+            return f"signal {-code}"
+    return f"exit code {code} ({_NAMES[code]})" if code in _NAMES else f"exit code {code}"
