@@ -7,8 +7,11 @@ import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from typing import Any
 
-from binlog_merge.cli.main import run
+import typer
+
+from binlog_merge.cli.main import app, run
 
 
 @dataclass(frozen=True)
@@ -25,3 +28,11 @@ def command_line(arguments: Sequence[object]) -> Done:
     with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
         code = run([str(argument) for argument in arguments])
     return Done(code, out.getvalue(), err.getvalue())
+
+
+def parsed(arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a command's parameters without running it; raises what is wrong with the arguments."""
+    verbs: Any = typer.main.get_command(app)
+    verb = verbs.commands[arguments[0]]
+    values: dict[str, Any] = verb.make_context(arguments[0], list(arguments[1:])).params
+    return values

@@ -17,6 +17,7 @@ from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, 
 
 if TYPE_CHECKING:
     from binlog_merge.cli.run_commands import RunOptions
+    from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.supervise.supervisor import Supervisor
 
 LOCK_NAME = ".run.lock"
@@ -123,6 +124,17 @@ def run(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", help="serve: the certificate's key.", metavar="FILE")
     ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            help="Show the status over HTTP, as `status --listen` does; PORT alone: on 127.0.0.1.",
+            metavar="[HOST:]PORT",
+        ),
+    ] = None,
+    max_lag: Annotated[
+        float, typer.Option("--max-lag", min=0, help="With --listen: the lag in seconds from which something is late.")
+    ] = 60.0,
     grace: Annotated[
         float, typer.Option("--grace", min=0, help="How long the three may take to end.", metavar="SECONDS")
     ] = 60.0,
@@ -171,7 +183,7 @@ def run(
         if not captured and not no_capture:
             lines.own("no node has a `server`: nothing is captured", "nothing captured", {})
         supervisor = Supervisor(components(options), lines.line, tell, grace)
-        with _stopped_by_signals(supervisor):
+        with _stopped_by_signals(supervisor), _status_shown(cluster, directory, listen, max_lag, lines):
             code = supervisor.run()
     raise typer.Exit(code)
 
@@ -195,6 +207,22 @@ def _check(options: "RunOptions") -> None:
             raise ConfigError(
                 f"options of {name} are given, and {name} does not run", remedy=f"see {name} in binlog-merge run --help"
             )
+
+
+@contextmanager
+def _status_shown(
+    cluster: "MergeConfig", directory: Path, listen: str | None, max_lag: float, lines: ComponentLines
+) -> Iterator[None]:
+    """Show the cluster's status over HTTP, if that is wanted."""
+    if listen is None:
+        yield
+        return
+    from binlog_merge.status.health import Limits
+    from binlog_merge.status.server import StatusServer
+
+    with StatusServer(cluster, directory, listen, Limits(max_lag)) as server:
+        lines.own(f"the status is shown at {server.url}", "status is shown", {"url": server.url})
+        yield
 
 
 @contextmanager
