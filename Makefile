@@ -7,6 +7,8 @@ SETUP := build/setup.stamp
 RUN := . build/env.sh &&
 SOAK_SECONDS ?= 600
 BENCH_ARGS ?=
+DEMO_SECONDS ?= 60
+DEMO_RATE ?= 50
 MUTANTS ?=
 MUTANTS_SECONDS ?= 600
 MUTANTS_SEED ?= 1
@@ -26,10 +28,12 @@ export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo test quick coverage mutants mysql lint check bench soak clean distclean
+.PHONY: help setup demo demo-live test quick coverage mutants mysql lint check bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
+	@echo "make demo-live  real MySQL servers under load, run and followed by a real replica: DEMO_SECONDS=$(DEMO_SECONDS)"
+	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
 	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
 	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
@@ -50,6 +54,10 @@ $(SETUP): pyproject.toml uv.lock tools/setup.sh
 
 demo: $(SETUP)
 	@$(RUN) $(VENV)/binlog-merge demo --out build/demo
+
+demo-live: $(SETUP)
+	@tools/get-mysql.sh build/mysql
+	@$(RUN) DEMO_SECONDS=$(DEMO_SECONDS) DEMO_RATE=$(DEMO_RATE) $(VENV)/python -m tools.demo_live
 
 test: $(SETUP) mysql
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
@@ -88,7 +96,7 @@ soak: $(SETUP) mysql
 	@$(RUN) SOAK_SECONDS=$(SOAK_SECONDS) $(VENV)/python -m pytest -m soak $(TEST_ARGS)
 
 clean:
-	rm -rf build/demo build/numba-cache build/bench dist spark-warehouse artifacts
+	rm -rf build/demo build/demo-live build/demo-live.lock build/numba-cache build/bench dist spark-warehouse artifacts
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -path ./.venv -prune -o -path ./build -prune -o -type d -name __pycache__ -exec rm -rf {} +
 

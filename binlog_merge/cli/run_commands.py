@@ -44,12 +44,12 @@ def components(options: RunOptions) -> list[Component]:
     # -P: a file in the current directory must not stand in for a module.
     program = (sys.executable, "-P", "-m", "binlog_merge.cli.main")
     log = ("--log-level", options.log_level.value, "--log-format", options.log_format.value)
-    return [Component(verb, (*program, verb, *arguments, *log)) for verb, arguments in commands.items()]
+    return [Component(verb, (*program, verb, *log, *arguments)) for verb, arguments in commands.items()]
 
 
 def _capture(options: RunOptions) -> tuple[str, ...]:
     return (
-        *("--config", str(options.config), "--stop-never", "--together", "--retry-seconds", "inf"),
+        *(f"--config={options.config}", "--stop-never", "--together", "--retry-seconds", "inf"),
         *_given("--password-file", options.password_file),
         *_given("--ssl-ca", options.ssl_ca),
         *_each("--start-file", options.start_file),
@@ -58,7 +58,7 @@ def _capture(options: RunOptions) -> tuple[str, ...]:
 
 def _merge(options: RunOptions) -> tuple[str, ...]:
     return (
-        *("--config", str(options.config), "--out", str(options.out), "--stop-never"),
+        *(f"--config={options.config}", f"--out={options.out}", "--stop-never"),
         *_given("--min-interval", options.min_interval),
         *_given("--filter", options.filter_file),
         *(("--check-rows",) if options.check_rows else ()),
@@ -69,13 +69,13 @@ def _merge(options: RunOptions) -> tuple[str, ...]:
 
 def _serve(options: RunOptions) -> tuple[str, ...]:
     return (
-        str(options.out),
         *_given("--host", options.host),
         *_given("--port", options.port),
         *_given("--user", options.user),
         *_given("--password-file", options.serve_password_file),
         *_given("--tls-cert", options.tls_cert),
         *_given("--tls-key", options.tls_key),
+        *("--", str(options.out)),  # whatever it begins with
     )
 
 

@@ -316,3 +316,17 @@ def test_where_a_node_begins(mysql_server: MySqlServer, config: Path) -> None:
 def test_a_lock_is_for_one_capture(config: Path) -> None:
     with OutputLock(config.parent / "captured" / "dn-1", "capture"):
         assert refused(OutputBusy, config).exit_code == 25
+
+
+def test_nodes_that_end_together(mysql_server: MySqlServer, tmp_path: Path) -> None:
+    """One that fails ends the others, which would follow for ever; they have what they had got."""
+    mysql_server.execute("CREATE DATABASE d")
+    url = url_of(mysql_server)
+    config = cluster(tmp_path, {"dn-1": url, "dn-2": url})
+    text = config.read_text().replace(
+        "source-id: dn-2", "server-uuid: 00000000-0000-0000-0000-000000000001\n  source-id: dn-2"
+    )
+    config.write_text(text)
+    error = refused(WrongNode, config, follow=True, together=True)
+    assert error.node == "dn-2"
+    assert error.result.to_dict()["nodes"]["dn-1"]["error"] is None

@@ -107,10 +107,10 @@ def _demo(stack: contextlib.ExitStack, seconds: float, rate: float) -> None:
         "SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000; START REPLICA"
     )
     load = Load(bank, rate)
+    watch = Watch(load, replica, run)
+    _until_first(watch, bank)
     load.start()
     stack.callback(load.stop)
-    watch = Watch(load, replica, run)
-    _until_first(watch)
     _watch(watch, bank, seconds)
     load.stop()
     _until_same(watch, bank)
@@ -121,10 +121,11 @@ def _demo(stack: contextlib.ExitStack, seconds: float, rate: float) -> None:
     _say("`run` has ended, exit code 0")
 
 
-def _until_first(watch: Watch) -> None:
-    _say("the load has begun; waiting for the bank to appear in the replica")
+def _until_first(watch: Watch, bank: Bank) -> None:
+    _say("waiting for the accounts to appear in the replica; the load begins then")
     end = time.monotonic() + _FIRST_SECONDS
     while watch.look() is None:
+        bank.heartbeat()
         if time.monotonic() > end:
             raise DemoFailedError(f"after {_FIRST_SECONDS:.0f} s the replica has nothing yet")
         time.sleep(_LOOK)

@@ -121,13 +121,14 @@ class Bank:
         Locks are taken in the order of accounts, so that no two transfers wait for each other. Returns False if a lock
         could not be had in time; then nothing has changed.
         """
-        changes: dict[int, str] = {}
+        updates: dict[int, list[str]] = {}
         for move in sorted(moves, key=lambda move: move.account):
-            changes[move.node] = f"{changes.get(move.node, '')}{self._update(move, number)};"
+            updates.setdefault(move.node, []).append(self._update(move, number))
+        changes = {node: "; ".join(statements) for node, statements in updates.items()}
         try:
             if len(changes) == 1:
                 ((node, sql),) = changes.items()
-                run(sessions[node], f"BEGIN; {sql} COMMIT")
+                run(sessions[node], f"BEGIN; {sql}; COMMIT")
             else:
                 self.distributed(sessions, changes)
         except pymysql.err.OperationalError as error:
