@@ -437,6 +437,7 @@ class EngineFailed(MergeError):
     """Spark could not finish a job: an executor, a worker or the JVM is gone."""
 
     code, exit_code = "engine-failed", 49
+    may_pass = True
     default_remedy = (
         "stderr has what Spark says; what was published stays valid, run it again. If it happens again, give Spark "
         "more memory (--conf spark.driver.memory=4g) or fewer tasks at once (--master 'local[2]')"
@@ -447,7 +448,7 @@ class InternalError(MergeError):
     """The program itself is at fault."""
 
     code, exit_code = "internal", 70
-    may_pass = True  # a lost JVM is one, too
+    may_pass = True
     default_remedy = "report it with the output of --debug; what was published before stays valid"
 
 

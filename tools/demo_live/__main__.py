@@ -2,8 +2,9 @@
 
     DEMO_SECONDS=60 DEMO_RATE=50 python -m tools.demo_live
 
-Everything is real, under build/demo-live, and made anew each time. The exit code is 0 if every consistent snapshot of
-the replica has had the right total, if in the end it has every account as the nodes have it, and if `run` ends well.
+Everything is real, under build/demo-live (or DEMO_DIR/demo-live), and made anew each time. The exit code is 0 if every
+consistent snapshot of the replica has had the right total, if in the end it has every account as the nodes have it, and
+if `run` ends well.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from tools.demo_live.load import Load
 from tools.demo_live.watch import Snapshot, percentile, replica_error, snapshot_of
 from tools.mysql_server import MYSQL_MISSING, ROOT, MySqlServer, mysql_available
 
-HOME: Final = ROOT / "build" / "demo-live"
+HOME: Final = Path(os.environ.get("DEMO_DIR") or ROOT / "build").absolute() / "demo-live"
 _FIRST_SECONDS: Final = 300.0
 _LAST_SECONDS: Final = 120.0
 _LOOK: Final = 0.25
@@ -192,7 +193,7 @@ def _summary(watch: Watch, load: Load) -> None:
 def _running(port: int, page: int) -> Iterator["subprocess.Popen[bytes]"]:
     """Run `binlog-merge run`; it is ended at the latest when the context ends."""
     command = [str(Path(sys.executable).with_name("binlog-merge")), "run", "--config", str(HOME / "cluster.yaml")]
-    command += ["--out", str(HOME / "merged"), "--port", str(port), "--listen", str(page), "--log-level", "info"]
+    command += ["--out", str(HOME / "merged"), "--port", str(port), "--listen", str(page)]
     with (HOME / "run.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -230,7 +231,7 @@ def _log_tail(lines: int) -> list[str]:
 
 
 def _shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+    return str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
 
 
 def _say(line: str) -> None:
