@@ -28,7 +28,7 @@ def publish_run(
     can no longer change. `announced` is what the next run must know about markers.
     """
     job, kept, limit, state = run.job, written.kept, written.bound.key, run.inputs.manifest.state
-    waiting, done = written.ordered.waiting_files, run.coordination.ddl_done
+    waiting = written.ordered.waiting_files
     files = tuple(_output_file(state.open_file, g) for g in kept)
     last_key = written.last_key
     totals = dict(state.last.totals) if state.last is not None else {}
@@ -43,7 +43,7 @@ def publish_run(
         rank=kept[-1].rank - 1 if kept else state.rank,
         totals=totals,
         nodes={
-            n.source_id: _node_state(n, next_floor, done.get(n.source_id, ORIGIN), waiting.get(n.input.number))
+            n.source_id: _node_state(n, next_floor, _history_to(run, n.source_id), waiting.get(n.input.number))
             for n in run.scanned
         },
         end_of_input=job.end_of_input,
@@ -62,6 +62,12 @@ def publish_run(
     _LOG.info("published" if not unchanged else "nothing to publish", extra={**values, "watermark": record.watermark})
     for path in job.directory.glob(".*.part"):
         path.unlink()
+
+
+def _history_to(run: Run, node: str) -> OrderKey:
+    """Return the key up to which a node's DDL is in its history: there is more only if the history has stopped."""
+    ddls, done = run.known.ddls.get(node, ()), run.coordination.ddl_done.get(node, ORIGIN)
+    return done if ddls and ddls[-1].key > done else GREATEST_KEY
 
 
 def _kept_of(record: Publish) -> str:

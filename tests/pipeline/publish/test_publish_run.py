@@ -74,7 +74,8 @@ def one_run(out: Path, found: list[Transaction], begin: int, text: str = "P1 C1=
     )
     ordered = Ordered([part(found, out / ".part-of-the-order", begin)])
     written = WrittenRun(NO_BOUND, ordered, gather_files(job, inputs, coordination, ordered))
-    run = Run(job, inputs, [node], ANY, ANY, ANY, {}, frozenset(), coordination, NO_BOUND)
+    known: Any = SimpleNamespace(ddls={})
+    run = Run(job, inputs, [node], known, ANY, ANY, {}, frozenset(), coordination, NO_BOUND)
     publish_run(run, written, OrderKey(begin + len(found), 0, 0, 0), None, {})
     return Manifest.load(out).state
 
