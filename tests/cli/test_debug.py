@@ -123,7 +123,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the work folder as a killed run leaves it."""
     out = tmp_path_factory.mktemp("killed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Job, "clear_work", lambda self: None)
+        patch.setattr(Job, "clear_work", lambda self, kept=frozenset(): None)
         merge(case_named(CASE) / "cluster.yaml", out)
     return out / ".work"
 
