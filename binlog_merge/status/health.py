@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from binlog_merge.status.holding import below_all
 from binlog_merge.status.values import MergedStatus, NodeStatus, Problem, ServeStatus, Severity
 
 CODES: Final[Mapping[str, Severity]] = {
@@ -60,6 +61,8 @@ def merge_problems(
     if lag is not None and lag > limits.lag_seconds and (unread or merged.held or merged.waiting):
         holders = ", ".join(f"{name} ({node.holds_back})" for name, node in nodes.items() if node.holds_back)
         because = f"; what holds back: {holders}" if holders else ""
+        if below_all(nodes, merged):
+            because = "; no node holds back: a marker or a statement does, see the warnings of the last run"
         yield problem("watermark-late", f"the watermark is {lag:.0f} s behind{because}")
 
 

@@ -1,15 +1,23 @@
-"""Which node holds the others back, and why: the one with the least watermark, if others are further or wait."""
+"""Which node holds the others back, and why: the one with the least watermark, if others are further or wait.
+
+Where the merge stays below the watermarks of all nodes, no node holds back: it waits for a marker, or stops before a
+statement.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from binlog_merge.status.values import MergedStatus, NodeStatus
+
+_NODE_AT: Final = 48
+"""Where the node's number begins in the text of an order key."""
 
 
 def with_holders(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> dict[str, NodeStatus]:
     """Return the nodes with `holds_back` filled in. After --end-of-input nobody holds anything back."""
     counting = {name: node for name, node in nodes.items() if not node.gone}
-    if merged.end_of_input or merged.run == 0:
+    if merged.end_of_input or merged.run == 0 or below_all(nodes, merged):
         return dict(nodes)
     keys = {name: "" if node.watermark is None else node.watermark.key for name, node in counting.items()}
     least = min(keys.values(), default="")
@@ -21,6 +29,12 @@ def with_holders(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> dict[
         name: replace(node, holds_back=_why(node, merged.began_at)) if name in holders else node
         for name, node in nodes.items()
     }
+
+
+def below_all(nodes: Mapping[str, NodeStatus], merged: MergedStatus) -> bool:
+    """Return whether the global watermark is below those of all nodes."""
+    keys = [node.watermark.key if node.watermark is not None else "" for node in nodes.values() if not node.gone]
+    return merged.watermark is not None and bool(keys) and merged.watermark.key[:_NODE_AT] < min(keys)[:_NODE_AT]
 
 
 def _why(node: NodeStatus, began_at: float) -> str:

@@ -90,6 +90,19 @@ def test_the_node_that_holds_back_is_named_with_the_reason(tmp_path: Path) -> No
         assert status.nodes[node].holds_back.startswith(why)
 
 
+def test_a_marker_that_has_not_come_is_no_nodes_fault(tmp_path: Path) -> None:
+    """The nodes have run DDL and gone on, and the marker is still to come: the merge stays before the DDL."""
+    cluster = fresh(CASE, tmp_path)
+    for home in sorted((tmp_path / "case" / "nodes").iterdir()):
+        node = GrowingNode.of(home)
+        node.grow((len(node.files) - 1, int(0.3 * len(node.files[-1][1]))), anywhere=True)
+    merge(cluster.path, cluster.out, end_of_input=False)
+    status = cluster.look()
+    assert not [name for name, node in status.nodes.items() if node.holds_back]
+    assert "no node holds back: a marker or a statement does" in status.reasons[0].text
+    assert any("no marker has ever been seen" in warning for warning in status.warnings)
+
+
 def test_branches_that_are_prepared_are_listed_with_their_places(tmp_path: Path) -> None:
     status = merged("in-doubt", tmp_path, end_of_input=False).look()
     assert status.open_branches_count == len(status.open_branches) > 0
