@@ -9,7 +9,6 @@ replaced atomically, but not synced to disk. A note that its writer would have r
 """
 
 import json
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ _GREATEST_NUMBER: Final = 2.0**63
 
 def write_state_note(path: Path, values: Mapping[str, Any]) -> None:
     """Replace a note, and create its folder if necessary. Adds `at`, the time now. Raises IoError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.part")  # a note has one writer; a killed one's rest is written over
     data = json.dumps({"version": _VERSION, "at": time.time(), **values}, default=str).encode() + b"\n"
     try:
         path.parent.mkdir(exist_ok=True)

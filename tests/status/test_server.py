@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import shutil
 import socket
@@ -171,6 +172,17 @@ def test_readers_that_lack_something_and_a_serve_that_was_killed(tmp_path: Path)
     path.write_text(json.dumps({**note, "readers": [reader], "at": time.time() - 60}))
     status = cluster.look()
     assert codes(status) == {"serve-silent"} and status.serves[0].readers == ()
+
+
+def test_notes_that_a_killed_serve_left_long_ago_are_removed(tmp_path: Path) -> None:
+    cluster = merged(CASE, tmp_path)
+    old, new = (cluster.out / NOTES_FOLDER / f"serve-{name}-3307.json" for name in ("old", "new"))
+    for path, days in ((old, 2), (new, 0)):
+        path.write_text("{}")
+        os.utime(path, (time.time() - 86400 * days,) * 2)
+    with serving(cluster.out):
+        assert eventually(lambda: not old.exists())
+        assert new.exists()
 
 
 def test_a_serve_of_a_directory_that_takes_no_note_serves(tmp_path: Path) -> None:
