@@ -5,7 +5,7 @@ What must come out is said twice, by the oracle's merge byte for byte and by the
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,9 @@ from unittest.mock import patch
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import MergeError
 from binlog_merge.files.publish import FAILPOINTS
+from binlog_merge.pipeline.rounds import Rounds
 from tests.merge_e2e.killed import merge_until
-from tests.merge_e2e.local import merge, state_of, written
+from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 from tests.oracle import merge_case
 from tests.simulator import simulate
 from tests.soak.decode import transactions
@@ -169,6 +170,33 @@ def check_growth(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> 
     same_files(written(out), expected)
 
 
+def check_rounds(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
+    """(f) Rounds of one process, which may begin anew at any of them, end the same; nothing published ever changes."""
+    rng = random.Random(seed)
+    simulation = kind.simulate(seed, folder / "case", **shape)
+    expected = kind.merged(simulation.cluster_yaml, None, None)
+    out, skip = folder / "out", dict[str, str]()
+    ends = {source: (max(files), len(files[max(files)])) for source, files in simulation.files.items()}
+    plan = schedule(simulation, rng, rng.randrange(3, 25))
+    with ExitStack() as stack:
+        rounds: Rounds | None = None
+        for places in [*plan, ends]:
+            cut(simulation, places, skip, places is ends)
+            if rounds is None or rng.random() < 0.15:
+                stack.close()
+                config, partitions = config_of(simulation, rng), rng.choice((None, 1, 4))
+                rounds = stack.enter_context(Rounds(LocalRunner(), config, out, partitions=partitions))
+            with small_buffers(rng):
+                if rng.random() < 0.1:
+                    assert rounds.has_news() in (True, False)
+                rounds.merge(end_of_input=places is ends)
+            a_prefix(written(out), expected)
+            last = state_of(out).last
+            if last is not None and rng.random() < 0.3:
+                skip = {source: str(node.checkpoint["file"]) for source, node in last.nodes.items()}
+    same_files(written(out), expected)
+
+
 def check_killed(seed: int, folder: Path, kind: Kind = SHARDS, **shape: Any) -> None:
     """(c) A run killed anywhere, and run again, ends the same."""
     rng = random.Random(seed)
@@ -246,6 +274,8 @@ PROPERTIES: dict[str, Callable[..., None]] = {
     "growth": check_growth,
     "killed": check_killed,
     "damage": check_damage,
+    "rounds": check_rounds,
+    "polardbx-rounds": partial(check_rounds, kind=POLARDBX),
     "polardbx-stops": partial(check_stops, kind=POLARDBX),
     "polardbx-growth": partial(check_growth, kind=POLARDBX),
     "polardbx-killed": partial(check_killed, kind=POLARDBX),

@@ -12,8 +12,8 @@ import pytest
 
 from tests.soak.properties import PROPERTIES
 
-SEEDS = {"whole": 3, "growth": 3, "killed": 3, "damage": 6, "stops": 3}
-SEEDS |= {"polardbx-growth": 3, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3}
+SEEDS = {"whole": 3, "growth": 3, "killed": 3, "damage": 6, "stops": 3, "rounds": 2}
+SEEDS |= {"polardbx-growth": 3, "polardbx-killed": 2, "polardbx-damage": 3, "polardbx-stops": 3, "polardbx-rounds": 2}
 
 
 @pytest.mark.parametrize(("name", "seed"), [(name, seed) for name, count in SEEDS.items() for seed in range(count)])
