@@ -107,8 +107,25 @@ class Terminated(BaseException):
     """SIGTERM arrived; like KeyboardInterrupt, it passes every `except Exception`."""
 
 
-def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+_IMPORT_SECONDS = 0.05
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """Raise Terminated; while a module is imported, a moment later.
+
+    Modules try what they can import, and take any exception there for a no: the signal would be lost.
+    """
+    if _imports(frame):
+        signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGTERM))
+        signal.setitimer(signal.ITIMER_REAL, _IMPORT_SECONDS)
+        return
     raise Terminated
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    return frame is not None
 
 
 def main() -> NoReturn:

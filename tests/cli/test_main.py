@@ -296,3 +296,18 @@ def test_a_spark_that_does_not_start_is_told(cluster: str, tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ConfigError.exit_code, done.stderr
     assert "config: Spark does not start: " in done.stderr
+
+
+def test_a_sigterm_during_an_import_is_not_lost(tmp_path: Path) -> None:
+    """Some modules catch everything around an import that may fail."""
+    (tmp_path / "greedy.py").write_text(
+        "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGTERM)\n    import json.tool\n"
+        "except BaseException:\n    print('taken')\n"
+    )
+    program = (
+        "import signal, sys, time\nfrom binlog_merge.cli import main\nsignal.signal(signal.SIGTERM, main._terminate)\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\ntry:\n    import greedy\n    print('imported', flush=True)\n"
+        "    time.sleep(1000)\nexcept main.Terminated:\n    sys.exit(143)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("imported\n", 143), done.stderr
