@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_merge.capture.beside import Repeated, beat, connecting, rows_of
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
+from binlog_merge.capture.noting import WITHOUT_NOTE, Noting
 from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
+from binlog_merge.capture.standing import standing_of
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
+from binlog_merge.config.capturing import Heartbeat
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import InternalError, MergeError, MissingFile, ServerRefused, WrongNode
+from binlog_merge.files.as_of import remove_as_of
 from snapshot_store.server import ServerAddress
 
 _LOG = logging.getLogger(__name__)
@@ -35,6 +40,14 @@ class CaptureOptions:
     together: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a capture does beside its files: how often it asks the server's clock (0: never), and heartbeats."""
+
+    clock_seconds: float = 0.5
+    heartbeat: Heartbeat | None = None
+
+
 class NodeCapture:
     """The capture of a node, for a thread of its own; only `stop` may be called from another thread.
 
@@ -50,6 +63,7 @@ class NodeCapture:
         options: CaptureOptions,
         start_file: str | None = None,
         report: Callable[[str, str], None] = lambda node, text: None,
+        beside: Beside = Beside(),
     ) -> None:
         self.node = node
         self.address = address
@@ -61,6 +75,8 @@ class NodeCapture:
         self._options = options
         self._start_file = start_file
         self._report = report
+        self._beside = beside
+        self._noting: Noting | None = None
         self._source = Source(node.source_id, address, options.ssl_ca)
         self._target: tuple[int, int] | None = None
         self._connected = 0.0
@@ -68,13 +84,19 @@ class NodeCapture:
 
     def run(self) -> None:
         """Capture until all the server has is captured, or `stop`. Sets `error` if it ends before that."""
+        threads = self._threads() if self._options.follow else []
         try:
+            for thread in threads:
+                thread.start()
             self._run()
         except MergeError as error:
             self.error = error.located(node=self.node.source_id)
         except Exception as error:  # a thread's exception would be printed and forgotten
             self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
             self.error.__cause__ = error
+        finally:
+            for thread in threads:
+                thread.stop()
         code = None if self.error is None else self.error.code
         _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
         if self.error is not None:
@@ -84,6 +106,30 @@ class NodeCapture:
         """Make the capture end, after the last complete event."""
         self._stopped.set()
         self._source.break_off()
+
+    def _threads(self) -> list[Repeated]:
+        """Return what runs beside a capture that does not end."""
+        node, connect = self.node.source_id, connecting(self.address, self._options.ssl_ca)
+
+        def due() -> bool:
+            return self._noting is not None and self._noting.wanting
+
+        def ask(connection: Any) -> None:
+            if (noting := self._noting) is not None:
+                noting.offer(standing_of(lambda sql: rows_of(connection, sql)))
+
+        def unasked(text: str) -> None:
+            self._report(node, f"its clock cannot be asked: {text}; {WITHOUT_NOTE}")
+
+        threads = []
+        if seconds := self._beside.clock_seconds:
+            threads.append(Repeated(f"clock {node}", seconds, connect, due, ask, unasked))
+        if (heartbeat := self._beside.heartbeat) is not None:
+            statements, period = heartbeat.statement, heartbeat.interval / 1e6
+            work = lambda connection: beat(connection, connect, statements)  # noqa: E731
+            failed = lambda text: self._report(node, f"the heartbeat failed: {text}; trying again")  # noqa: E731
+            threads.append(Repeated(f"heartbeat {node}", period, connect, lambda: self._connected > 0, work, failed))
+        return threads
 
     def _run(self) -> None:
         pause, lost_since = _FIRST_PAUSE, 0.0
@@ -120,26 +166,37 @@ class NodeCapture:
             self._check(facts)
             record = self.files.record(facts.server_uuid)
             place = self._onward(self.files.resume(), facts)
-            self._target = self._target or (file_number(facts.end[0]), facts.end[1])
+            self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
+            self._begin_noting(facts)
             self._report(self.node.source_id, f"{self.address}: from {place.name}:{place.asked}")
             _LOG.info("connected", extra={**self._where(), "file": place.name, "position": place.asked})
             self._connected = time.monotonic()
             self.connection = Connection.now(CONNECTED)
             self._pump(place, record.replica_uuid)
         finally:
+            self._noting = None
             self._source.close()
             self.files.close()
+
+    def _begin_noting(self, facts: SourceFacts) -> None:
+        if not self._beside.clock_seconds:
+            remove_as_of(self.files.directory)
+            return
+        self._noting = Noting(self.files, facts.server_uuid, lambda text: self._report(self.node.source_id, text))
+        self._noting.offer(facts.standing)
 
     def _pump(self, place: Place, replica_uuid: str) -> None:
         """Request a dump and carry out the actions of its events."""
         stream = Stream(self.node.source_id, place)
-        files, follow, target = self.files, self._options.follow, self._target
+        files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
         assert target is not None
         try:
             for event in self._source.dump(place, replica_uuid, follow):
                 for action in stream.feed(event):
                     files.apply(action)
                 files.tick()
+                if noting is not None:
+                    noting.tick()
                 if self._stopped.is_set():
                     raise Lost("stopped")
                 if not follow and stream.reached(*target):

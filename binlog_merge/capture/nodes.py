@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.capture.node import CaptureOptions, NodeCapture, captured
+from binlog_merge.capture.node import Beside, CaptureOptions, NodeCapture, captured
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import ConfigError
@@ -53,6 +53,7 @@ def capture(
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
+    beside = Beside(config.capture.clock / 1e6, config.heartbeat)
     if strangers := sorted(set(starts) - {node.source_id for node in chosen} - {""}):
         raise ConfigError(f"--start-file: {', '.join(strangers)} is not captured")
     with ExitStack() as locks:
@@ -62,7 +63,7 @@ def capture(
             locks.enter_context(OutputLock(directory, "capture"))
             address = ServerAddress.parse(node.server or "", password)
             start = starts.get(node.source_id, starts.get(""))
-            captures.append(NodeCapture(node, address, directory, options, start, report))
+            captures.append(NodeCapture(node, address, directory, options, start, report, beside))
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event(), options.together)

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from binlog_merge.capture.packets import payloads
+from binlog_merge.capture.standing import Standing, standing_of
 from binlog_merge.capture.stream import Place
 from binlog_merge.errors import IoError, ServerRefused, UnsupportedInput
 from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
-HEARTBEAT_SECONDS: Final = 0.5
-"""The period of heartbeats from a source that has nothing to send; they let received events be flushed."""
+HEARTBEAT_SECONDS: Final = 0.1
+"""The period of heartbeats from a source that has nothing to send: files are flushed then, and notes renewed."""
 SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
-_PARSE_ERROR, _NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1064, 1381, 1227, 1236
+_NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1381, 1227, 1236
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 """The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
@@ -39,12 +40,12 @@ class DumpRefused(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Facts about a server: its ids, its binlog files in order, and the file and position where the last one ends."""
+    """Facts about a server: its ids, its binlog files in order, and where the last one ends."""
 
     server_uuid: str
     server_id: int
     files: tuple[str, ...]
-    end: tuple[str, int]
+    standing: Standing
 
 
 class Source:
@@ -136,19 +137,12 @@ class Source:
             connection._force_close()
 
     def _facts(self) -> SourceFacts:
-        ((server_uuid, server_id),) = self._ask("SELECT @@global.server_uuid, @@global.server_id")
+        ((server_id,),) = self._ask("SELECT @@global.server_id")
         files = tuple(str(row[0]) for row in self._ask("SHOW BINARY LOGS"))
-        import pymysql
-
-        try:
-            status = self._ask("SHOW BINARY LOG STATUS")
-        except pymysql.MySQLError as error:
-            if error.args[0] != _PARSE_ERROR:  # before 8.2
-                raise
-            status = self._ask("SHOW MASTER STATUS")
-        if not files or not status:
+        standing = standing_of(self._ask)
+        if not files or not standing.file:
             raise self._no_binlog()
-        return SourceFacts(str(server_uuid), int(server_id), files, (str(status[0][0]), int(status[0][1])))
+        return SourceFacts(standing.server_uuid, int(server_id), files, standing)
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:

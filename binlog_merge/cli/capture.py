@@ -26,6 +26,10 @@ which the files are, or that lacks what comes next, is refused. Merge at any tim
   binlog-merge capture --config cluster.yaml --password-file pw --stop-never
   binlog-merge merge --config cluster.yaml --out merged/
 
+Where the nodes' clocks give the order (gtid-time), it also notes how far the servers' clocks are, so that a node with
+nothing to write holds no merge back; `capture: {clock: off}` if sessions set original_commit_timestamp. Where a global
+clock does, `heartbeat:` of the configuration says what to run on each node now and then, with --stop-never.
+
 A node whose connection is lost is tried again; one that fails for good ends, is told at once, and gives the exit code
 when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (143), behind whole events."""
 

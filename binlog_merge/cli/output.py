@@ -148,6 +148,7 @@ def _held(held: Mapping[str, Any]) -> str:
 def _node(node: str, state: Any) -> str:
     if not isinstance(state, Mapping):
         return f"{node}  {state}"
-    held = "  <- holds the others back" if state.get("holds_back") else ""
+    why = f": {state['why']}" if state.get("why") else ""
+    held = f"  <- holds the others back{why}" if state.get("holds_back") else ""
     read_to = f"  read to {state['read_to']}" if state.get("read_to") else ""
     return f"{node}  watermark {state.get('watermark') or 'none yet'}{read_to}{held}"

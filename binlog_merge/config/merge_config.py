@@ -16,10 +16,10 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
 from binlog_merge.config.sections import (
     Base,
-    Capture,
     CommitTso,
     Ddl,
     Markers,
@@ -62,6 +62,7 @@ class MergeConfig(Section):
     filter: str | None = None
     check_rows: Literal["auto", "always"] = "auto"
     capture: Capture = Field(default_factory=Capture)
+    heartbeat: Heartbeat | None = None
     output: Output = Field(default_factory=Output)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 

@@ -71,12 +71,6 @@ class Node(Section):
         return self
 
 
-class Capture(Section):
-    """Where `binlog-merge capture` puts the nodes' files: `dir`/source-id/file."""
-
-    dir: LocalDirectory = "captured"
-
-
 ShardMode = Literal["marker", "pessimistic", "optimistic"]
 
 

@@ -16,6 +16,7 @@ from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.between import Between
+from binlog_merge.pipeline.idle import Notes, read_notes, with_notes
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
@@ -31,6 +32,7 @@ class Found:
     numbers: Mapping[str, int]
     nodes: list[NodeInput]
     carrier: str | None
+    notes: Notes = Notes()  # noqa: RUF009 - frozen
 
 
 def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | None = None) -> Found:
@@ -39,6 +41,8 @@ def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | N
     Raises ConfigError if the configuration contradicts the nodes, and what `discover` and `node_inputs` raise.
     """
     header = state.header
+    # Before the files' sizes are taken, so that what a note covers is read.
+    notes = read_notes(config)
     discovery = discover(config, heads)
     numbers = config.node_numbers(header.node_numbers if header is not None else None)
     if config.coordinates and max(numbers.values()) >= NODES:
@@ -53,7 +57,9 @@ def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | N
             "the nodes are PolarDB-X's, whose markers tell of every DDL; a shard-mode other than marker is for others",
             remedy="leave shard-mode out; if these are plain MySQL shards, set commit-tso.carrier",
         )
-    return Found(discovery, numbers, nodes, carrier)
+    if carrier != BY_TIME:
+        return Found(discovery, numbers, nodes, carrier)
+    return Found(discovery, numbers, with_notes(nodes, notes.of), carrier, notes)
 
 
 def begin(job: Job, between: Between) -> Inputs:
@@ -75,6 +81,8 @@ def begin(job: Job, between: Between) -> Inputs:
     header = manifest.state.header
     inputs = find_inputs(job.config, manifest.state, between.heads)
     between.found = inputs.discovery
+    between.notes = inputs.notes.of
+    job.warnings += inputs.notes.warnings
     carrier = inputs.carrier
     if header is None or dict(header.node_numbers) != inputs.numbers or header.carrier != carrier:
         version = header.server_version if header is not None else _newest_version(inputs.discovery)

@@ -1,9 +1,11 @@
 """What the rounds of one process pass on, so that a round costs what is new. A run of its own begins with nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.directory import Discovery, KnownHeads
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
@@ -16,7 +18,8 @@ class Between:
     """What a round leaves for the next: its scanned pieces, what it read of the schema store, and the manifest.
 
     `manifest` is None if it is to be loaded, and the output checked. `heads` are the nodes' files as they were read,
-    `found` what the last round found of them.
+    `found` what the last round found of them, `notes` those of the capture (`files.as_of`) about the nodes that hold
+    something back, which may let it out.
     """
 
     schemas: SchemaCache
@@ -24,6 +27,7 @@ class Between:
     manifest: Manifest | None = None
     heads: KnownHeads = field(default_factory=dict)
     found: Discovery | None = None
+    notes: Mapping[str, tuple[AsOf, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: MergeConfig, directory: Path) -> "Between":

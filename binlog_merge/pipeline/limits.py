@@ -49,7 +49,8 @@ class Limits:
 
 def limits_of(job: Job, scanned: Sequence[ScannedNode], cluster: ClusterView, floor: OrderKey) -> Limits:
     """Compute the bound of a run from watermarks, XA COMMITs whose TSO may still arrive, damage and conflicts."""
-    watermarks = {n.source_id: n.watermark(job.config.commit_tso.max_disorder) for n in scanned}
+    settings = job.config.commit_tso
+    watermarks = {n.source_id: n.watermark(settings.max_disorder, settings.max_step_back) for n in scanned}
     lowered, warnings = dict[str, OrderKey](), list[str]()
     if cluster.polardbx:
         there = [n for n in scanned if cluster.bound(n.source_id, watermarks[n.source_id]) is not None]

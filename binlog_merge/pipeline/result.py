@@ -7,13 +7,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """One node at the end of a run. `watermark` is a 54-digit key, None if the node has shown no commit TSO."""
+    """One node at the end of a run. `watermark` is a 54-digit key, None if the node has shown no commit TSO.
+
+    `why` says what a node that holds the others back waits for, None if it does not.
+    """
 
     watermark: str | None
     holds_back: bool
     files: int
     read_to: str
     open_branches: int
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

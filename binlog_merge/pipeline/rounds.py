@@ -16,6 +16,7 @@ from binlog_merge.files.publish import output_directory
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Job, Progress, silent
 from binlog_merge.pipeline.between import Between
+from binlog_merge.pipeline.idle import read_notes
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import merge_once
 
@@ -50,12 +51,15 @@ class Rounds:
             self._lock.__exit__(kind, error, traceback)
 
     def has_news(self) -> bool:
-        """Return whether a round may find anything: nodes have written, or somebody wrote to the schema store.
+        """Return whether a round may find anything: nodes have written, somebody wrote to the schema store, or
+        the clock of an idle node that holds something back has gone on.
 
         Raises what the discover stage raises about the nodes' files.
         """
         between = self._between
         if between.found is None:
+            return True
+        if read_notes(self._config, between.notes.keys()).of != between.notes:
             return True
         if self._glance.is_same(between.found):
             return False

@@ -34,6 +34,7 @@ from binlog_merge.pipeline.coordinate.shards.driver import keep_shards, read_sha
 from binlog_merge.pipeline.coordinate.stores import SchemaStore
 from binlog_merge.pipeline.coordinate.value import Coordination, made_of
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
+from binlog_merge.pipeline.idle import awaited
 from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
@@ -95,6 +96,7 @@ def _merge(job: Job, between: Between) -> MergeResult:
         _publish(run, written)
     result = result_of(run, written)
     note_run(run, written, result)
+    between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)
     error = written.bound.error
     if error is not None:
         error.result = result

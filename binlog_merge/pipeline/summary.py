@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from binlog_merge.pipeline.assemble.holding import why
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
 from binlog_merge.pipeline.publish.driver import totals_of
@@ -20,10 +21,12 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
     totals = totals_of(kept)
     held = sum(r.held for r in ordered.parts)
     transactions = sum(g.transactions for g in kept)
+    holding = holders if held and not job.end_of_input else []
     nodes = {
         n.source_id: NodeResult(
             watermark=_text(watermarks[n.source_id]),
-            holds_back=n.source_id in holders and bool(held) and not job.end_of_input,
+            holds_back=n.source_id in holding,
+            why=why(n, watermarks[n.source_id]) if n.source_id in holding else None,
             files=len(n.input.files),
             read_to=f"{n.input.files[n.end[0]].name}:{n.end[1]}",
             open_branches=len(n.carry.open),
@@ -58,7 +61,7 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
         output_bytes=sum(g.size for g in kept),
         held=held,
         held_bytes=sum(r.held_bytes for r in ordered.parts),
-        held_back_by=holders[0] if held and not job.end_of_input else None,
+        held_back_by=holding[0] if holding else None,
         in_doubt=in_doubt,
         nodes=nodes,
         carrier=inputs.header.carrier,

@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from binlog_merge.errors import LateTransaction, MergeError
+from binlog_merge.files.as_of import AsOf
 from binlog_merge.pipeline.assemble.assemble import lost_branch
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow
-from binlog_merge.pipeline.assemble.watermark import node_watermark
+from binlog_merge.pipeline.assemble.watermark import as_of_watermark, node_watermark
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.clock import time_tso
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
+
+Place = tuple[int, int]
 
 
 @dataclass
@@ -47,7 +50,7 @@ class ScannedNode:
     @property
     def by_time(self) -> bool:
         """Return whether the node's clock gives the order."""
-        return any(p.clock is not None for p in self.pieces)
+        return self.input.by_time or any(p.clock is not None for p in self.pieces)
 
     @property
     def begins(self) -> tuple[int, int] | None:
@@ -55,9 +58,33 @@ class ScannedNode:
         times = [p.clock.least for p in self.pieces if p.clock is not None]
         return (time_tso(min(times)), 0) if times else self.least_new
 
-    def watermark(self, max_disorder: int) -> OrderKey | None:
-        """Return the least order key that may still arrive, None before the first commit TSO."""
-        return node_watermark(self.carry, self.input.number, max_disorder, not self.by_time)
+    def watermark(self, max_disorder: int, max_step_back: int = 0) -> OrderKey | None:
+        """Return the least order key that may still arrive, None if nothing is known of that.
+
+        `max_disorder` is a distance of TSOs, `max_step_back` one of clocks in microseconds.
+        """
+        least = node_watermark(self.carry, self.input.number, max_disorder, not self.by_time)
+        known = as_of_watermark(self.as_of, max_disorder, max_step_back)
+        return least if known is None else max(least or known, known)
+
+    @property
+    def as_of(self) -> AsOf | None:
+        """Return the capture's note, if everything that it covers was read."""
+        note = self.input.as_of
+        if note is None or not self.by_time or self.error is not None:
+            return None
+        index = self.input.file_index(note.file)
+        return note if index is not None and self.read_to >= (index, note.position) else None
+
+    @property
+    def read_to(self) -> Place:
+        """Return (file index, offset) before which every event was read, and every group is whole."""
+        begun = (self.input.first, self.input.resume.start)
+        return max([begun, *([self.input.seen] if self.input.seen else ()), *map(_read_to, self.pieces)])
+
+
+def _read_to(piece: ScanResult) -> Place:
+    return piece.file_index, min(at for at in (piece.reached, piece.truncated, piece.unfinished) if at is not None)
 
 
 def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | None:
@@ -70,7 +97,12 @@ def first_lost(nodes: Sequence[ScannedNode], floor: OrderKey) -> MergeError | No
 
 
 def check_late(node: ScannedNode, floor: OrderKey) -> None:
-    """Raise LateTransaction if a transaction that is new in this run commits below what is published."""
+    """Raise LateTransaction if a transaction that is new in this run commits below what is published.
+
+    Of nodes whose clocks give the order only DDL is looked at here; rows are when they are put in order.
+    """
+    if node.by_time and node.input.seen is not None:
+        _check_late_ddl(node, floor)
     if node.least_new is not None and node.input.seen is not None:
         key = OrderKey(*node.least_new, 0, 0)
         if key < floor:
@@ -79,6 +111,21 @@ def check_late(node: ScannedNode, floor: OrderKey) -> None:
                 node=node.source_id,
                 order_key=key,
             )
+
+
+def _check_late_ddl(node: ScannedNode, floor: OrderKey) -> None:
+    for piece, block in zip(node.pieces, node.blocks, strict=True):
+        if not piece.ddl or piece.clock is None or time_tso(piece.clock.least) > floor.commit_tso:
+            continue
+        columns, keys = block.local()
+        for i in piece.ddl:
+            key = OrderKey(int(keys.tso[i]), int(keys.transaction[i]), int(keys.seq[i]), block.node)
+            place = piece.file_index, int(columns["start"][i])
+            if key < floor and keys.alive[i] and place >= (node.input.seen or place):
+                raise LateTransaction(
+                    "a DDL stands below the published watermark",
+                    node=node.source_id, file=node.input.files[place[0]].path, position=place[1], order_key=key,
+                )  # fmt: skip
 
 
 def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:

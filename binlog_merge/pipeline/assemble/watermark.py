@@ -1,7 +1,9 @@
 """The watermark of a node: the least order key that may still arrive from it."""
 
 from binlog_merge.binlog.kernels.scan_layout import SYNC_POINT
+from binlog_merge.files.as_of import AsOf
 from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.clock import time_tso
 from snapshot_store.tso import OrderKey
 
 
@@ -24,3 +26,15 @@ def node_watermark(
     if max_disorder:
         least = min(least, OrderKey(max(0, carry.max_tso - max_disorder), 0, 0, 0))
     return least
+
+
+def as_of_watermark(note: AsOf | None, max_disorder: int, max_step_back: int) -> OrderKey | None:
+    """Return the least order key that may still arrive from a node whose log was read to where its note says.
+
+    Later commits have the note's time or a later one, unless the clock steps back: steps of up to `max_step_back`
+    microseconds are allowed for, so that they make no transaction late.
+    """
+    if note is None:
+        return None
+    tso: int = time_tso(max(0, note.clock_us - max_step_back))
+    return OrderKey(max(0, tso - max_disorder), 0, 0, 0)

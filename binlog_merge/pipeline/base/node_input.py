@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.directory import NodeFile
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
@@ -13,7 +14,8 @@ class NodeInput:
     """One node's part of a run.
 
     The scan begins in the file with index `first`, at `resume`; `carry` is the state there. `seen` is (file index,
-    offset) up to which an earlier run has read, None if none has.
+    offset) up to which an earlier run has read, None if none has. `by_time`: the node's clock gives the order; then
+    `as_of` is the capture's note for one of these files, if there is one.
     """
 
     source_id: str
@@ -24,6 +26,8 @@ class NodeInput:
     seen: tuple[int, int] | None
     gtids: NodeGtids
     resume: Resume = field(default_factory=Resume)
+    by_time: bool = False
+    as_of: AsOf | None = None
 
     def file_index(self, name: str) -> int | None:
         """Return the index of a file by name, or None."""
