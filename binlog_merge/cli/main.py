@@ -107,25 +107,31 @@ class Terminated(BaseException):
     """SIGTERM arrived; like KeyboardInterrupt, it passes every `except Exception`."""
 
 
-_IMPORT_SECONDS = 0.05
+_LATER_SECONDS = 0.05
+_STARTS_PROCESS = ("_execute_child", "launch_gateway")
+"""The functions that start a process (subprocess) and Java (pyspark)."""
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    """Raise Terminated; while a module is imported, a moment later.
+    """Raise Terminated, but not where it would be lost or do harm: then a moment later.
 
-    Modules try what they can import, and take any exception there for a no: the signal would be lost.
+    A module that tries what it can import may take any exception for a no; Python drops one that is raised by a hook
+    of fork; and a Java whose start is not awaited does not notice that its parent has ended.
     """
-    if _imports(frame):
+    if _defers(frame):
         signal.signal(signal.SIGALRM, lambda number, frame: signal.raise_signal(signal.SIGTERM))
-        signal.setitimer(signal.ITIMER_REAL, _IMPORT_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, _LATER_SECONDS)
         return
     raise Terminated
 
 
-def _imports(frame: FrameType | None) -> bool:
-    while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+def _defers(frame: FrameType | None) -> bool:
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") or code.co_name in _STARTS_PROCESS:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 def main() -> NoReturn:

@@ -311,3 +311,16 @@ def test_a_sigterm_during_an_import_is_not_lost(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.stdout, done.returncode) == ("imported\n", 143), done.stderr
+
+
+def test_a_sigterm_while_a_process_is_started_is_not_lost() -> None:
+    """Python drops what a hook of fork raises."""
+    program = (
+        "import os, signal, subprocess, sys, time\nfrom binlog_merge.cli import main\n"
+        "signal.signal(signal.SIGTERM, main._terminate)\n"
+        "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM) or len(''))\n"
+        "try:\n    subprocess.run(['true'], preexec_fn=lambda: None)\n    time.sleep(1000)\n"
+        "except main.Terminated:\n    sys.exit(143)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (143, "")
