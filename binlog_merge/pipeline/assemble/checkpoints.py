@@ -1,7 +1,7 @@
 """Where the next run goes on in a node's log."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,16 +32,19 @@ class Checkpoint:
     carry: Carry
 
 
-def checkpoint(node: ScannedNode, floor: OrderKey, done: OrderKey, waiting: int | None = None) -> Checkpoint:
+def checkpoint(
+    node: ScannedNode, floor: OrderKey, done: OrderKey, waiting: int | None = None, inside: bool = True
+) -> Checkpoint:
     """Return where the next run goes on: before the first piece with anything that is not merged, else at the end.
 
     `done` is the key up to which the node's DDL is in the schema history. `waiting` is the index of the first file with
-    rows below the floor that come out later, None if there is none.
+    rows below the floor that come out later, None if there is none. Without `inside` the scan begins with a file:
+    another carrier of commit TSOs may show, for which the file is to be scanned again.
     """
     needed = list(_needed(node, floor, done))
     needed += [] if waiting is None else [(waiting, FILE_BEGINS)]
     open_files = [p.file_index for p in node.carry.open.values() if p.file_index >= 0]
-    file, resume, carry = _resume(node, min(needed, default=node.end))
+    file, resume, carry = _resume(node, min(needed, default=node.end), inside)
     return Checkpoint(min([file, *open_files, *(index for index, _ in needed)]), file, resume, carry)
 
 
@@ -77,7 +80,7 @@ def _holds_ddl(piece: ScanResult, block: Block, done: OrderKey) -> bool:
     )
 
 
-def _resume(node: ScannedNode, needed: Place) -> tuple[int, Resume, Carry]:
+def _resume(node: ScannedNode, needed: Place, inside: bool) -> tuple[int, Resume, Carry]:
     """Return the last place up to `needed` at which a scan may begin: (file index, resume, carry)."""
     begins = [(piece.file_index, piece.first) for piece in node.pieces]
     places = [*zip(range(len(begins)), begins, node.carries, strict=True)]
@@ -85,10 +88,21 @@ def _resume(node: ScannedNode, needed: Place) -> tuple[int, Resume, Carry]:
         places.append((len(begins), node.end, node.carry))
     for before, place, carry in reversed(places):
         # Transactions in a sync point's window are numbered from its prepare on.
-        inside = any(prepared.flags & scan_layout.SYNC_POINT for prepared in carry.open.values())
-        if place <= needed and place[1] >= FILE_BEGINS and not inside:
-            return place[0], _at(node, before, place), carry
-    return node.input.first, node.input.resume, node.input.carry
+        window = any(prepared.flags & scan_layout.SYNC_POINT for prepared in carry.open.values())
+        begins_file = place[1] == FILE_BEGINS
+        if place <= needed and (begins_file or (inside and place[1] > FILE_BEGINS)) and not window:
+            return place[0], _at(node, before, place), _with_rows(carry, node.pieces[before:])
+    return node.input.first, node.input.resume, _with_rows(node.input.carry, node.pieces)
+
+
+def _with_rows(carry: Carry, pieces: Sequence[ScanResult]) -> Carry:
+    """Add the commit rows that XA COMMITs of these pieces need: those of other nodes may not be read again.
+
+    See `assemble.shared_rows`.
+    """
+    wanted = {late.gtrid for piece in pieces for late in piece.late if late.tso is None and not late.rollback}
+    rows = {(g1, g2): tso for piece in pieces for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
+    return replace(carry, commit_rows={**carry.commit_rows, **rows}) if rows else carry
 
 
 def _at(node: ScannedNode, count: int, place: Place) -> Resume:

@@ -9,7 +9,7 @@ from binlog_merge.pipeline.assemble.nodes import ScannedNode, half_committed
 from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.pipeline.assemble.whole_logs import check_logs
 from binlog_merge.pipeline.base.state import Inputs, Job
-from binlog_merge.pipeline.scan.carriers import POLARDBX
+from binlog_merge.pipeline.scan.carriers import CARRIERS, POLARDBX
 from binlog_merge.pipeline.scan.inputs import bundles, scan_tasks
 from binlog_merge.pipeline.scan.kept import KeptPieces
 from binlog_merge.pipeline.scan.task import scan_all
@@ -46,7 +46,7 @@ def scan_nodes(job: Job, inputs: Inputs, rounds: KeptPieces) -> list[ScannedNode
 
 def _scanned(job: Job, inputs: Inputs, rounds: KeptPieces) -> dict[str, list[Piece]]:
     """Return each node's pieces, in the order of its log: those kept from earlier rounds, and what is new, scanned."""
-    pieces = _scan(job, inputs, rounds, rounds.of(inputs.nodes), frozenset())
+    pieces = _scan(job, inputs, rounds, rounds.of(inputs.nodes, CARRIERS[inputs.carrier].code), frozenset())
     found = [piece for of_node in pieces.values() for piece in of_node]
     sizes = {(task.node, task.file_index): task.size for task, _ in found}
     begins = {(task.node, task.file_index): task.start for task, _ in reversed(found)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from binlog_merge.files.manifest import NodeState, OutputFile, Publish
 from binlog_merge.files.publish import publish
-from binlog_merge.pipeline.assemble.checkpoints import checkpoint
+from binlog_merge.pipeline.assemble.checkpoints import Checkpoint, checkpoint
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.bound import GREATEST_KEY
 from binlog_merge.pipeline.gather.values import GatherResult
@@ -43,7 +43,16 @@ def publish_run(
         rank=kept[-1].rank - 1 if kept else state.rank,
         totals=totals,
         nodes={
-            n.source_id: _node_state(n, next_floor, _history_to(run, n.source_id), waiting.get(n.input.number))
+            n.source_id: _node_state(
+                n,
+                checkpoint(
+                    n,
+                    next_floor,
+                    _history_to(run, n.source_id),
+                    waiting.get(n.input.number),
+                    inside=run.inputs.header.carrier is not None,
+                ),
+            )
             for n in run.scanned
         },
         end_of_input=job.end_of_input,
@@ -106,9 +115,8 @@ def _output_file(open_file: OutputFile | None, g: GatherResult) -> OutputFile:
     )
 
 
-def _node_state(node: ScannedNode, floor: OrderKey, done: OrderKey, waiting: int | None) -> NodeState:
+def _node_state(node: ScannedNode, found: Checkpoint) -> NodeState:
     files = node.input.files
-    found = checkpoint(node, floor, done, waiting)
     end_index, end = node.end
     resume = {"file": files[found.file].name, "identity": files[found.file].identity, **found.resume.to_dict()}
     return NodeState(

@@ -25,8 +25,13 @@ class KeptPieces:
     pieces: dict[str, list[tuple[str, Piece]]] = field(default_factory=dict)
     next_number: int = 0
 
-    def of(self, nodes: Sequence[NodeInput]) -> dict[str, list[Piece]]:
-        """Return, by node, the kept pieces that follow each other from where the node resumes."""
+    def of(self, nodes: Sequence[NodeInput], carrier: int) -> dict[str, list[Piece]]:
+        """Return, by node, the kept pieces that follow each other from where the node resumes.
+
+        Pieces that were scanned for another carrier of commit TSOs, before the cluster showed which it has, are none.
+        """
+        if any(piece.task.carrier != carrier for pieces in self.pieces.values() for _, piece in pieces):
+            self.clear()
         return {node.source_id: _fewer(node, _chain(node, self.pieces.get(node.source_id, ()))) for node in nodes}
 
     def keep(self, nodes: Sequence[NodeInput], scanned: Mapping[str, Sequence[Piece]]) -> None:

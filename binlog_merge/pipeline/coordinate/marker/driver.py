@@ -271,8 +271,10 @@ def kept_after(messages: Messages, next_floor: OrderKey) -> Mapping[str, Any]:
     value: dict[str, Any] = {
         "by_markers": view.by_markers,
         "jobs": [list(job) for job in cluster.jobs_before(next_floor)],
-        "members": sorted(view.members.before(next_floor)),
     }
+    if "members" in view.kept or (view.members.shown is not None and view.members.shown < next_floor):
+        # Before the first marker nothing says who belongs to the cluster.
+        value["members"] = sorted(view.members.before(next_floor))
     if cluster.places is not None:
         state = cluster.places.state_before(next_floor)
         value["topology"] = state.to_dict()

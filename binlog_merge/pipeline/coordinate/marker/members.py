@@ -15,12 +15,13 @@ class Members:
     """The nodes at the beginning, and every change: (key, all nodes from then on). Nodes are named by source-id.
 
     `undecided` are nodes that a change names but whose own logs show nothing yet: they may join there, or may have been
-    in the cluster from the beginning and be late.
+    in the cluster from the beginning and be late. `shown` is the key of the first marker that any node shows.
     """
 
     first: frozenset[str]
     changes: tuple[tuple[OrderKey, frozenset[str]], ...] = ()
     undecided: frozenset[str] = frozenset()
+    shown: OrderKey | None = None
 
     def at(self, key: OrderKey) -> frozenset[str]:
         """Return the nodes that must show a marker at `key`. At a change's own key these are the nodes that stay."""
@@ -61,11 +62,13 @@ def members_of(
     (`shown`: its first one) before the first change, or if no change names it.
     """
     nodes, changes = tuple(nodes), tuple(sorted(changes))
+    least = min(shown.values(), default=None)
     if known is not None or not changes:
-        return Members(frozenset(nodes) if known is None else known, changes)
+        return Members(frozenset(nodes) if known is None else known, changes, shown=least)
     when, named = changes[0]
     first = {n for n in nodes if (n in shown and shown[n] < when) or not any(n in s for _, s in changes)}
-    return Members(frozenset(first or named), changes, frozenset(n for n in nodes if n not in shown and n not in first))
+    undecided = frozenset(n for n in nodes if n not in shown and n not in first)
+    return Members(frozenset(first or named), changes, undecided, least)
 
 
 def bounds(members: Members, node: str, watermark: OrderKey | None) -> OrderKey | None:
