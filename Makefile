@@ -13,8 +13,8 @@ MUTANTS ?=
 MUTANTS_SECONDS ?= 600
 MUTANTS_SEED ?= 1
 TEST_ARGS ?=
-# Side by side; what shares a Spark session stays together.
-TEST_PROCESSES ?= -n logical --maxprocesses 4 --dist loadgroup
+# Side by side, one more than there are cores, as many wait for servers; what shares a Spark session stays together.
+TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup
 
 # What needs no server, no Spark and no whole merge.
 QUICK := $(addprefix tests/,binlog config files filters log pipeline reshape snapshot_store values test_api.py test_errors.py test_places.py)
