@@ -21,6 +21,18 @@ def test_property(name: str, seed: int, tmp_path: Path) -> None:
     PROPERTIES[name](seed, tmp_path, steps=(20, 60, 120)[seed % 3], large=(10, 300, 20_000)[seed % 3])
 
 
+@pytest.mark.parametrize(
+    ("seed", "steps", "large"),
+    [
+        pytest.param(1011, 15, 10, id="commit rows of a node that is read further than the one that needs them"),
+        pytest.param(1006, 30, 300, id="pieces that were scanned before the carrier showed"),
+        pytest.param(1021, 30, 300, id="a node that joins, after something was published"),
+    ],
+)
+def test_rounds_that_went_wrong(seed: int, steps: int, large: int, tmp_path: Path) -> None:
+    PROPERTIES["polardbx-rounds"](seed, tmp_path, steps=steps, large=large)
+
+
 @pytest.mark.soak
 def test_soak(tmp_path: Path) -> None:
     seed = int(os.environ.get("SOAK_SEED", time.time_ns() % 10**9 * 1000))

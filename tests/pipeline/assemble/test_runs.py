@@ -91,6 +91,21 @@ def test_a_run_begins_with_ddl_that_is_not_in_the_history() -> None:
     assert [place(done) for done in (ORIGIN, OrderKey(3, 1, 1, 1))] == [2, 6]
 
 
+def test_the_carry_has_commit_rows_of_other_nodes_that_are_needed_again() -> None:
+    text = "P1 C1=3 | P2 | C2 | P3"
+    node = assembled(text, end_of_input=False)
+    node.pieces[2] = replace(node.pieces[2], commit_rows=((2, 1, 7),))  # as `shared_rows` adds them
+    again = checkpoint(node, OrderKey(3, 1, 1, 0), GREATEST_KEY)
+    assert (again.resume.start - 4) // SIZE == 2, "the branch that is not published is scanned again"
+    assert again.carry.commit_rows == {(2, 1): 7}
+
+
+def test_without_a_known_carrier_a_run_begins_with_a_file() -> None:
+    node = assembled("P1 C1=3 | L / P2 C2=5 | L", end_of_input=False)
+    places = [checkpoint(node, OrderKey(tso, 99, 0, 0), GREATEST_KEY, inside=False) for tso in (2, 3, 9)]
+    assert [(found.file, found.resume.start) for found in places] == [(0, 4), (1, 4), (1, 4)]
+
+
 def test_a_run_does_not_begin_in_the_window_of_a_sync_point() -> None:
     text = "P1 C1=3 | S2 | L | C2=5 | P3 C3=9 | L"
     assert begins(text, OrderKey(4, 0, 0, 0))[2] == 2
