@@ -153,7 +153,9 @@ def test_a_group_of_another_node(runs: int, tmp_path: Path) -> None:
     two.write_bytes(with_groups(second, [*groups, stranger]))
     error = stopped(config, out, case)
     assert isinstance(error, TransactionTwice) and (error.node, error.file) == ("dn-2", str(two))
-    assert f"node dn-1 too ({one}:{first.events[list(first.groups())[2][0]].at})" in error.message
+    # Where a first run has published it, only its GTID is known of it.
+    place = f" ({one}:{first.events[list(first.groups())[2][0]].at})" if runs == 1 else ""
+    assert error.message.endswith(f"is in the log of node dn-1 too{place}")
     assert error.position is not None and error.position > len(whole_two) // 2
     assert "replica" in error.remedy
 

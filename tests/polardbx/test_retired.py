@@ -8,9 +8,10 @@ import pytest
 from binlog_merge.errors import MarkerIncomplete
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.local import merge, written
-from tests.polardbx.steps import Step, Values, Write
+from tests.polardbx.steps import Values, Write
 from tests.polardbx.test_faults import MADE, TABLE, Made, made, table_meta
 from tests.polardbx.test_heartbeats import beat
+from tests.polardbx.write import ends
 
 __all__ = ["made"]
 
@@ -47,15 +48,19 @@ def leaving(made: Made) -> dict[str, int]:
     return at
 
 
-def ending(made: Made, count: int) -> list[Step]:
-    """Return the history with dn-2's log as far as its first steps."""
-    return [s for i, s in enumerate(made.steps) if s.node == STAYS or i < count]
+def save(made: Made, folder: Path, count: int) -> Path:
+    """Write the history with dn-2's log as far as its first steps; returns the configuration."""
+    config = made.save(folder)
+    for path in (folder / "dn-2").iterdir():
+        data = path.read_bytes()
+        left = sum(step.node != STAYS for step in made.steps[count:])
+        path.write_bytes(data[: ends(data)[-1 - left]])
+    return config
 
 
 @pytest.mark.parametrize("moment", ["moved", "beat"])
 def test_it_holds_back_nothing_once_its_tables_are_gone(made: Made, moment: str, tmp_path: Path) -> None:
-    made.steps = ending(made, leaving(made)[moment])
-    config = made.save(tmp_path)
+    config = save(made, tmp_path, leaving(made)[moment])
     growing = merge(config, tmp_path / "growing", end_of_input=False)
     assert (growing.transactions, growing.ddl, growing.held, growing.held_back_by) == (7, 2, 0, None)
     whole = merge(config, tmp_path / "whole")
@@ -65,25 +70,17 @@ def test_it_holds_back_nothing_once_its_tables_are_gone(made: Made, moment: str,
 
 def test_while_it_has_tables_it_holds_back(made: Made, tmp_path: Path) -> None:
     """Rows may be missing: nobody knows but who has the rest of the log."""
-    at = leaving(made)
-    every = list(made.steps)
-    made.steps = ending(made, at["rows"])
-    config = made.save(tmp_path)
+    config = save(made, tmp_path, leaving(made)["rows"])
     result = merge(config, tmp_path / "out", end_of_input=False)
     assert (result.transactions, result.held_back_by) == (2, "dn-2") and result.held
     with pytest.raises(MarkerIncomplete, match="dn-2"):
         merge(config, tmp_path / "ended")
     assert_prefix(written(tmp_path / "out"), written(tmp_path / "ended"))
-    made.steps = every
     assert merge(made.save(tmp_path), tmp_path / "out", end_of_input=False).transactions == 5
 
 
 def test_what_comes_later_of_its_log_changes_nothing(made: Made, tmp_path: Path) -> None:
-    at = leaving(made)
-    every = list(made.steps)
-    made.steps = ending(made, at["moved"])
-    merge(made.save(tmp_path), tmp_path / "out", end_of_input=False)
-    made.steps = every
+    merge(save(made, tmp_path, leaving(made)["moved"]), tmp_path / "out", end_of_input=False)
     result = merge(made.save(tmp_path), tmp_path / "out")
     assert (result.transactions, result.warnings) == (0, ())
     merge(made.save(tmp_path), tmp_path / "whole")
@@ -91,7 +88,7 @@ def test_what_comes_later_of_its_log_changes_nothing(made: Made, tmp_path: Path)
 
 
 def test_a_node_that_the_cluster_keeps_holds_back_as_ever(made: Made, tmp_path: Path) -> None:
-    made.steps = ending(made, leaving(made)["moved"])
+    moved = leaving(made)["moved"]
     tell(made, [STAYS, "dn-2"], [STAYS])
-    result = merge(made.save(tmp_path), tmp_path / "out", end_of_input=False)
+    result = merge(save(made, tmp_path, moved), tmp_path / "out", end_of_input=False)
     assert result.transactions == 2 and result.held_back_by == "dn-2"

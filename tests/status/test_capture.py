@@ -49,6 +49,7 @@ def test_a_capture_that_follows_is_seen_and_its_merge(mysql_server: MySqlServer,
     thread.start()
     try:
         assert eventually(lambda: observer.look().nodes["dn-1"].captured == _end(mysql_server))
+        assert eventually(lambda: observer.look().nodes["dn-1"].capture is not None)
         assert eventually(lambda: _capture_of(observer.look()).state == "connected")
         merge(live.path, live.out, end_of_input=False)
         status = observer.look()

@@ -33,7 +33,7 @@ def places(task: ScanTask, starts: list[int], step: int) -> Iterator[tuple[int, 
 
 def pieces(task: ScanTask, at: int) -> list[ScanTask]:
     other = PieceBlock(f"{task.block.path}-2")
-    return [replace(task, stop=at), replace(task, start=at, block=other, piece=1)]
+    return [replace(task, stop=at), replace(task, start=at, block=other, piece=1, exact=False)]
 
 
 def test_cut_anywhere(made: tuple[Path, ScanTask, list[int]]) -> None:
