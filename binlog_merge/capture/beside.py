@@ -33,7 +33,12 @@ class Repeated(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._seconds, self._connect, self._due, self._work, self._report = seconds, connect, due, work, report
         self._stopped = threading.Event()
+        self._elsewhere = threading.Event()
         self._connection: Any = None
+
+    def connect_again(self) -> None:
+        """Work on a new connection from now on: the node has another server."""
+        self._elsewhere.set()
 
     def stop(self) -> None:
         """End after what is being done, and wait for that."""
@@ -57,6 +62,9 @@ class Repeated(threading.Thread):
     def _once(self) -> str:
         """Work once; returns what failed."""
         try:
+            if self._elsewhere.is_set():
+                self._elsewhere.clear()
+                self._close()
             if self._connection is None:
                 self._connection = self._connect()
             self._work(self._connection)
@@ -72,9 +80,9 @@ class Repeated(threading.Thread):
                 connection.close()
 
 
-def connecting(address: ServerAddress, ssl_ca: str | None) -> Connect:
-    """Return what connects to a server."""
-    return lambda: address.connect(ssl_ca, _SILENCE_SECONDS)
+def connecting(address: Callable[[], ServerAddress], ssl_ca: str | None) -> Connect:
+    """Return what connects to the server that has the node at that moment."""
+    return lambda: address().connect(ssl_ca, _SILENCE_SECONDS)
 
 
 def rows_of(connection: Any, sql: str) -> list[tuple[Any, ...]]:

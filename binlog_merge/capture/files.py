@@ -58,47 +58,53 @@ class Record:
 
 
 class NodeFiles:
-    """The captured files of a node, for one writer, which holds the directory's lock."""
+    """The captured files of a server of a node, for one writer, which holds the directory's lock.
 
-    def __init__(self, directory: Path, node: str) -> None:
+    Counts what is new, from what was new of the server `before` on.
+    """
+
+    def __init__(self, directory: Path, node: str, before: "NodeFiles | None" = None) -> None:
         self.directory = directory
         self.node = node
-        self.bytes = 0
-        self.events = 0
-        self.files = 0
+        self.bytes: int = before.bytes if before else 0
+        self.events: int = before.events if before else 0
+        self.files: int = before.files if before else 0
         self._file: io.BufferedWriter | None = None
         self._name, self._last, self._end = "", 0, 0
         self._record: Record | None = None
         self._unsynced = self._unrecorded = 0
         self._flushed = self._synced = time.monotonic()
 
-    def record(self, server_uuid: str) -> Record:
-        """Return the directory's record; a new directory is assigned to this server.
+    def record(self, server_uuid: str, expected: str | None = None) -> Record:
+        """Return the directory's record; a new directory is assigned to this server, which must be the expected one.
 
         Raises WrongNode if the files are of another server.
         """
         path = self.directory / RECORD_NAME
         record = _read_record(path) if path.exists() else None
+        known = expected if record is None else record.server_uuid
+        if known not in (None, server_uuid):
+            raise WrongNode(
+                f"the server's server_uuid is {server_uuid}, the files captured so far are of {known}",
+                node=self.node,
+                file=str(self.directory),
+                remedy="another server answers under the node's address: correct `server`. If it took over from that "
+                "one, let it: with `--switch`, or by itself if `server` is a list (`server: [mysql://a, mysql://b]`). "
+                "Else capture it into a new directory",
+            )
         if record is None:
             record = Record(server_uuid, str(uuid.uuid4()))
             self._save(record)
-        elif record.server_uuid != server_uuid:
-            raise WrongNode(
-                f"the server's server_uuid is {server_uuid}, the files captured so far are of {record.server_uuid}",
-                node=self.node,
-                file=str(self.directory),
-                remedy="another server answers under the node's address: correct `server`, or capture it into a new "
-                "directory",
-            )
         self._record = record
         return record
 
     def resume(self) -> Place | None:
         """Open the last file, cut off an incomplete event, and return the position; None if there is no file."""
         self.close()
-        last = self._last_file()
-        if last is None:
+        paths = self.paths()
+        if not paths:
             return None
+        last = paths[-1]
         synced = None if self._record is None else self._record.synced
         try:
             self._file = io.BufferedWriter(io.FileIO(last, "r+"), _BUFFER)
@@ -219,7 +225,8 @@ class NodeFiles:
             except OSError as error:
                 raise io_error(error, str(self.directory / self._name)) from error
 
-    def _last_file(self) -> Path | None:
+    def paths(self) -> list[Path]:
+        """Return the captured files, in order. Raises ConfigError if they are of several series."""
         try:
             found = [(_NUMBERED.fullmatch(entry.name), entry) for entry in self.directory.iterdir()]
         except OSError as error:
@@ -232,7 +239,7 @@ class NodeFiles:
                 file=str(self.directory),
                 remedy="a node has one series of binlog files; capture into a new directory",
             )
-        return max(files)[2] if files else None
+        return [entry for _, _, entry in sorted(files)]
 
     def _note_synced(self) -> None:
         if self._record is not None:
@@ -246,6 +253,17 @@ class NodeFiles:
             values["synced"] = {"file": place.name, "last": place.last, "end": place.end}
         replace_file(self.directory / RECORD_NAME, json.dumps(values).encode() + b"\n")
         self._record = record
+
+
+def recorded_server(directory: Path) -> str | None:
+    """Return the server whose files a directory has, None for a new one. Raises ManifestError if that is damaged."""
+    path = directory / RECORD_NAME
+    return _read_record(path).server_uuid if path.exists() else None
+
+
+def remove_record(directory: Path) -> None:
+    """Make a directory without files a new one, for any server."""
+    (directory / RECORD_NAME).unlink(missing_ok=True)
 
 
 def _read_record(path: Path) -> Record:

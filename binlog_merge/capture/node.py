@@ -1,9 +1,12 @@
-"""The capture of a node: reconnects and resumes where its files end, until it is complete or stopped."""
+"""The capture of a node: reconnects and resumes where its files end, until it is complete or stopped.
+
+A node with several servers fails over: see `servers`.
+"""
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +15,7 @@ from binlog_merge.capture.beside import Repeated, beat, connecting, rows_of
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
 from binlog_merge.capture.noting import WITHOUT_NOTE, Noting
+from binlog_merge.capture.servers import NodeServers
 from binlog_merge.capture.source import DumpRefused, Lost, Source, SourceFacts
 from binlog_merge.capture.standing import standing_of
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
@@ -25,19 +29,23 @@ _LOG = logging.getLogger(__name__)
 
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
+_LONGEST_PAUSE_OF_SEVERAL: Final = 1.0
+_ROLE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
     """Options of a capture. `follow`: wait for new events at the end; `retry_seconds`: how long to try to reconnect.
 
-    `together`: when the capture of a node fails, the others end.
+    `together`: when the capture of a node fails, the others end. `lost_after`: how many seconds a server cannot be
+    reached before another of the node's servers may take over.
     """
 
     follow: bool = False
     retry_seconds: float = 60.0
     ssl_ca: str | None = None
     together: bool = False
+    lost_after: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,42 +59,48 @@ class Beside:
 class NodeCapture:
     """The capture of a node, for a thread of its own; only `stop` may be called from another thread.
 
-    `start_file` is the first file of a node without captured files; None: the first file that its server has. `report`
-    gets a line for every connection made and lost.
+    `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
+    node without captured files; None: the first file that its server has. `report` gets a line for every connection
+    made and lost, and for every switch.
     """
 
     def __init__(
         self,
         node: Node,
-        address: ServerAddress,
+        addresses: Sequence[ServerAddress],
         directory: Path,
         options: CaptureOptions,
         start_file: str | None = None,
         report: Callable[[str, str], None] = lambda node, text: None,
         beside: Beside = Beside(),
+        by_hand: ServerAddress | None = None,
     ) -> None:
         self.node = node
-        self.address = address
+        say = lambda text: report(node.source_id, text)  # noqa: E731
+        self.servers = NodeServers(
+            node.source_id, addresses, directory, options.ssl_ca, node.fails_over, by_hand, options.lost_after, say
+        )
         self.error: MergeError | None = None
         self.complete = False
-        self.files = NodeFiles(directory, node.source_id)
+        self.files = NodeFiles(self.servers.folder, node.source_id)
         self.connection = Connection.now(CONNECTING)
-        self.note = CaptureNote(directory, str(address))
+        self.note = CaptureNote(directory, str(self.servers.address))
         self._options = options
         self._start_file = start_file
         self._report = report
         self._beside = beside
         self._noting: Noting | None = None
-        self._source = Source(node.source_id, address, options.ssl_ca)
+        self._source: Source | None = None
+        self._threads: list[Repeated] = []
         self._target: tuple[int, int] | None = None
-        self._connected = 0.0
+        self._connected = self._lost_since = 0.0
         self._stopped = threading.Event()
 
     def run(self) -> None:
         """Capture until all the server has is captured, or `stop`. Sets `error` if it ends before that."""
-        threads = self._threads() if self._options.follow else []
+        self._threads = self._repeated() if self._options.follow else []
         try:
-            for thread in threads:
+            for thread in self._threads:
                 thread.start()
             self._run()
         except MergeError as error:
@@ -95,7 +109,7 @@ class NodeCapture:
             self.error = InternalError(f"{type(error).__name__}: {error}", node=self.node.source_id)
             self.error.__cause__ = error
         finally:
-            for thread in threads:
+            for thread in self._threads:
                 thread.stop()
         code = None if self.error is None else self.error.code
         _LOG.info("capture ends", extra={**self._where(), "events": self.files.events, "error": code})
@@ -105,11 +119,21 @@ class NodeCapture:
     def stop(self) -> None:
         """Make the capture end, after the last complete event."""
         self._stopped.set()
-        self._source.break_off()
+        self._break_off()
 
-    def _threads(self) -> list[Repeated]:
+    @property
+    def address(self) -> ServerAddress:
+        """Return the address of the server that is captured."""
+        return self.servers.address
+
+    def _break_off(self) -> None:
+        source = self._source
+        if source is not None:
+            source.break_off()
+
+    def _repeated(self) -> list[Repeated]:
         """Return what runs beside a capture that does not end."""
-        node, connect = self.node.source_id, connecting(self.address, self._options.ssl_ca)
+        node, connect = self.node.source_id, connecting(lambda: self.address, self._options.ssl_ca)
 
         def due() -> bool:
             return self._noting is not None and self._noting.wanting
@@ -121,7 +145,15 @@ class NodeCapture:
         def unasked(text: str) -> None:
             self._report(node, f"its clock cannot be asked: {text}; {WITHOUT_NOTE}")
 
+        def look(connection: Any) -> None:
+            if rows_of(connection, "SELECT @@global.read_only")[0][0] and self.servers.another():
+                self._break_off()  # what connects next lets the other one take over
+
         threads = []
+        if self.servers.choosing:
+            threads.append(
+                Repeated(f"role {node}", _ROLE_SECONDS, connect, lambda: self._connected > 0, look, lambda text: None)
+            )
         if seconds := self._beside.clock_seconds:
             threads.append(Repeated(f"clock {node}", seconds, connect, due, ask, unasked))
         if (heartbeat := self._beside.heartbeat) is not None:
@@ -132,7 +164,7 @@ class NodeCapture:
         return threads
 
     def _run(self) -> None:
-        pause, lost_since = _FIRST_PAUSE, 0.0
+        pause, told = _FIRST_PAUSE, ""
         while not self._stopped.is_set():
             before, self._connected = self.files.events, 0.0
             try:
@@ -143,10 +175,13 @@ class NodeCapture:
                 if self._stopped.is_set():
                     return
                 lived = self._connected and time.monotonic() - self._connected > _LONGEST_PAUSE
-                if self.files.events > before or lived or not lost_since:
-                    pause, lost_since = _FIRST_PAUSE, time.monotonic()
+                anew = self.files.events > before or lived or not self._lost_since
+                if anew:
+                    pause, self._lost_since = _FIRST_PAUSE, time.monotonic()
+                if anew or (self.servers.choosing and str(lost) != told):
+                    told = str(lost)
                     self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
-                if time.monotonic() - lost_since > self._options.retry_seconds:
+                if time.monotonic() - self._lost_since > self._options.retry_seconds:
                     raise ServerRefused(
                         f"{self.address}: {lost}",
                         remedy="run it again when the server is there; it goes on where it stopped",
@@ -154,7 +189,7 @@ class NodeCapture:
                 self.connection = Connection.now(LOST, str(lost))
                 _LOG.info("connection lost", extra={**self._where(), "error": str(lost), "retry_in": pause})
                 self._stopped.wait(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_PAUSE_OF_SEVERAL if self.servers.choosing else _LONGEST_PAUSE)
 
     def _where(self) -> dict[str, str]:
         return {"node": self.node.source_id, "server": str(self.address)}
@@ -162,9 +197,12 @@ class NodeCapture:
     def _attempt(self) -> None:
         """Connect and capture to the end. Raises Lost if a retry may succeed, else MergeError."""
         try:
-            facts = self._source.open()
+            lost_after = min(self._options.lost_after, self._options.retry_seconds)
+            lost = self._lost_since > 0 and time.monotonic() - self._lost_since >= lost_after
+            self._source, facts = self.servers.connect(lost)
+            self._follow_the_server()
             self._check(facts)
-            record = self.files.record(facts.server_uuid)
+            record = self.files.record(facts.server_uuid, self.servers.server_uuid)
             place = self._onward(self.files.resume(), facts)
             self._target = self._target or (file_number(facts.standing.file), facts.standing.position)
             self._begin_noting(facts)
@@ -175,8 +213,19 @@ class NodeCapture:
             self._pump(place, record.replica_uuid)
         finally:
             self._noting = None
-            self._source.close()
+            if self._source is not None:
+                self._source.close()
             self.files.close()
+
+    def _follow_the_server(self) -> None:
+        """Go on with the files of the server that has the node now, and have what runs beside work there."""
+        self.note.server = str(self.address)
+        if self.files.directory != self.servers.folder:
+            self.files.close()
+            self.files = NodeFiles(self.servers.folder, self.node.source_id, self.files)
+            self._target = None
+            for thread in self._threads:
+                thread.connect_again()
 
     def _begin_noting(self, facts: SourceFacts) -> None:
         if not self._beside.clock_seconds:
@@ -189,7 +238,7 @@ class NodeCapture:
         """Request a dump and carry out the actions of its events."""
         stream = Stream(self.node.source_id, place)
         files, noting, follow, target = self.files, self._noting, self._options.follow, self._target
-        assert target is not None
+        assert target is not None and self._source is not None
         try:
             for event in self._source.dump(place, replica_uuid, follow):
                 for action in stream.feed(event):
@@ -206,7 +255,9 @@ class NodeCapture:
         raise Lost("the server ended the dump")
 
     def _check(self, facts: SourceFacts) -> None:
-        """Raise WrongNode if the server is not the one in the configuration."""
+        """Raise WrongNode if the server is not the one in the configuration, which is the first of several."""
+        if self.servers.following:
+            return
         expected: tuple[tuple[str, Any, Any], ...] = (
             ("server_uuid", self.node.server_uuid, facts.server_uuid),
             ("server_id", self.node.server_id, facts.server_id),
@@ -221,7 +272,7 @@ class NodeCapture:
     def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
         """Return where to resume the dump. Raises MissingFile if the server has purged what comes next."""
         if place is None:
-            wanted = self._start_file or facts.files[0]
+            wanted = self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
                 raise self._purged(wanted, facts, "choose another --start-file")
             return Place(wanted)
@@ -273,11 +324,15 @@ def captured(capture: NodeCapture) -> dict[str, Any]:
     files, place = capture.files, capture.files.place
     return {
         "server": str(capture.address),
-        "file": None if place is None else place.name,
+        "file": None if place is None else f"{capture.servers.prefix}{place.name}",
         "position": None if place is None else place.end,
         "new_files": files.files,
         "new_events": files.events,
         "new_bytes": files.bytes,
         "complete": capture.complete,
+        "switches": [
+            {"at": s.at, "server": s.server, "server_uuid": s.server_uuid, "folder": s.folder, "begins_in": s.begins_in}
+            for s in capture.servers.following
+        ],
         "error": None if capture.error is None else capture.error.to_dict(),
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from binlog_merge.capture.node import Beside, CaptureOptions, NodeCapture, captured
@@ -43,27 +44,32 @@ def capture(
     start_files: Mapping[str, str] | None = None,
     report: Callable[[str, str], None] = lambda node, text: None,
     stop: threading.Event | None = None,
+    switch: Mapping[str, str] = MappingProxyType({}),
 ) -> CaptureResult:
     """Fetch what the servers of `nodes` have and the captured files lack; no `nodes`: all that have a `server`.
 
     `password` is for all servers; None: that of their URLs, or MYSQL_PWD. `start_files` maps a source-id ("": any
-    other) to the first file of a node without captured files. With `options.follow` the capture ends when `stop` is
-    set. After all nodes have ended, raises the error of the first that failed, with the CaptureResult as its `result`;
-    an exception from outside (Ctrl-C) has the result, too.
+    other) to the first file of a node without captured files. `switch` maps a source-id to the URL of the server that
+    is to take over. With `options.follow` the capture ends when `stop` is set. After all nodes have ended, raises the
+    error of the first that failed, with the CaptureResult as its `result`; an exception from outside (Ctrl-C) has the
+    result, too.
     """
     chosen = _chosen(config, nodes)
     starts = start_files or {}
     beside = Beside(config.capture.clock / 1e6, config.heartbeat)
-    if strangers := sorted(set(starts) - {node.source_id for node in chosen} - {""}):
-        raise ConfigError(f"--start-file: {', '.join(strangers)} is not captured")
+    for option, given in (("--start-file", set(starts) - {""}), ("--switch", set(switch))):
+        if strangers := sorted(given - {node.source_id for node in chosen}):
+            raise ConfigError(f"{option}: {', '.join(strangers)} is not captured")
     with ExitStack() as locks:
         captures = []
         for node in chosen:
             directory = out / node.source_id
             locks.enter_context(OutputLock(directory, "capture"))
-            address = ServerAddress.parse(node.server or "", password)
+            addresses = [ServerAddress.parse(url, password) for url in node.servers]
             start = starts.get(node.source_id, starts.get(""))
-            captures.append(NodeCapture(node, address, directory, options, start, report, beside))
+            target = switch.get(node.source_id)
+            by_hand = None if target is None else ServerAddress.parse(target, password)
+            captures.append(NodeCapture(node, addresses, directory, options, start, report, beside, by_hand))
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event(), options.together)

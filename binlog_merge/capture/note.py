@@ -32,8 +32,8 @@ class CaptureNote:
     """The note of one node's capture. A note that cannot be written stops no capture: its files cannot be, either."""
 
     def __init__(self, directory: Path, server: str) -> None:
+        self.server = server
         self._path = directory / CAPTURE_NOTE
-        self._server = server
         self._last: dict[str, Any] | None = None
         self._written = 0.0
         self._ended = False
@@ -41,6 +41,7 @@ class CaptureNote:
     def refresh(self, connection: Connection) -> None:
         """Write the note of a running capture if it has changed, and from time to time if it has not."""
         values = {"state": connection.state, "since": connection.since, "text": connection.text, "error": None}
+        values["server"] = self.server
         if values != self._last or time.monotonic() - self._written >= REFRESH_SECONDS:
             self._write(values)
 
@@ -55,4 +56,4 @@ class CaptureNote:
     def _write(self, values: dict[str, Any]) -> None:
         self._last, self._written = values, time.monotonic()
         with contextlib.suppress(IoError):
-            write_state_note(self._path, {"server": self._server, **values})
+            write_state_note(self._path, {"server": self.server, **values})

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.capture.packets import payloads
 from binlog_merge.capture.standing import Standing, standing_of
 from binlog_merge.capture.stream import Place
@@ -23,7 +24,7 @@ HEARTBEAT_SECONDS: Final = 0.1
 SILENCE_SECONDS: Final = 60.0
 
 _TRANSIENT: Final = CONNECTION_LOST | {1040, 1203}  # too many connections, too many of this user
-_NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR = 1381, 1227, 1236
+_NO_BINLOG, _NEEDS_PRIVILEGE, _DUMP_ERROR, _UNKNOWN_VARIABLE = 1381, 1227, 1236, 1193
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 """The first byte of a payload in a dump: an event follows, the dump ends, or an error follows."""
 _RIGHTS: Final = "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO the user, on the node"
@@ -40,21 +41,28 @@ class DumpRefused(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """Facts about a server: its ids, its binlog files in order, and where the last one ends."""
+    """Facts about a server: its ids, its binlog files in order, where the last one ends, and what tells of its role.
+
+    `gtid_mode` is "" for a server that knows no GTIDs.
+    """
 
     server_uuid: str
     server_id: int
     files: tuple[str, ...]
     standing: Standing
+    gtid_mode: str = ""
+    gtid_executed: GtidSet = GtidSet()  # noqa: RUF009 - frozen
+    read_only: bool = False
 
 
 class Source:
     """A connection to a node's server, for one thread; only `break_off` may be called from another."""
 
-    def __init__(self, node: str, address: ServerAddress, ssl_ca: str | None) -> None:
+    def __init__(self, node: str, address: ServerAddress, ssl_ca: str | None, silence: float = SILENCE_SECONDS) -> None:
         self._node = node
         self._address = address
         self._ssl_ca = ssl_ca
+        self._silence = silence
         self._connection: Any = None
 
     def open(self) -> SourceFacts:
@@ -62,7 +70,7 @@ class Source:
         import pymysql
 
         try:
-            self._connection = self._address.connect(self._ssl_ca, SILENCE_SECONDS)
+            self._connection = self._address.connect(self._ssl_ca, self._silence)
             version = str(self._connection.get_server_info())
             if "mariadb" in version.lower():
                 raise UnsupportedInput(
@@ -80,6 +88,16 @@ class Source:
                 raise IoError(f"cannot be used as a CA: {error}", file=self._ssl_ca) from error
             raise ServerRefused(f"{self._address}: {error}", node=self._node) from error
 
+    def previous_gtids(self, file: str) -> GtidSet:
+        """Return the PREVIOUS_GTIDS of one of the server's files. Raises Lost or ServerRefused."""
+        import pymysql
+
+        try:
+            events = self._ask(f"SHOW BINLOG EVENTS IN '{file}' LIMIT 3")
+        except pymysql.MySQLError as error:
+            raise self._refused(error, _RIGHTS) from error
+        return GtidSet.parse_text(next((str(row[5]) for row in events if row[2] == "Previous_gtids"), ""))
+
     def dump(self, place: Place, replica_uuid: str, follow: bool) -> Iterator[memoryview]:
         """Yield the events from `place` on as they arrive, with heartbeats.
 
@@ -90,7 +108,7 @@ class Source:
         from pymysqlreplication import BinLogStreamReader
 
         reader = BinLogStreamReader(
-            {"read_timeout": SILENCE_SECONDS},
+            {"read_timeout": self._silence},
             int(replica_uuid[:8], 16) or 1,
             resume_stream=True,
             blocking=follow,
@@ -105,7 +123,7 @@ class Source:
         try:
             # What `fetchone` does first. `fetchone` itself opens a second connection and returns parsed events.
             reader._BinLogStreamReader__connect_to_stream()
-            self._connection._sock.settimeout(SILENCE_SECONDS)
+            self._connection._sock.settimeout(self._silence)
             stream = self._connection._rfile
             for payload in payloads(stream.read1, stream.read):
                 kind = payload[0] if payload else _END
@@ -137,12 +155,22 @@ class Source:
             connection._force_close()
 
     def _facts(self) -> SourceFacts:
+        import pymysql
+
         ((server_id,),) = self._ask("SELECT @@global.server_id")
         files = tuple(str(row[0]) for row in self._ask("SHOW BINARY LOGS"))
         standing = standing_of(self._ask)
         if not files or not standing.file:
             raise self._no_binlog()
-        return SourceFacts(standing.server_uuid, int(server_id), files, standing)
+        try:
+            sql = "SELECT @@global.gtid_mode, @@global.gtid_executed, @@global.read_only"
+            ((mode, executed, read_only),) = self._ask(sql)
+        except pymysql.MySQLError as error:
+            if error.args[0] != _UNKNOWN_VARIABLE:
+                raise
+            mode, executed, read_only = "", "", 0
+        gtids = GtidSet.parse_text(str(executed))
+        return SourceFacts(standing.server_uuid, int(server_id), files, standing, str(mode), gtids, bool(read_only))
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         with self._connection.cursor() as cursor:

@@ -1,6 +1,6 @@
 """`binlog-merge capture`: the nodes' binlog files, fetched from their servers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,6 +30,12 @@ Where the nodes' clocks give the order (gtid-time), it also notes how far the se
 nothing to write holds no merge back; `capture: {clock: off}` if sessions set original_commit_timestamp. Where a global
 clock does, `heartbeat:` of the configuration says what to run on each node now and then, with --stop-never.
 
+A node may fail over: with `server: [mysql://a, mysql://b]` another of its servers takes over when the one that is
+captured cannot be reached for `capture: {lost-after: 10s}` or has become read-only, and the other may be written to and
+has executed all that was captured (gtid_mode=ON). By hand, whatever the other one is: `--switch dn-1=mysql://b`. Its
+files go into a folder of their own, and a merge reads all of them as one log, each transaction once. One that lacks
+something captured is refused, with the GTIDs.
+
 A node whose connection is lost is tried again; one that fails for good ends, is told at once, and gives the exit code
 when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (143), behind whole events."""
 
@@ -54,6 +60,14 @@ def capture(
             "--start-file",
             help="Where a node without captured files begins; default: its server's first file.",
             metavar="[SOURCE_ID=]FILE",
+        ),
+    ] = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--switch",
+            help="Let another server take over: from now on the node's log is its. For each node once.",
+            metavar="SOURCE_ID=mysql://USER@HOST",
         ),
     ] = None,
     password_file: Annotated[
@@ -85,17 +99,38 @@ def capture(
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
     cluster = MergeConfig.load(config)
     directory = Path(cluster.capture.dir) if out is None else out
-    options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca), together)
+    lost_after = cluster.capture.lost_after / 1e6
+    options = CaptureOptions(stop_never, retry_seconds, None if ssl_ca is None else str(ssl_ca), together, lost_after)
     starts = {name: file for name, _, file in (text.rpartition("=") for text in start_file or ())}
+    switches = _switches(switch or ())
     password = None if password_file is None else password_of(password_file)
     try:
-        result = run(cluster, directory, options, node or (), password, starts, _report)
+        result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches)
     except BaseException as error:  # Ctrl-C and SIGTERM, too
         captured = getattr(error, "result", None)
         if captured is not None and output is OutputFormat.text:
             _print(captured, directory, output)
         raise
     _print(result, directory, output)
+
+
+def _switches(given: Sequence[str]) -> dict[str, str]:
+    """Return the URLs of servers that are to take over, by node."""
+    from snapshot_store.server import ServerAddress
+
+    found: dict[str, str] = {}
+    for text in given:
+        node, equals, url = text.partition("=")
+        try:
+            ServerAddress.parse(url)
+        except ValueError as error:
+            raise ConfigError(f"--switch {node}: {error}") from None
+        if not equals or not node or node in found:
+            raise ConfigError(
+                "--switch names a node and the server that takes over", remedy="write --switch dn-1=mysql://user@host"
+            )
+        found[node] = url
+    return found
 
 
 def _report(node: str, text: str) -> None:

@@ -21,11 +21,13 @@ def _off_or_duration(value: Any) -> Any:
 class Capture(Section):
     """Where `binlog-merge capture` puts the nodes' files: `dir`/source-id/file.
 
-    `clock` is how often the servers' clocks are asked, in microseconds; 0: never.
+    `clock` is how often the servers' clocks are asked, in microseconds; 0: never. `lost_after` is how many microseconds
+    a server cannot be reached before another of the node's servers may take over.
     """
 
     dir: LocalDirectory = "captured"
     clock: Annotated[int, BeforeValidator(_off_or_duration)] = 500_000
+    lost_after: Duration = 10_000_000
 
     @field_validator("clock")
     @classmethod

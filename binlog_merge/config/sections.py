@@ -48,18 +48,33 @@ def _local(value: str) -> str:
 LocalDirectory = Annotated[str, AfterValidator(_local)]
 
 
-def _server_url(value: str) -> str:
-    ServerAddress.parse(value)
-    return value
+def _servers(value: Any) -> Any:
+    """Check the URL of a server, or a list of those that may have the node one after the other."""
+    urls = value if isinstance(value, list | tuple) else [value]
+    if not urls:
+        raise ValueError("should not be empty")
+    for url in urls:
+        if not isinstance(url, str):
+            raise ValueError(f"{url!r} is no server: write mysql://user@host:3306")
+    addresses = [str(ServerAddress.parse(url)) for url in urls]
+    if twice := {address for address in addresses if addresses.count(address) > 1}:
+        raise ValueError(f"{', '.join(sorted(twice))} is there twice")
+    return value if isinstance(value, str) else tuple(urls)
+
+
+Servers = Annotated[str | tuple[str, ...], BeforeValidator(_servers)]
 
 
 class Node(Section):
-    """A storage node and where its binlog files are: without `files`, where a capture of its `server` puts them."""
+    """A storage node and where its binlog files are: without `files`, where a capture of its `server` puts them.
+
+    A list of servers: each may take over from another (`capture.servers`).
+    """
 
     source_id: PlainName
     storage_inst_id: PlainName | None = None
     files: Patterns = Field(default=(), min_length=1)
-    server: Annotated[str, AfterValidator(_server_url)] | None = None
+    server: Servers | None = None
     node_number: NodeNumber | None = None
     server_id: ServerId | None = None
     server_uuid: Uuid | None = None
@@ -69,6 +84,16 @@ class Node(Section):
         if not self.files and self.server is None:
             raise ValueError("key 'files' is missing; or give the `server` whose files `binlog-merge capture` fetches")
         return self
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Return the URLs of the node's servers."""
+        return (self.server,) if isinstance(self.server, str) else self.server or ()
+
+    @property
+    def fails_over(self) -> bool:
+        """Return whether another server may have the node by itself."""
+        return isinstance(self.server, tuple)
 
 
 ShardMode = Literal["marker", "pessimistic", "optimistic"]

@@ -13,10 +13,11 @@ import glob
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_merge.files.servers import servers_of
 from binlog_merge.files.source import io_error, local_path
 
 AS_OF_NAME: Final = ".as-of/note.json"  # patterns with * do not match a hidden folder
@@ -82,13 +83,20 @@ def remove_as_of(directory: Path) -> None:
 
 
 def read_as_of(patterns: Sequence[str]) -> tuple[list[AsOf], list[str]]:
-    """Return the notes in the folders of a node's file patterns, and a warning for each that is damaged."""
+    """Return the notes in the folders of a node's file patterns, and a warning for each that is damaged.
+
+    The file in a note is named as discovery names it: with its folder, if that is of a server after the first one.
+    """
     folders = dict.fromkeys(Path(local).parent for pattern in patterns if (local := local_path(pattern)) is not None)
-    paths = dict.fromkeys(path for folder in folders for path in sorted(glob.glob(str(folder / AS_OF_NAME))))  # noqa: PTH207
+    base, servers = servers_of(patterns)
+    later = {str(base / server.folder / AS_OF_NAME): server.folder for server in servers}
+    found = (path for folder in folders for path in sorted(glob.glob(str(folder / AS_OF_NAME))))  # noqa: PTH207
+    paths = dict.fromkeys((*found, *later))
     notes, warnings = list[AsOf](), list[str]()
     for path in paths:
         try:
-            notes.append(AsOf.parse(Path(path).read_bytes()))
+            note = AsOf.parse(Path(path).read_bytes())
+            notes.append(replace(note, file=f"{later[path]}/{note.file}") if path in later else note)
         except FileNotFoundError:
             continue  # its server vouches for nothing any more
         except OSError as error:

@@ -2,23 +2,29 @@
 
 Refused is what would lead to a wrong merge: a file missing in the middle, a file twice, a file of another node. Files
 that are not read (an index, a file only just created) are reported as ignored, with the reason.
+
+Where a node failed over (`files.servers`), the files of each of its servers are a series of their own, one behind the
+other; the log of a server that the node has left ends where it was left.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby, pairwise
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import (
     ConfigError,
     DuplicateFile,
     IoError,
+    MergeError,
     MissingFile,
     NoFiles,
     TruncatedEvent,
@@ -29,12 +35,17 @@ from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_
 from binlog_merge.files.head import Head, read_head
 from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.known import KnownFile
+from binlog_merge.files.servers import SERVERS_NAME, FollowingServer, patterns_of, servers_of
 from binlog_merge.files.source import Source, is_text, local_path, open_source
+
+_Value = TypeVar("_Value")
 
 _NUMBERED = re.compile(r"(.+)\.(\d{6,18})")  # a server writes six digits, and more when it needs them
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
 _READERS = 16
 LIST_OF_FILES = "the server's list of files"
+LIST_OF_SERVERS = "the list of the node's servers"
+LEFT = "the node had failed over to another server, whose files have what follows"
 UNBORN = "the last file, and it has no complete event yet"
 
 
@@ -42,6 +53,8 @@ UNBORN = "the last file, and it has no complete event yet"
 class NodeFile:
     """A binlog file of a node. `path` is a local path or a URI, `number` its numeric suffix.
 
+    `name` is unique among the node's files: with the folder in it if a server after the first one wrote it; then
+    `earlier` are the GTIDs that the logs of the servers before it have, else None. `size` is up to where it is read.
     `identity` distinguishes this file from another of the same name (after RESET BINARY LOGS, say); it stays the same
     while the file grows.
     """
@@ -59,6 +72,7 @@ class NodeFile:
     first_timestamp: int
     previous_gtids: bytes | None
     identity: str
+    earlier: GtidSet | None = None
 
     @property
     def known(self) -> KnownFile:
@@ -77,7 +91,7 @@ class IgnoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The files of every node, in order of their numbers; nodes in the order of the configuration."""
+    """The files of every node, in order of its log; nodes in the order of the configuration."""
 
     nodes: Mapping[str, tuple[NodeFile, ...]]
     ignored: tuple[IgnoredFile, ...]
@@ -86,6 +100,7 @@ class Discovery:
 @dataclass(frozen=True, slots=True)
 class _Found:
     node: str
+    server: int  # among the node's servers, the first one 0
     path: str
     name: str
     series: str
@@ -104,24 +119,93 @@ def discover(config: MergeConfig, known: KnownHeads | None = None) -> Discovery:
     Of files in `known` that have not changed since the heads are not read again; it gets those that are.
     """
     ignored: list[IgnoredFile] = []
-    found: list[_Found] = []
+    by_node: dict[str, list[_Found]] = {}
+    servers: dict[str, tuple[FollowingServer, ...]] = {}
     with ThreadPoolExecutor(_READERS) as readers:
         for node in config.nodes:
-            names = _numbered_paths(node, ignored)
-            read = list(readers.map(partial(_read_new, node.source_id, known), names))
-            found += [file for file in read if isinstance(file, _Found)]
+            paths, servers[node.source_id] = _paths_by_server(node, ignored)
+            read = list(readers.map(partial(_read_new, node.source_id, known), paths.values(), paths))
+            by_node[node.source_id] = sorted((file for file in read if isinstance(file, _Found)), key=_order)
             ignored += [file for file in read if isinstance(file, IgnoredFile)]
-    by_node = {n.source_id: sorted((f for f in found if f.node == n.source_id), key=_order) for n in config.nodes}
-    for files in by_node.values():
-        _check_numbers(files)
-    by_node = {node: _without_unborn(files, ignored) for node, files in by_node.items()}
+    by_node = {node: _log_of(files, servers[node], ignored) for node, files in by_node.items()}
     for node in config.nodes:
         if not by_node[node.source_id]:
             raise _no_files(node, ignored)
     _check_copies([file for files in by_node.values() for file in files])
     _check_server_ids(config, by_node)
     _check_server_uuids(config, by_node)
-    return Discovery({node: tuple(map(_node_file, files)) for node, files in by_node.items()}, tuple(ignored))
+    nodes = {
+        node: tuple(_node_file(file, servers[node], last) for file, last in _with_ends(files, servers[node]))
+        for node, files in by_node.items()
+    }
+    return Discovery(nodes, tuple(ignored))
+
+
+def _paths_by_server(node: Node, ignored: list[IgnoredFile]) -> tuple[dict[str, int], tuple[FollowingServer, ...]]:
+    """Return the paths of a node's numbered files, each with the number of its server, and the servers after the first.
+
+    A pattern with `**` also finds what is in the folders of later servers.
+    """
+    folder, servers = _located(node, lambda: servers_of(node.files))
+    later = [_numbered_paths(node, [pattern], ignored) for pattern in patterns_of(folder, servers)]
+    paths = dict.fromkeys(_numbered_paths(node, node.files, ignored), 0)
+    for number, found in enumerate(later, 1):
+        paths |= dict.fromkeys(found, number)
+    return paths, servers
+
+
+def _located(node: Node, work: Callable[[], _Value]) -> _Value:
+    try:
+        return work()
+    except MergeError as error:
+        raise error.located(node=node.source_id) from None
+
+
+def _log_of(files: list[_Found], servers: Sequence[FollowingServer], ignored: list[IgnoredFile]) -> list[_Found]:
+    """Return the files of a node that make its log, checked; `files` are in order."""
+    log: list[_Found] = []
+    for number, of_server in groupby(files, key=lambda file: file.server):
+        own = list(of_server)
+        _check_numbers(own)
+        own = _without_unborn(own, ignored)
+        log += _up_to_the_next(own, number, servers, ignored)
+    return log
+
+
+def _end_of(number: int, servers: Sequence[FollowingServer]) -> tuple[str, int] | None:
+    """Return (file, position) where the log of a server ends that the node has left; None for the one that it has."""
+    folder = servers[number - 1].folder if number else ""
+    ends = (server.ended for server in servers[number:] if server.ended is not None)
+    return next((end[1:] for end in ends if end[0] == folder), None)
+
+
+def _up_to_the_next(
+    files: list[_Found], number: int, servers: Sequence[FollowingServer], ignored: list[IgnoredFile]
+) -> list[_Found]:
+    """Leave out the files behind the one in which the node left a server. Raises MissingFile if that is missing."""
+    end = _end_of(number, servers)
+    if end is None or not files:
+        return files
+    at = next((index for index, file in enumerate(files) if PurePosixPath(file.name).name == end[0]), None)
+    if at is None or files[at].size < end[1]:
+        what = f"{end[0]} is missing" if at is None else f"{end[0]} has {files[at].size} bytes only"
+        raise MissingFile(
+            f"{what}: the node failed over to another server behind {end[0]}:{end[1]}",
+            node=files[0].node,
+            file=files[-1 if at is None else at].path,
+            remedy="copy the captured files of all the node's servers",
+        )
+    ignored += [IgnoredFile(file.node, file.path, LEFT) for file in files[at + 1 :]]
+    return files[: at + 1]
+
+
+def _with_ends(
+    files: Sequence[_Found], servers: Sequence[FollowingServer]
+) -> Iterator[tuple[_Found, tuple[str, int] | None]]:
+    """Yield each file, with the end of its server's log if that is in it."""
+    for file in files:
+        end = _end_of(file.server, servers)
+        yield file, end if end is not None and end[0] == PurePosixPath(file.name).name else None
 
 
 def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:
@@ -139,13 +223,13 @@ def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:
     return NoFiles(what, node=node.source_id, remedy=remedy)
 
 
-def _order(file: _Found) -> tuple[int, str]:
-    return file.number, file.path
+def _order(file: _Found) -> tuple[int, int, str]:
+    return file.server, file.number, file.path
 
 
-def _numbered_paths(node: Node, ignored: list[IgnoredFile]) -> list[str]:
+def _numbered_paths(node: Node, patterns: Sequence[str], ignored: list[IgnoredFile]) -> list[str]:
     paths: dict[str, None] = {}
-    for pattern in node.files:
+    for pattern in patterns:
         try:
             check_readable(pattern)
         except IoError as error:
@@ -170,6 +254,8 @@ def _reason_to_ignore(node: str, path: str, name: str) -> str | None:
 
     Raises UnsupportedInput if it may hold transactions: a compressed file, or a binlog under another name.
     """
+    if name == SERVERS_NAME:
+        return LIST_OF_SERVERS
     if name.endswith(".index"):
         return LIST_OF_FILES
     if name.endswith("~"):
@@ -200,22 +286,22 @@ def _opened(node: str, path: str) -> Source:
         raise error.located(node=node) from None
 
 
-def _read_new(node: str, known: KnownHeads | None, path: str) -> _Found | IgnoredFile:
+def _read_new(node: str, known: KnownHeads | None, server: int, path: str) -> _Found | IgnoredFile:
     """Read the head of a numbered file, unless it is known and has not changed."""
     local = local_path(path)
     if known is None or local is None:
-        return _read(node, path)
+        return _read(node, server, path)
     stamp = stamp_of(Path(local))
     before = known.get(path)
-    if before is not None and before[0] == stamp and before[1].node == node:
+    if before is not None and before[0] == stamp and (before[1].node, before[1].server) == (node, server):
         return before[1]
-    found = _read(node, path)
+    found = _read(node, server, path)
     if isinstance(found, _Found) and stamp is not None and stamp == stamp_of(Path(local)):
         known[path] = stamp, found
     return found
 
 
-def _read(node: str, path: str) -> _Found | IgnoredFile:
+def _read(node: str, server: int, path: str) -> _Found | IgnoredFile:
     """Read the head of a numbered file; a file that was purged after it was listed is ignored."""
     name = PurePosixPath(path).name
     match = _NUMBERED.fullmatch(name)
@@ -232,7 +318,8 @@ def _read(node: str, path: str) -> _Found | IgnoredFile:
             remedy="copy what it gives into a file, or narrow the node's `files` pattern",
         )
     with _opened(node, path) as source:
-        return _Found(node, path, name, match[1], int(match[2]), source.size, read_head(source, node, path))
+        own = f"{PurePosixPath(path).parent.name}/{name}" if server else name
+        return _Found(node, server, path, own, match[1], int(match[2]), source.size, read_head(source, node, path))
 
 
 def _check_numbers(files: list[_Found]) -> None:
@@ -255,7 +342,7 @@ def _check_numbers(files: list[_Found]) -> None:
         )
     for before, after in pairwise(files):
         if after.number - before.number > 1:
-            digits = len(before.name) - len(before.series) - 1
+            digits = len(PurePosixPath(before.name).name) - len(before.series) - 1
             first, last = (f"{before.series}.{n:0{digits}d}" for n in (before.number + 1, after.number - 1))
             missing = f"{first} is" if first == last else f"{first} to {last} are"
             raise MissingFile(
@@ -294,11 +381,14 @@ def _same_beginning(a: _Found, b: _Found) -> bool:
 
 
 def _check_copies(files: list[_Found]) -> None:
-    """Refuse the same content under two names, in one node or in different nodes."""
+    """Refuse the same content under two names, in one node or in different nodes.
+
+    A node that fails over and back has files of its first server twice, and each GTID is read once.
+    """
     by_identity = sorted(files, key=lambda f: "" if f.head is None else f.head.identity)
     for _, alike in groupby(by_identity, key=lambda f: "" if f.head is None else f.head.identity):
         for a, b in combinations(alike, 2):
-            if _same_beginning(a, b):
+            if (a.node != b.node or a.server == b.server) and _same_beginning(a, b):
                 of = f" of node {a.node}" if a.node != b.node else ""
                 raise DuplicateFile(f"the file begins exactly as {a.path}{of}", node=b.node, file=b.path)
 
@@ -306,9 +396,10 @@ def _check_copies(files: list[_Found]) -> None:
 def _check_server_ids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) -> None:
     owners: dict[int, _Found] = {}
     for node in config.nodes:
-        first = by_node[node.source_id][0]
+        first: dict[int, _Found] = {}
         for file, server_id in _server_ids(by_node[node.source_id]):
-            if node.server_id is not None and server_id != node.server_id:
+            own = first.setdefault(file.server, file)
+            if node.server_id is not None and not file.server and server_id != node.server_id:
                 raise WrongNode(
                     f"the file was written by server id {server_id}, the configuration expects {node.server_id}",
                     node=file.node,
@@ -321,9 +412,9 @@ def _check_server_ids(config: MergeConfig, by_node: Mapping[str, list[_Found]]) 
                     node=file.node,
                     file=file.path,
                 )
-            if first.head is not None and server_id != first.head.server_id:
+            if own.head is not None and server_id != own.head.server_id:
                 raise WrongNode(
-                    f"the file was written by server id {server_id}, but {first.name} by {first.head.server_id}",
+                    f"the file was written by server id {server_id}, but {own.name} by {own.head.server_id}",
                     node=file.node,
                     file=file.path,
                 )
@@ -347,7 +438,7 @@ def _server_ids(files: Iterable[_Found]) -> Iterable[tuple[_Found, int]]:
     return ((file, file.head.server_id) for file in files if file.head is not None)
 
 
-def _node_file(file: _Found) -> NodeFile:
+def _node_file(file: _Found, servers: Sequence[FollowingServer], end: tuple[str, int] | None) -> NodeFile:
     head = file.head
     assert head is not None
     return NodeFile(
@@ -355,8 +446,8 @@ def _node_file(file: _Found) -> NodeFile:
         path=file.path,
         name=file.name,
         number=file.number,
-        size=file.size,
-        in_use=head.in_use,
+        size=file.size if end is None else end[1],
+        in_use=head.in_use or end is not None,  # its server never came to end it there
         server_version=head.server_version,
         server_id=head.server_id,
         checksum_alg=head.checksum_alg,
@@ -364,4 +455,5 @@ def _node_file(file: _Found) -> NodeFile:
         first_timestamp=head.first_timestamp,
         previous_gtids=head.previous_gtids,
         identity=head.identity,
+        earlier=servers[file.server - 1].captured if file.server else None,
     )

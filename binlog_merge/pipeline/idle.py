@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Node
+from binlog_merge.errors import MergeError
 from binlog_merge.files.as_of import AsOf, read_as_of
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.base.node_input import NodeInput
@@ -19,11 +21,18 @@ class Notes:
 
 
 def read_notes(config: MergeConfig, nodes: Collection[str] | None = None) -> Notes:
-    """Read the notes of these nodes, None: of all. Raises IoError."""
+    """Read the notes of these nodes, None: of all. Raises what `read_as_of` raises."""
     chosen = [node for node in config.nodes if nodes is None or node.source_id in nodes]
-    read = {node.source_id: read_as_of(node.files) for node in chosen}
+    read = {node.source_id: _notes_of(node) for node in chosen}
     warnings = tuple(text for _, damaged in read.values() for text in damaged)
     return Notes({node: tuple(notes) for node, (notes, _) in read.items()}, warnings)
+
+
+def _notes_of(node: Node) -> tuple[list[AsOf], list[str]]:
+    try:
+        return read_as_of(node.files)
+    except MergeError as error:
+        raise error.located(node=node.source_id) from None
 
 
 def with_notes(nodes: Sequence[NodeInput], notes: Mapping[str, Sequence[AsOf]]) -> list[NodeInput]:

@@ -24,7 +24,7 @@ def url_of(server: MySqlServer, user: str = "root") -> str:
     return f"mysql://{user}@localhost/?socket={server.socket}"
 
 
-def cluster(folder: Path, servers: Mapping[str, str], **more: Any) -> Path:
+def cluster(folder: Path, servers: Mapping[str, str | list[str]], **more: Any) -> Path:
     """Write a configuration whose nodes have these servers; it captures into `folder`/captured."""
     nodes = [{"source-id": name, "server": url} for name, url in servers.items()]
     values = {"version": 1, "name": "live", "nodes": nodes, **ALONE, **more}
@@ -36,7 +36,7 @@ def cluster(folder: Path, servers: Mapping[str, str], **more: Any) -> Path:
 def capture_now(config: Path, **options: Any) -> CaptureResult:
     """Capture to the end of what the servers have."""
     loaded = MergeConfig.load(config)
-    only = {key: options.pop(key) for key in ("nodes", "start_files") if key in options}
+    only = {key: options.pop(key) for key in ("nodes", "start_files", "switch") if key in options}
     return capture(loaded, Path(loaded.capture.dir), CaptureOptions(**options), **only)
 
 

@@ -96,3 +96,15 @@ def is_update(kind: Any) -> bool:
 def has_extra_data(kind: Any) -> bool:
     """Return whether a rows event has extra data with a length after its post-header, as those of version 2 do."""
     return kind >= WRITE_ROWS_EVENT
+
+
+BEHIND_GROUPS = (
+    GTID_LOG_EVENT,
+    ANONYMOUS_GTID_LOG_EVENT,
+    GTID_TAGGED_LOG_EVENT,
+    GCN_EVENT,
+    SEQUENCE_EVENT,
+    ROTATE_EVENT,
+    STOP_EVENT,
+)
+"""Events that stand behind a group and never inside one: GTID events, what stands in front of them, a file's end."""

@@ -6,7 +6,8 @@ compressed payload) and at everything it does not understand: its return value i
 position.
 
 A *group* is the group of events that a GTID event begins (MySQL's binary log group): a local transaction, a prepared XA
-branch, an XA COMMIT or XA ROLLBACK, or a DDL statement. The output are rows of int64:
+branch, an XA COMMIT or XA ROLLBACK, or a DDL statement. A group whose GTID is in `elsewhere` is walked and left out: it
+is read in the log of another server, which the node had before. The output are rows of int64:
 
     timed   a row for each branch whose commit TSO is known:                T_* columns
     local   a row for each transaction without one, and for each DDL:       L_* columns, in file order
@@ -28,7 +29,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.crc32 import crc32
 from binlog_merge.binlog.kernels.memory import i64, u16, u32, u48
 from binlog_merge.binlog.kernels.scan_groups import end_local, note_gtid, open_group, prepare
-from binlog_merge.binlog.kernels.scan_gtids import follows, log_gtid, sequence_number
+from binlog_merge.binlog.kernels.scan_gtids import follows, is_elsewhere, leave_out, log_gtid, sequence_number
 from binlog_merge.binlog.kernels.scan_length import has_its_length, note_length
 from binlog_merge.binlog.kernels.scan_query import query
 from binlog_merge.binlog.kernels.scan_tables import commit_rows, is_mapped, table_map
@@ -74,6 +75,13 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
             log_pos = u32(b, o + 13)
             if log_pos != file_end & 0xFFFFFFFF and (log_pos != 0 or kind != t.FORMAT_DESCRIPTION_EVENT):
                 return k.BAD_POSITION
+        if reg[k.PHASE] == k.LEAVING_OUT:
+            if kind not in t.BEHIND_GROUPS:
+                reg[k.EVENTS] += 1
+                reg[k.POS] = o + length
+                continue
+            reg[k.PHASE], reg[k.LAST_END] = k.IDLE, reg[k.BASE] + o
+            reg[k.GROUPS] += 1
         if (
             (reg[k.N_XIDS] + 2) * 2 > len(a.xids)
             or reg[k.N_TIMED] + 1 > len(a.timed)
@@ -120,13 +128,16 @@ def scan_events(a: k.Arrays, b: Any, end: int, stop: int, crc: int, carrier: int
                     return k.BAD_BODY
                 if not follows(reg, number):
                     return k.SEQUENCE
-                if gno > 0 and not log_gtid(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
-                    return k.GROW
-                reg[k.NEXT_SEQUENCE] = number + (number != 0)
                 begins = reg[k.GROUP_START] if phase == k.CARRIED else reg[k.BASE] + o
-                open_group(reg, begins, timestamp, k.STARTED)
-                note_gtid(reg, b, at, body_end, timestamp, use_own)
-                note_length(reg, b, at, body_end, reg[k.BASE] + o)
+                if gno > 0 and len(a.elsewhere) and is_elsewhere(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
+                    leave_out(reg, begins, number, gno)
+                else:
+                    if gno > 0 and not log_gtid(a, i64(b, at + 1), i64(b, at + 9), 0, gno):
+                        return k.GROW
+                    reg[k.NEXT_SEQUENCE] = number + (number != 0)
+                    open_group(reg, begins, timestamp, k.STARTED)
+                    note_gtid(reg, b, at, body_end, timestamp, use_own)
+                    note_length(reg, b, at, body_end, reg[k.BASE] + o)
         elif kind == t.QUERY_EVENT:
             if phase == k.IDLE and not inner and reg[k.BASE] + o >= stop:
                 # A log without GTID events (MySQL 5.6): only whole files are scanned, so this is never a cut.

@@ -38,6 +38,25 @@ def follows(reg: Any, number: int) -> bool:
 
 
 @njit(inline="always")
+def is_elsewhere(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> bool:
+    """Return whether a group with this GTID is left out."""
+    found = False
+    for row in range(len(a.elsewhere)):
+        g = a.elsewhere[row]
+        if g[k.G_START] <= gno < g[k.G_END] and g[k.G_SID_1] == sid_1 and g[k.G_SID_2] == sid_2 and g[k.G_TAG] == tag:
+            found = True
+    return found
+
+
+@njit(inline="always")
+def leave_out(reg: Any, begins: int, number: int, gno: int) -> None:
+    """Open a group that is left out: nothing of it counts but its sequence number."""
+    reg[k.NEXT_SEQUENCE] = number + (number != 0)
+    reg[k.GROUP_START], reg[k.GNO], reg[k.PHASE] = begins, gno, k.LEAVING_OUT
+    reg[k.LEFT_OUT] += 1
+
+
+@njit(inline="always")
 def log_gtid(a: k.Arrays, sid_1: int, sid_2: int, tag: int, gno: int) -> bool:
     """Add a GTID to the intervals; return False if there is no room for two more, which a group may need."""
     reg = a.reg

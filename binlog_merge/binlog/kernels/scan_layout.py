@@ -85,15 +85,17 @@ from typing import Any, NamedTuple
     LENGTH_FROM,  # file offset of the open group's GTID event
     LOGGED_LENGTH,  # the group's length in its GTID event; -1: it has none
     PASSED_OVER,  # bytes of events in the open group that are passed over
-) = range(49)
+    LEFT_OUT,  # groups that are left out, as their GTIDs are in `elsewhere`
+) = range(50)
 REGISTERS = 56
 
 # Values of NEXT_SEQUENCE before the first group: in the middle of a file it may be any, at its beginning 1, or 0 for
 # all of a server that writes none.
 ANY_SEQUENCE, FILE_BEGINS = -1, -2
 
-# Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event.
-IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED = range(6)
+# Values of PHASE. CARRIED: a PolarDB-X carrier opened the group, in front of its GTID event. LEAVING_OUT: in a group
+# whose GTID is in `elsewhere`.
+IDLE, STARTED, IN_LOCAL, IN_XA, XA_ENDED, CARRIED, LEAVING_OUT = range(7)
 
 # Values of XID_KIND: kinds of transactions by PolarDB-X's format ids and names (`polardbx.xids`).
 NORMAL_XID, ARCHIVE_XID, IGNORED_XID, STRANGE_XID, FOREIGN_XID = range(5)
@@ -188,6 +190,7 @@ class Arrays(NamedTuple):
     xids: Any
     tsos: Any
     gtids: Any
+    elsewhere: Any  # int64[n, G_COLUMNS]: GTIDs whose groups are left out, as they are read in another log
     ids: (
         Any  # int64[MAX_TABLES_IN_GROUP + COMMIT_SHAPE]: table ids mapped in the open group; behind them, from the end,
     )

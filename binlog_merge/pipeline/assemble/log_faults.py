@@ -14,12 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice
+from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice, UnsupportedInput
+from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.gtids import Group, groups
 from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_sequence, text_of
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.resume import FILE_BEGINS
-from binlog_merge.pipeline.scan.executed import executed_before
+from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 
 RESET = (
@@ -93,10 +94,21 @@ def _faults(node: NodeInput, pieces: Sequence[ScanResult], polardbx: bool) -> It
         own = logged.all
         if logged.twice or walk.executed.intersection(own):
             yield _again(walk, index)
+        if file.earlier is not None and logged.without:
+            yield Fault(index, piece.first, _anonymous(file))
         walk.blind = walk.blind or logged.scattered
         walk.executed, walk.known = walk.executed.union(own), walk.known.union(own)
         if piece.error is not None:
             return
+
+
+def _anonymous(file: NodeFile) -> MergeError:
+    return UnsupportedInput(
+        f"{file.name} has transactions without a GTID, so that it cannot be known which of them the node's server "
+        "before had, too",
+        file=file.path,
+        remedy="a node that fails over needs gtid_mode=ON on all its servers; begin a new output with these files",
+    )
 
 
 def _runs_on(expected: int | None, number: int) -> bool:
@@ -115,14 +127,18 @@ def find(node: NodeInput, piece: ScanResult, wanted: GtidSet) -> Group | None:
 def _again(walk: _Walk, index: int) -> Fault:
     """Return the fault of a piece that repeats a GTID: one executed before it, or one of its own."""
     piece, here = walk.pieces[index], set[Gtid]()
-    for group in groups(walk.node.files[piece.file_index], piece.first, piece.reached):
+    file = walk.node.files[piece.file_index]
+    left_out = elsewhere(file)
+    for group in groups(file, piece.first, piece.reached):
         gtid = (group.sid, group.tag, group.gno)
+        if gtid in left_out:
+            continue
         if group.gno and (gtid in here or gtid in walk.executed):
             break
         here.add(gtid)
     else:
         raise AssertionError("a piece's GTIDs are not those of its groups")
-    where = f"it stands in {walk.node.files[piece.file_index].name} before"
+    where = f"it stands in {file.name} before"
     if gtid not in here:
         where = _place_of(walk, index, gtid)
     return Fault(index, group.offset, TransactionTwice(f"GTID {text_of(gtid)} comes again: {where}", remedy=RESET))

@@ -68,7 +68,7 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         ddl=tuple(np.flatnonzero(local[:, k.L_FLAGS] & (k.DDL | k.FLAG_CREATE_SELECT)).tolist()),
         markers=tuple((r[k.T_TSO], r[k.T_TRANSACTION], r[k.T_START], r[k.T_END]) for r in markers.tolist()),
         local_markers=tuple(np.flatnonzero(local[:, k.L_FLAGS] & k.MARKER).tolist()),
-        unfinished=None if reg[k.PHASE] == k.IDLE else int(reg[k.GROUP_START]),
+        unfinished=None if reg[k.PHASE] in (k.IDLE, k.LEAVING_OUT) else int(reg[k.GROUP_START]),
         logged=logged(walk),
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
         error=error,

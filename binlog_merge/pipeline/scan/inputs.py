@@ -20,7 +20,7 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.carriers import CARRIERS, Detection
-from binlog_merge.pipeline.scan.executed import executed_before
+from binlog_merge.pipeline.scan.executed import elsewhere, executed_before
 from binlog_merge.pipeline.scan.values import Piece, ScanTask
 
 PIECE_BYTES = 256 << 20
@@ -128,6 +128,7 @@ def scan_tasks(
                     exact=part == 0,
                     lenient=config.log_doubts == "warn",
                     seen=_seen(node, index),
+                    elsewhere=elsewhere(file),
                 )
             )
     return tasks

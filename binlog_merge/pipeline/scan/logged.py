@@ -14,7 +14,7 @@ def logged(walk: Walk) -> Logged:
     """Return the GTIDs and sequence numbers of the piece's complete groups."""
     reg, rows = walk.reg, walk.arrays.gtids[: walk.reg[k.N_GTIDS]].copy()
     next_number, partial = int(reg[k.NEXT_SEQUENCE]), reg[k.PHASE] not in (k.IDLE, k.CARRIED)
-    if partial and reg[k.GNO] > 0:
+    if partial and reg[k.GNO] > 0 and reg[k.PHASE] != k.LEAVING_OUT:
         rows[reg[k.GTID_ROW], k.G_END] -= 1  # of a group that is not whole
     if partial and next_number > 0:
         next_number -= 1
@@ -30,7 +30,7 @@ def logged(walk: Walk) -> Logged:
         last=last_gtid(walk) if len(rows) else None,
         gtids=GtidSet() if scattered else gtids,
         carrying=GtidSet() if scattered else carrying,
-        without=int(reg[k.GROUPS]) - count,
+        without=int(reg[k.GROUPS] - reg[k.LEFT_OUT]) + (reg[k.PHASE] == k.LEAVING_OUT) - count,
         twice=gtids.count + carrying.count < count or bool(gtids.intersection(carrying)),
         scattered=scattered,
         breaks=tuple(walk.breaks),

@@ -18,7 +18,7 @@ from binlog_merge.files.known import open_known
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.scan import found as scan_found
 from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
-from binlog_merge.pipeline.scan.walk import CHUNK, Walk, giant_event, new_arrays, read, run
+from binlog_merge.pipeline.scan.walk import CHUNK, Walk, giant_event, leaving_out, new_arrays, read, run
 
 FIND_BUFFER = 20 << 20  # more than find_group asks to see of one event
 GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum is taken piece by piece
@@ -26,7 +26,8 @@ GIANT_EVENT = 64 << 20  # a bigger row event is not held in memory: its checksum
 
 def scan(task: ScanTask) -> ScanResult:
     """Walk one piece and write its block; damage is returned as `error`, never raised."""
-    walk = Walk(task, new_arrays(min(1 << 20, max(1 << 10, (min(task.stop, task.size) - task.start) // 512))))
+    rows = min(1 << 20, max(1 << 10, (min(task.stop, task.size) - task.start) // 512))
+    walk = leaving_out(Walk(task, new_arrays(rows)))
     walk.reg[k.NEXT_SEQUENCE] = k.FILE_BEGINS if task.start <= 4 else k.ANY_SEQUENCE
     first, truncated, error = -1, None, None
     try:

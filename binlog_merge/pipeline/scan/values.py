@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.files.known import KnownFile
 from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
 from binlog_merge.pipeline.base.clock import Clocked
@@ -30,6 +31,7 @@ class ScanTask:
     exact: bool = False
     lenient: bool = False  # gaps in sequence numbers are recorded and do not stop the walk
     seen: int = -1  # commits before this offset were seen by an earlier run; -1: none of this file
+    elsewhere: GtidSet = GtidSet()  # noqa: RUF009 - frozen; groups with these GTIDs are left out
 
     @property
     def size(self) -> int:

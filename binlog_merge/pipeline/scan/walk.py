@@ -17,7 +17,7 @@ from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import scan_events
-from binlog_merge.binlog.kernels.scan_gtids import follows, log_gtid
+from binlog_merge.binlog.kernels.scan_gtids import follows, is_elsewhere, leave_out, log_gtid
 from binlog_merge.binlog.kernels.scan_tables import name_hash
 from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
@@ -79,6 +79,7 @@ def new_arrays(rows: int = 1 << 12) -> k.Arrays:
         xids=table(1 << 12, k.P_COLUMNS),
         tsos=table(1 << 12, k.C_COLUMNS),
         gtids=table(64, k.G_COLUMNS),
+        elsewhere=table(0, k.G_COLUMNS),
         ids=np.zeros(k.MAX_TABLES_IN_GROUP + k.COMMIT_SHAPE, np.int64),
     )
 
@@ -115,6 +116,18 @@ def _grow(a: k.Arrays) -> k.Arrays:
         changed["steps"] = np.zeros((len(a.steps) * 2, 3), np.int64)
         reg[k.N_STEPS] = 0
     return a._replace(**changed)
+
+
+def leaving_out(walk: Walk) -> Walk:
+    """Return the walk with the task's GTIDs whose groups are left out in its arrays."""
+    items = list(walk.task.elsewhere.items())
+    walk.tags += sorted({tag for _, tag, _, _ in items} - {""})
+    rows = np.zeros((len(items), k.G_COLUMNS), np.int64)
+    for row, (sid, tag, start, end) in zip(rows, items, strict=True):
+        row[k.G_SID_1 : k.G_SID_2 + 1] = np.frombuffer(sid, np.int64)
+        row[k.G_TAG], row[k.G_START], row[k.G_END] = walk.tags.index(tag), start, end
+    walk.arrays = walk.arrays._replace(elsewhere=rows)
+    return walk
 
 
 def read(source: Source, buffer: npt.NDArray[np.uint8], offset: int, end: int) -> int:
@@ -233,6 +246,12 @@ def _tagged_gtid(walk: Walk, buffer: npt.NDArray[np.uint8], crc: int) -> None:
         walk.tags.append(gtid.tag)
     if gtid.gno > 0:
         sid_1, sid_2 = np.frombuffer(gtid.sid, np.int64)
+        if is_elsewhere.py_func(walk.arrays, sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno):
+            begins = reg[k.GROUP_START] if reg[k.PHASE] == k.CARRIED else reg[k.BASE] + reg[k.POS]
+            leave_out.py_func(reg, begins, gtid.sequence_number, gtid.gno)
+            reg[k.POS] += header.event_size
+            reg[k.EVENTS] += 1
+            return
         if not log_gtid.py_func(walk.arrays, sid_1, sid_2, walk.tags.index(gtid.tag), gtid.gno):
             walk.arrays = _grow(walk.arrays)
             return
@@ -312,7 +331,8 @@ def giant_event(walk: Walk, source: Source, offset: int, length: int) -> None:
     if kind not in _MAY_BE_GIANT:
         raise UnsupportedInput(f"an event of type {kind} is {length} bytes long", position=offset)
     table_id = int.from_bytes(buffer[19:25].tobytes(), "little")
-    if kind != EventType.ROWS_QUERY_LOG_EVENT and table_id not in walk.arrays.ids[: int(reg[k.SEEN_IDS])]:
+    needs_map = kind != EventType.ROWS_QUERY_LOG_EVENT and reg[k.PHASE] != k.LEAVING_OUT
+    if needs_map and table_id not in walk.arrays.ids[: int(reg[k.SEEN_IDS])]:
         raise _damage(walk, k.NO_TABLE_MAP, buffer)
     if int.from_bytes(buffer[13:17].tobytes(), "little") != (offset + length) & 0xFFFFFFFF:
         raise _damage(walk, k.BAD_POSITION, buffer)

@@ -1,0 +1,146 @@
+"""The servers whose files make a node's log, one after the other, where the node failed over between them.
+
+    captured/dn-1/binlog.000001 …                       the first server's files
+    captured/dn-1/servers.index                         a line for every server after it
+    captured/dn-1/000002-<server_uuid>/binlog.000007 …  the second server's files
+
+A line is a JSON object: the folder, the server, when it became the node's, where the log of the server before it ends
+(`ended`), and which GTIDs were captured by then (`captured`). All files are as their servers wrote them, so the second
+server's first file may begin with what the first one's last file ends with: what is in `captured` is read there only.
+`ended` is where the last whole transaction of the earlier log ends, as a server that dies may have sent half of one.
+"""
+
+import glob
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import ConfigError, ManifestError
+from binlog_merge.files.durable import replace_file
+from binlog_merge.files.globs import has_magic
+from binlog_merge.files.source import io_error, local_path
+
+SERVERS_NAME: Final = "servers.index"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingServer:
+    """A server after the first one, and its folder beside the first one's files.
+
+    `at` is when it became the node's server, in seconds since 1970. `ended` is (folder, file, position) where the log
+    before it ends, with "" for the first server's folder; None if nothing was captured of that. `captured` are the
+    GTIDs that were captured by then, or executed before the first file. `begins_in` is its first file.
+    """
+
+    folder: str
+    server_uuid: str
+    server: str
+    at: float
+    ended: tuple[str, str, int] | None
+    captured: GtidSet
+    begins_in: str
+
+    def to_line(self) -> str:
+        """Return a line of the index."""
+        ended = None if self.ended is None else dict(zip(("folder", "file", "position"), self.ended, strict=True))
+        values = {
+            "version": _VERSION,
+            "folder": self.folder,
+            "server_uuid": self.server_uuid,
+            "server": self.server,
+            "at": self.at,
+            "ended": ended,
+            "captured": str(self.captured),
+            "begins_in": self.begins_in,
+        }
+        return json.dumps(values)
+
+    @classmethod
+    def parse(cls, line: str | bytes) -> "FollowingServer":
+        """Read a line. Raises ValueError if it is damaged, or of a version that is not known."""
+        try:
+            values: dict[str, Any] = json.loads(line)
+            if values["version"] != _VERSION:
+                raise ValueError(f"version {values['version']} is not known")
+            ended = values["ended"]
+            found = cls(
+                str(values["folder"]),
+                str(uuid.UUID(values["server_uuid"])),
+                str(values["server"]),
+                float(values["at"]),
+                None if ended is None else (str(ended["folder"]), str(ended["file"]), int(ended["position"])),
+                GtidSet.parse_text(values["captured"]),
+                str(values["begins_in"]),
+            )
+        except (KeyError, TypeError, AttributeError, UnicodeDecodeError, BinlogFormatError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from None
+        if not found.folder or "/" in found.folder or found.folder.startswith("."):
+            raise ValueError(f"{found.folder!r} is no folder beside the index")
+        return found
+
+
+def folder_name(number: int, server_uuid: str) -> str:
+    """Return the name of the folder of a node's server by its number: it sorts by that, and looks like no binlog."""
+    return f"{number:06d}-{server_uuid}"
+
+
+def read_servers(directory: Path) -> tuple[FollowingServer, ...]:
+    """Return the servers after the first one; none without an index. Raises IoError, ManifestError if it is damaged."""
+    path = directory / SERVERS_NAME
+    try:
+        lines = path.read_bytes().splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise io_error(error, str(path)) from error
+    found: list[FollowingServer] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(FollowingServer.parse(line))
+        except ValueError as error:
+            raise ManifestError(
+                f"line {number} is damaged: {error}",
+                file=str(path),
+                remedy="it says how the logs of a node's servers follow each other: put it back from a copy",
+            ) from None
+    return tuple(found)
+
+
+def add_server(directory: Path, server: FollowingServer) -> None:
+    """Add a server to the index: readers see it with it or without it. Returns when that is on disk. Raises IoError."""
+    lines = [known.to_line() for known in (*read_servers(directory), server)]
+    replace_file(directory / SERVERS_NAME, "".join(f"{line}\n" for line in lines).encode())
+
+
+def servers_of(patterns: Sequence[str]) -> tuple[Path, tuple[FollowingServer, ...]]:
+    """Return the folder with an index among those of a node's file patterns, and its servers; none without one.
+
+    A pattern without wildcards is a file, and nothing follows it. Raises ConfigError for more than one index, and what
+    `read_servers` raises.
+    """
+    local = [path for pattern in patterns if (path := local_path(pattern)) is not None and has_magic(Path(path).name)]
+    parents = dict.fromkeys(str(Path(path).parent) for path in local)
+    folders = dict.fromkeys(
+        Path(index).parent
+        for parent in parents
+        for index in sorted(glob.glob(f"{parent}/{SERVERS_NAME}"))  # noqa: PTH207
+    )
+    if len(folders) > 1:
+        raise ConfigError(
+            f"the node's files are of several captures: {', '.join(map(str, folders))} hold a {SERVERS_NAME} each",
+            remedy="narrow the node's `files` pattern to one of them",
+        )
+    for folder in folders:
+        return folder, read_servers(folder)
+    return Path(), ()
+
+
+def patterns_of(folder: Path, servers: Sequence[FollowingServer]) -> list[str]:
+    """Return a pattern for the files of each of the servers after the first one."""
+    return [f"{glob.escape(str(folder / server.folder))}/*" for server in servers]
