@@ -18,6 +18,15 @@ SEMI_SYNC = (
     "--loose-rpl-semi-sync-source-timeout=20000",
 )
 
+GROUP = (
+    "--plugin-load-add=group_replication.so",
+    "--loose-group-replication-group-name=aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+    "--loose-group-replication-recovery-get-public-key=ON",
+    "--loose-group-replication-communication-stack=XCOM",
+    "--loose-group-replication-member-expel-timeout=0",
+    "--report-host=127.0.0.1",
+)
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -70,13 +79,18 @@ def kill(server: MySqlServer) -> None:
 
 @contextmanager
 def servers(folder: Path, count: int, *options: str) -> Iterator[list[MySqlServer]]:
-    """Start servers that may replicate from each other; none does yet."""
+    """Start servers that may replicate from each other; none does yet. They are killed at the end."""
     with ExitStack() as started:
         found = []
         for number in range(count):
             server = MySqlServer(folder / f"server-{number}", 11 + number, options, port=free_port())
             found.append(started.enter_context(server))
-        yield found
+        try:
+            yield found
+        finally:  # a shutdown would wait for replicas and for the group
+            for server in found:
+                if server.running:
+                    kill(server)
 
 
 @contextmanager
@@ -90,3 +104,26 @@ def semi_sync_pair(folder: Path) -> Iterator[tuple[MySqlServer, MySqlServer]]:
         replicate(replica, primary)
         until(lambda: primary.query("SHOW STATUS LIKE 'Rpl_semi_sync_source_clients'")[0][1] == "1")
         yield primary, replica
+
+
+@contextmanager
+def replication_group(folder: Path, count: int = 2) -> Iterator[list[MySqlServer]]:
+    """Start a replication group, the first server its primary; the others are read-only."""
+    with servers(folder, count, *GROUP) as members:
+        ports = [free_port() for _ in members]
+        seeds = ",".join(f"127.0.0.1:{port}" for port in ports)
+        for member, port in zip(members, ports, strict=True):
+            member.execute(
+                f"SET GLOBAL group_replication_local_address='127.0.0.1:{port}'; "
+                f"SET GLOBAL group_replication_group_seeds='{seeds}'; SET sql_log_bin=0; "
+                "CREATE USER repl@'%' IDENTIFIED BY 'r'; GRANT REPLICATION SLAVE, CONNECTION_ADMIN ON *.* TO repl@'%'; "
+                "CHANGE REPLICATION SOURCE TO SOURCE_USER='repl', SOURCE_PASSWORD='r' "
+                "FOR CHANNEL 'group_replication_recovery'"
+            )
+        members[0].execute(
+            "SET GLOBAL group_replication_bootstrap_group=ON; START GROUP_REPLICATION; "
+            "SET GLOBAL group_replication_bootstrap_group=OFF"
+        )
+        for member in members[1:]:
+            member.execute("START GROUP_REPLICATION")
+        yield members

@@ -16,7 +16,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
 from tests.capture.capturing import capture_now, cluster, url_of
-from tests.capture.pairs import executed, kill, promote, replicate, semi_sync_pair, until
+from tests.capture.pairs import executed, kill, promote, replicate, replication_group, semi_sync_pair, until
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
 
@@ -171,3 +171,26 @@ def test_by_hand_and_back(tmp_path: Path, mysql_server: MySqlServer) -> None:
             capture_now(other)
         assert "--switch" in caught.value.remedy
         assert json.loads((folder / "servers.index").read_text().splitlines()[1])["begins_in"] == "binlog.000001"
+
+
+def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:
+    """The group makes another member its primary; the one that was is read-only from then on."""
+    lines: list[str] = []
+    with replication_group(tmp_path) as (a, b):
+        a.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY AUTO_INCREMENT, b VARCHAR(99))")
+        a.execute("INSERT INTO d.t (b) VALUES ('a')")
+        config = cluster(tmp_path, {"dn-1": [url_of(a), url_of(b)]})
+        folder, out = tmp_path / "captured" / "dn-1", tmp_path / "out"
+        with following(config, lines):
+            until(lambda: [line for line in lines if "from binlog.000001:4" in line])
+            size = a.binlog_files()[-1].stat().st_size
+            until(lambda: [path for path in folder.glob("binlog.0*") if path.stat().st_size == size])
+            merge(config, out, end_of_input=False)
+            ((uuid,),) = b.query("SELECT @@server_uuid")
+            a.query(f"SELECT group_replication_set_as_primary('{uuid}')")
+            b.execute("INSERT INTO d.t (b) VALUES ('b')")
+            until(lambda: read_servers(folder))
+        capture_now(config)
+        merge(config, out)
+        assert read_servers(folder)[0].server_uuid == uuid
+        assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 2
