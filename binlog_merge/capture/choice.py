@@ -58,9 +58,9 @@ def choose(
     return Choice(known, tuple(reasons))
 
 
-def unsuitable(facts: SourceFacts, captured: Callable[[], GtidSet], by_hand: bool = False) -> str | None:
-    """Return why a server cannot take over, None if it can. One that is chosen `by_hand` may be read-only."""
-    if facts.read_only and not by_hand:
+def unsuitable(facts: SourceFacts, captured: Callable[[], GtidSet], may_be_read_only: bool = False) -> str | None:
+    """Return why a server cannot take over, None if it can."""
+    if facts.read_only and not may_be_read_only:
         return "it is read-only"
     if facts.gtid_mode != "ON":
         return f"its gtid_mode is {facts.gtid_mode}; a node fails over by GTIDs: set it to ON on all its servers"

@@ -17,10 +17,15 @@ from binlog_merge.capture.source import SILENCE_SECONDS, Lost, Source, SourceFac
 from binlog_merge.errors import ServerRefused
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.durable import sync_directory
+from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.servers import FollowingServer, add_server, folder_name, read_servers
 from snapshot_store.server import ServerAddress
 
 _ONE: Final = "a node that fails over is followed by GTIDs: set gtid_mode=ON on all its servers, or write one `server`"
+
+_REFUSED: Final = (
+    "nothing was switched: promote it first, where it is read-only, or write a single `server` in the configuration"
+)
 
 
 class NodeServers:
@@ -155,9 +160,10 @@ class NodeServers:
         try:
             facts = source.open()
             if facts.server_uuid != self.server_uuid:
-                reason = unsuitable(facts, lambda: self.captured()[0], by_hand=True)
+                # Of several servers, one that may be written to would take over again at once.
+                reason = unsuitable(facts, lambda: self.captured()[0], may_be_read_only=not self.fails_over)
                 if reason is not None:
-                    raise ServerRefused(f"{address} cannot take over: {reason}", remedy="nothing was switched")
+                    raise ServerRefused(f"{address} cannot take over: {reason}", remedy=_REFUSED)
                 if facts.read_only:
                     self._report(f"{address} is read-only")
                 if address not in self._addresses:
@@ -181,11 +187,13 @@ class NodeServers:
                 (self.directory / folder).mkdir(exist_ok=True)
                 sync_directory(self.directory)
                 remove_as_of(self.folder)
+                failpoint("capture-before-taking-over")
                 add_server(
                     self.directory,
                     FollowingServer(folder, facts.server_uuid, str(address), time.time(), end, captured, begins),
                 )
                 self.following = read_servers(self.directory)
+                failpoint("capture-taken-over")
                 ended = "nothing" if end is None else f"{end[1]}:{end[2]}"
                 ahead = facts.gtid_executed.minus(captured)
                 self._report(

@@ -32,7 +32,7 @@ clock does, `heartbeat:` of the configuration says what to run on each node now 
 
 A node may fail over: with `server: [mysql://a, mysql://b]` another of its servers takes over when the one that is
 captured cannot be reached for `capture: {lost-after: 10s}` or has become read-only, and the other may be written to and
-has executed all that was captured (gtid_mode=ON). By hand, whatever the other one is: `--switch dn-1=mysql://b`. Its
+has executed all that was captured (gtid_mode=ON). By hand, with one `server` or several: `--switch dn-1=mysql://b`. Its
 files go into a folder of their own, and a merge reads all of them as one log, each transaction once. One that lacks
 something captured is refused, with the GTIDs.
 

@@ -81,11 +81,11 @@ def command(arguments: Sequence[str], printed: Path) -> Child:
     return Child(work)
 
 
-def killed_at(failpoint: str, config: Path) -> bool:
+def killed_at(failpoint: str, config: Path, **options: Any) -> bool:
     """Capture to the end of what the servers have, or to a failpoint; tell whether that came first."""
 
     def work() -> None:
         os.environ[VARIABLE] = f"{failpoint}:kill"
-        capture_now(config)
+        capture_now(config, **options)
 
     return Child(work).exit_code() == -signal.SIGKILL

@@ -15,7 +15,7 @@ from binlog_merge.capture.nodes import capture
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
-from tests.capture.capturing import capture_now, cluster, url_of
+from tests.capture.capturing import capture_now, cluster, killed_at, url_of
 from tests.capture.pairs import executed, kill, promote, replicate, replication_group, semi_sync_pair, until
 from tests.merge_e2e.local import merge, written
 from tests.mysql_server import MySqlServer, mysqlbinlog
@@ -148,28 +148,37 @@ def test_by_hand_and_back(tmp_path: Path, mysql_server: MySqlServer) -> None:
         capture_now(config)
         merge(config, out, end_of_input=False)
 
-        # Back by hand: refused while it lacks something, and then it may be read-only.
+        # Back by hand: refused while it is read-only, and while it lacks something.
         back = {"switch": {"dn-1": url_of(a)}}
+        with pytest.raises(ServerRefused, match="cannot take over: it is read-only"):
+            capture_now(config, **back)
+        a.execute("SET GLOBAL super_read_only=0; SET GLOBAL read_only=0")
         with pytest.raises(ServerRefused, match=r"cannot take over: it lacks what was captured, [0-9a-f-]{36}:1-2: "):
             capture_now(config, **back)
-        assert len(read_servers(folder)) == 1
         b.execute(
             "SET sql_log_bin=0; CREATE USER repl@'%' IDENTIFIED BY 'r'; GRANT REPLICATION SLAVE ON *.* TO repl@'%'"
         )
-        a.execute("SET GLOBAL super_read_only=0")
         replicate(a, b)
+        b.execute("SET GLOBAL super_read_only=1")
         until(lambda: executed(a) == executed(b))
-        result = capture_now(config, **back).nodes["dn-1"]
+        promote(a)
+        assert len(read_servers(folder)) == 1
+        assert killed_at("capture-before-taking-over", config, **back) and len(read_servers(folder)) == 1
+        assert killed_at("capture-taken-over", config, **back) and len(read_servers(folder)) == 2
+        result = capture_now(config).nodes["dn-1"]
         assert result["complete"] and result["file"].startswith("000003-") and len(result["switches"]) == 2
         assert capture_now(config, **back).nodes["dn-1"]["switches"] == result["switches"]
-        merge(config, out)
-        assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 3
+        merge(config, out, end_of_input=False)
 
-        # A configuration that knows nothing of it does not mix the logs.
+        # A configuration of one server that knows nothing of it does not mix the logs. It may be told, of any server.
         other = cluster(tmp_path, {"dn-1": url_of(b)})
         with pytest.raises(WrongNode, match="the files captured so far are of") as caught:
             capture_now(other)
         assert "--switch" in caught.value.remedy
+        assert capture_now(other, switch={"dn-1": url_of(b)}).nodes["dn-1"]["file"].startswith("000004-")
+        capture_now(other)
+        merge(other, out)
+        assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 3
         assert json.loads((folder / "servers.index").read_text().splitlines()[1])["begins_in"] == "binlog.000001"
 
 
