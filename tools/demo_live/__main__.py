@@ -12,7 +12,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tools.demo_live.bank import ADD_NOTE, NODES, TOTAL, Bank, configuration
+from tools.demo_live.bank import ADD_NOTE, NODES, TOTAL, Bank
+from tools.demo_live.cluster import ENDS_WITHIN, LiveCluster
 from tools.demo_live.load import Load
 from tools.demo_live.watch import Snapshot, percentile, replica_error, snapshot_of
 from tools.mysql_server import MYSQL_MISSING, ROOT, MySqlServer, mysql_available
@@ -89,24 +89,15 @@ def main() -> int:
 
 
 def _demo(stack: contextlib.ExitStack, seconds: float, rate: float) -> None:
-    servers = {name: MySqlServer(HOME / name, 101 + i) for i, name in enumerate(NODES)}
-    replica = MySqlServer(HOME / "replica", 201)
-    for server in (*servers.values(), replica):
-        stack.enter_context(server)
-    _say(f"{len(servers)} MySQL servers are the nodes, one is to be the replica")
-    bank = Bank(list(servers.values()))
-    bank.open()
+    _say(f"{len(NODES)} MySQL servers are to be the nodes, one the replica")
+    cluster = stack.enter_context(LiveCluster.started(HOME))
+    bank, replica = cluster.bank, cluster.replica
     _say(f"a bank lies on the nodes: {TOTAL:,} in all accounts together")
-    (HOME / "cluster.yaml").write_text(configuration(servers))
-    port, page = _free_ports(2)
-    run = stack.enter_context(_running(port, page))
-    _say(f"`binlog-merge run` captures, merges and serves them: its log is {_shown(HOME / 'run.log')}")
-    _say(f"  status   http://127.0.0.1:{page}/")
-    _say(f"  replicas 127.0.0.1:{port}")
-    replica.execute(
-        f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={port}, SOURCE_USER='rep', SOURCE_SSL=0, "
-        "SOURCE_AUTO_POSITION=1, SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=100000; START REPLICA"
-    )
+    run = stack.enter_context(cluster.running())
+    _say(f"`binlog-merge run` captures, merges and serves them: its log is {_shown(cluster.log)}")
+    _say(f"  status   http://127.0.0.1:{cluster.page}/")
+    _say(f"  replicas 127.0.0.1:{cluster.port}")
+    cluster.follow()
     load = Load(bank, rate)
     watch = Watch(load, replica, run)
     _until_first(watch, bank)
@@ -117,7 +108,7 @@ def _demo(stack: contextlib.ExitStack, seconds: float, rate: float) -> None:
     _until_same(watch, bank)
     _summary(watch, load)
     run.send_signal(signal.SIGTERM)
-    if (code := run.wait(_LAST_SECONDS)) != 0:
+    if (code := run.wait(ENDS_WITHIN)) != 0:
         raise DemoFailedError(f"`run` has ended with exit code {code} after SIGTERM")
     _say("`run` has ended, exit code 0")
 
@@ -190,24 +181,6 @@ def _summary(watch: Watch, load: Load) -> None:
 
 
 @contextlib.contextmanager
-def _running(port: int, page: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run `binlog-merge run`; it is ended at the latest when the context ends."""
-    command = [str(Path(sys.executable).with_name("binlog-merge")), "run", "--config", str(HOME / "cluster.yaml")]
-    command += ["--out", str(HOME / "merged"), "--port", str(port), "--listen", str(page)]
-    with (HOME / "run.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(_LAST_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-@contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Refuse a second demo: it would remove the first one's servers."""
     HOME.parent.mkdir(parents=True, exist_ok=True)
@@ -217,12 +190,6 @@ def _alone() -> Iterator[None]:
         except BlockingIOError:
             raise DemoFailedError(f"another demo runs in {_shown(HOME)}") from None
         yield
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def _log_tail(lines: int) -> list[str]:

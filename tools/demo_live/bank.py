@@ -38,16 +38,18 @@ CREATE TABLE {BEAT_TABLE} (id INT PRIMARY KEY, tso BIGINT UNSIGNED NOT NULL);
 """
 
 
-def configuration(servers: dict[str, MySqlServer]) -> str:
-    """Return the cluster.yaml of the bank."""
+def configuration(servers: dict[str, MySqlServer], tables: Sequence[str] = ("accounts",)) -> str:
+    """Return the cluster.yaml of the bank, for these of its logical tables."""
     nodes = "\n".join(
         f'  - {{source-id: {name}, server: "mysql://root@localhost/?socket={server.socket}"}}'
         for name, server in servers.items()
     )
+    routes = "\n".join(
+        f"  - {{schema-pattern: 'bank_*', table-pattern: '{table}_*', target-schema: bank, target-table: {table}}}"
+        for table in tables
+    )
     return (
-        f"version: 1\nname: bank\nnodes:\n{nodes}\n"
-        "routes: [{schema-pattern: 'bank_*', table-pattern: 'accounts_*', target-schema: bank, "
-        "target-table: accounts}]\n"
+        f"version: 1\nname: bank\nnodes:\n{nodes}\nroutes:\n{routes}\n"
         f"commit-tso: {{carrier: commit-table, commit-table: {COMMIT_TABLE}}}\n"
     )
 
@@ -103,10 +105,8 @@ class Bank:
         """Create the tables, physical and logical, and the accounts, in one distributed transaction."""
         for number, server in enumerate(self.servers):
             server.execute(f"{_CDC} CREATE DATABASE bank_{number}")
-        self._mark("CREATE_DATABASE", "CREATE DATABASE bank")
-        for number, server in enumerate(self.servers):
-            server.execute(f"CREATE TABLE bank_{number}.accounts_{number} {_COLUMNS}")
-        self._mark("CREATE_TABLE", f"CREATE TABLE accounts {_COLUMNS}")
+        self._mark("CREATE_DATABASE", "bank", "CREATE DATABASE bank")
+        self.create("accounts", _COLUMNS)
         with self.sessions() as sessions:
             rows = [
                 ", ".join(f"({number * ACCOUNTS + i}, {BALANCE}, 0)" for i in range(ACCOUNTS))
@@ -114,6 +114,12 @@ class Bank:
             ]
             inserts = {n: f"INSERT INTO bank_{n}.accounts_{n} VALUES {values}" for n, values in enumerate(rows)}
             self.distributed(sessions, inserts)
+
+    def create(self, table: str, columns: str) -> None:
+        """Create a table on every node, and then the logical one."""
+        for number, server in enumerate(self.servers):
+            server.execute(f"CREATE TABLE bank_{number}.{table}_{number} {columns}")
+        self._mark("CREATE_TABLE", table, f"CREATE TABLE {table} {columns}")
 
     def transfer(self, sessions: "Sequence[pymysql.Connection[Any]]", number: int, moves: Sequence[Move]) -> bool:
         """Move money in one transaction, distributed if several nodes have a part in it.
@@ -173,7 +179,7 @@ class Bank:
         for number, server in enumerate(self.servers):
             server.execute(f"ALTER TABLE bank_{number}.accounts_{number} {ADD_NOTE}")
             time.sleep(pause)
-        self._mark("ALTER_TABLE", f"ALTER TABLE accounts {ADD_NOTE}")
+        self._mark("ALTER_TABLE", "accounts", f"ALTER TABLE accounts {ADD_NOTE}")
         self.noted = True
 
     def heartbeat(self) -> None:
@@ -197,8 +203,8 @@ class Bank:
             f"{note} WHERE id = {move.account}"
         )
 
-    def _mark(self, kind: str, sql: str) -> None:
-        table = "NULL" if kind == "CREATE_DATABASE" else "'accounts'"
+    def _mark(self, kind: str, name: str, sql: str) -> None:
+        table = "NULL" if kind == "CREATE_DATABASE" else f"'{name}'"
         text = sql.replace("'", "''")
         self._markers += 1
         insert = (

@@ -8,15 +8,16 @@ from typing import Final
 from tools.demo_live.bank import ACCOUNTS, NODES, Bank, Move
 
 _WORKERS: Final = 4
-_LOCAL: Final = 0.25
+LOCAL: Final = 0.25
 """The part of transfers that stay on one node: transactions without a commit TSO."""
 
 
 class Load:
     """Runs `rate` transfers a second until `stop`. `error` is what ended a thread."""
 
-    def __init__(self, bank: Bank, rate: float) -> None:
+    def __init__(self, bank: Bank, rate: float, local: float = LOCAL) -> None:
         self._bank = bank
+        self._local = local
         self._pause = _WORKERS / rate
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -55,7 +56,7 @@ class Load:
                     with self._lock:
                         self._begun += 1
                         number = self._begun
-                    if self._bank.transfer(sessions, number, _moves(rng)):
+                    if self._bank.transfer(sessions, number, _moves(rng, self._local)):
                         self._committed[number] = time.monotonic()
                     else:
                         self.given_up += 1
@@ -63,9 +64,9 @@ class Load:
             self.error = error
 
 
-def _moves(rng: random.Random) -> list[Move]:
+def _moves(rng: random.Random, local: float) -> list[Move]:
     """Return the two halves of a transfer, between nodes or within one."""
-    nodes = [rng.randrange(len(NODES))] * 2 if rng.random() < _LOCAL else rng.sample(range(len(NODES)), 2)
+    nodes = [rng.randrange(len(NODES))] * 2 if rng.random() < local else rng.sample(range(len(NODES)), 2)
     giver, taker = (node * ACCOUNTS + rng.randrange(ACCOUNTS) for node in nodes)
     while giver == taker:
         taker = nodes[1] * ACCOUNTS + rng.randrange(ACCOUNTS)
