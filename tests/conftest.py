@@ -1,5 +1,6 @@
 """Fixtures and markers that every test may use: a real MySQL, a real Spark session."""
 
+import gc
 import importlib
 import os
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ import hypothesis
 import pytest
 
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
+
+# Millions of objects stay alive in a test process: looking through all of them as often as usual is a tenth of its time.
+gc.set_threshold(200_000, 50, 100)
 
 # No test is about time, and the machine may be busy.
 hypothesis.settings.register_profile(

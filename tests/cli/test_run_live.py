@@ -16,6 +16,7 @@ import pytest
 
 from tests.mysql_server import MySqlServer
 from tools.demo_live.bank import NODES, Bank, configuration
+from tools.demo_live.cluster import free_ports
 from tools.demo_live.load import Load
 from tools.demo_live.watch import replica_error, snapshot_of
 
@@ -110,25 +111,22 @@ def served_port(run: Run) -> int:
 
 def test_its_processes_are_killed_and_nothing_is_lost(bank: Bank, tmp_path: Path) -> None:
     """Each in turn, under load; every snapshot of a replica is right, and the files are those of one merge."""
-    load = Load(bank, 20)
-    with MySqlServer(tmp_path / "replica", 201) as replica, running(tmp_path, "--port", "0") as first:
-        port = served_port(first)
+    load, (port,) = Load(bank, 20), free_ports(1)
+    with MySqlServer(tmp_path / "replica", 201) as replica, running(tmp_path, "--port", str(port)) as run:
         follow(replica, port)
         load.start()
         try:
             until(lambda: snapshot_of(replica, 0) is not None)
-            assert first.end(signal.SIGINT) == 0
-            with running(tmp_path, "--port", str(port)) as run:
-                for name in ("capture", "merge", "serve"):
-                    os.kill(run.pid(name), signal.SIGKILL)
-                    until(lambda name=name: len(run.events("started", name)) == 2)
-                    done = load.done
-                    until(lambda done=done: max((s.transfers if (s := _seen(replica)) else {0}), default=0) > done)
-                load.stop()
-                assert load.error is None
-                until(lambda: _same(bank, replica))
-                assert {e["code"] for name in ("capture", "merge", "serve") for e in run.events("ended", name)} == {-9}
-                assert run.end() == 0
+            for name in ("capture", "merge", "serve"):
+                os.kill(run.pid(name), signal.SIGKILL)
+                until(lambda name=name: len(run.events("started", name)) == 2)
+                done = load.done
+                until(lambda done=done: max((s.transfers if (s := _seen(replica)) else {0}), default=0) > done)
+            load.stop()
+            assert load.error is None
+            until(lambda: _same(bank, replica))
+            assert {e["code"] for name in ("capture", "merge", "serve") for e in run.events("ended", name)} == {-9}
+            assert run.end() == 0
         finally:
             load.stop()
     assert merged_once(tmp_path, "merged") == merged_once(tmp_path, "at-once")
@@ -160,7 +158,7 @@ def test_nothing_outlives_it_when_it_is_killed_and_the_next_goes_on(bank: Bank, 
         assert psutil.wait_procs(everything, SECONDS)[1] == []
     with running(tmp_path, "--port", "0") as again:
         served_port(again)
-        assert again.end() == 0
+        assert again.end(signal.SIGINT) == 0
 
 
 def _below(run: Run) -> list[psutil.Process]:

@@ -176,9 +176,10 @@ def test_a_merge_that_follows_shows_its_status(tmp_path: Path) -> None:
         await_until(process, lambda: _transactions(url) > before and _transactions(url) == published(cluster.out))
         with urlopen(f"{url}status.json", timeout=60) as answer:
             status = json.load(answer)
-        process.send_signal(signal.SIGTERM)
-        _, stderr = process.communicate()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate()
     assert process.returncode == 0 and b"Traceback" not in stderr
+    assert stdout.decode().splitlines()[-1].startswith(f"stopped: {published(cluster.out)} transactions in ")
     assert status["rates"]["transactions"] > 0 and not status["merged"]["end_of_input"]
     assert {node["read"]["file"] for node in status["nodes"].values()} == {"binlog.000001"}
     assert not [problem for problem in status["problems"] if problem["code"] != "watermark-late"]

@@ -11,6 +11,7 @@ What must not be raises `SilentError`, AssertionError, or whatever was raised. R
 the other and writes a line before and behind each, so that whoever started it sees which one it hangs at.
 """
 
+import fcntl
 import json
 import os
 import random
@@ -21,7 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -286,12 +287,14 @@ class _Watch:
 
 def main(folder: str, sort: str, *seeds: str) -> None:
     """Try seeds; a line of JSON before and behind each."""
+    first, *_ = map(int, seeds)
     for seed in map(int, seeds):
         print(json.dumps({"seed": seed}), flush=True)
         home = Path(folder) / str(seed)
         _fail_if_asked(seed)
         try:
-            found = attack(seed, home, sort or None)
+            with _compiling_alone(home) if seed == first else nullcontext():
+                found = attack(seed, home, sort or None)
             said = {"seed": seed} | {n: getattr(found, n) for n in ("outcome", "sort", "case", "names")}
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -300,6 +303,14 @@ def main(folder: str, sort: str, *seeds: str) -> None:
                 "wrong": f"{type(error).__name__}: {str(error)[:600]} ({place.filename}:{place.lineno}); {home}",
             }
         print(json.dumps(said), flush=True)
+
+
+@contextmanager
+def _compiling_alone(home: Path) -> Iterator[None]:
+    """Let one of several processes compile the kernels, with bounds checks, for the cache of all."""
+    with (Path(os.environ.get("NUMBA_CACHE_DIR", home.parent)) / "attack.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _fail_if_asked(seed: int) -> None:
