@@ -12,7 +12,8 @@ import pytest
 
 from tests.mysql_server import MYSQL_MISSING, MySqlServer, mysql_available
 
-# Millions of objects stay alive in a test process: looking through all of them as often as usual is a tenth of its time.
+# Millions of objects stay alive in a test process; to look through all of them as often as usual takes a tenth of its
+# time.
 gc.set_threshold(200_000, 50, 100)
 
 # No test is about time, and the machine may be busy.
