@@ -95,11 +95,13 @@ def looking(many: Sequence[Looks]) -> "Iterator[None]":
 
 @dataclass(frozen=True)
 class Sample:
-    """Bytes so far: written by the nodes, captured, read by the merge; published, and applied by the replica."""
+    """Bytes so far: written by the nodes, captured; published, and applied by the replica. `unread` are captured, and
+    not read by the merge.
+    """
 
     written: int
     captured: int
-    read: int
+    unread: int
     published: int
     applied: int
 
@@ -112,15 +114,21 @@ class Places:
         self.samples: list[Sample] = []
 
     def sample(self) -> None:
-        """Take one sample, from the end of the way to its beginning: nothing is counted before it is there."""
+        """Take one sample."""
         applied = _replica_position(self._cluster.replica)
-        status = _status(self._cluster.page)
+        status = _status(self._cluster.page)  # its look at the files is up to a second old
         written = sum(_position(s.query("SHOW BINARY LOG STATUS")[0]) for s in self._cluster.bank.servers)
-        nodes = status["nodes"].values()
-        captured = sum(_position((n["captured"]["file"], n["captured"]["position"])) for n in nodes)
-        read = captured - sum(n["unread_bytes"] for n in nodes)
+        unread = sum(node["unread_bytes"] for node in status["nodes"].values())
         end = status["merged"]["end"]
-        self.samples.append(Sample(written, captured, read, _position((end["file"], end["position"])), applied))
+        published = _position((end["file"], end["position"]))
+        self.samples.append(Sample(written, self._captured(), unread, published, applied))
+
+    def _captured(self) -> int:
+        found = 0
+        for folder in (self._cluster.home / "captured").iterdir():
+            last = max(folder.glob("binlog.0*"))
+            found += _position((last.name, last.stat().st_size))
+        return found
 
     def seconds(self, begun: Sample, seconds: float) -> dict[str, float]:
         """Return the mean time between places, of what was written in a span of `seconds` that began at a sample."""
@@ -129,7 +137,7 @@ class Places:
         out = max(1.0, (later[-1].published - begun.published) / seconds)
         return {
             "capture": round(statistics.mean(s.written - s.captured for s in later) / into, 3),
-            "merge": round(statistics.mean(s.captured - s.read for s in later) / into, 3),
+            "merge": round(statistics.mean(s.unread for s in later) / into, 3),
             "serve_and_apply": round(statistics.mean(s.published - s.applied for s in later) / out, 3),
         }
 
