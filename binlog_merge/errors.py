@@ -381,6 +381,14 @@ class TargetBusy(MergeError):
     default_remedy = "wait for it to end; two replays of one cluster would apply everything twice"
 
 
+class ReadersBehind(MergeError):
+    """Files that are to be removed still have to be sent to attached readers."""
+
+    code, exit_code = "readers-behind", 52
+    may_pass = True
+    default_remedy = "wait until they have been sent; --force removes them all the same"
+
+
 class FileChanged(MergeError):
     """A node's file got shorter, was replaced or went away while a merge read it."""
 
@@ -497,6 +505,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     EngineFailed,
     ReplayStopped,
     TargetBusy,
+    ReadersBehind,
     InternalError,
 )
 

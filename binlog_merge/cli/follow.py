@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from binlog_merge.cli.log_lines import say
-from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable, removal_lines
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class Report:
     printed: float = field(default_factory=lambda: -LINE_EVERY)
     _sum: list[int] = field(default_factory=lambda: [0, 0])
     _warned: set[str] = field(default_factory=set)
+    _removed: Mapping[str, Any] = field(default_factory=dict)
     _last: "MergeResult | None" = None
 
     def merged(self, result: "MergeResult") -> None:
@@ -78,13 +79,17 @@ class Report:
         self._warned.update(new)
         for warning in new:
             say(f"binlog-merge: {printable(warning)}", warning)
+        if result.removed != self._removed:
+            self._removed = result.removed
+            for line in removal_lines(result.removed):
+                say(f"binlog-merge: removed: {printable(line)}", "removed", what=line)
         if result.transactions:
             self.rounds += 1
             self.transactions += result.transactions
             self._sum[0] += result.transactions
             self._sum[1] += result.input_bytes
         if self.output is OutputFormat.json:
-            if result.transactions:
+            if result.transactions or result.removed:
                 print_json(document_of(out=str(self.out), result=result))
         elif time.monotonic() - self.printed >= LINE_EVERY and (self._sum[0] or self.printed < 0):
             self._print()

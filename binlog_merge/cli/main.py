@@ -14,7 +14,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from binlog_merge.cli import capture, ddl, debug, demo, filter, inspect, merge, position, replay, serve, status, verify
+from binlog_merge.cli import (
+    capture,
+    ddl,
+    debug,
+    demo,
+    filter,
+    inspect,
+    merge,
+    position,
+    purge,
+    replay,
+    serve,
+    status,
+    verify,
+)
 from binlog_merge.cli import run as run_verb
 from binlog_merge.cli.log_lines import Level, LineFormat, say_error, start_log
 from binlog_merge.cli.output import document_of, print_json
@@ -46,6 +60,7 @@ Start here:
   binlog-merge status --config cluster.yaml --out merged/   who is where, what holds back, is it well
   binlog-merge run --config cluster.yaml --out merged/      capture, merge and serve, never stopping
   binlog-merge position-of --tso TSO merged/                where to go on reading after a TSO
+  binlog-merge purge merged/ --to binlog.000123             remove the oldest files of a merged log
   binlog-merge ddl locks --out merged/                      which shards' DDL waits, and for whom
   binlog-merge debug plan cluster.yaml --out merged/        what a merge would do; also order keys and blocks
 
@@ -71,6 +86,7 @@ app.command("serve", help=serve.HELP)(serve.serve)
 app.command("status", help=status.HELP)(status.status)
 app.command("run", help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
 app.command("verify", help=verify.HELP)(verify.verify)
+app.command("purge", help=purge.HELP)(purge.purge)
 app.command("demo", help=demo.HELP)(demo.demo)
 app.command("position-of", help=position.POSITION_HELP)(position.position_of)
 app.command("tso-of", help=position.TSO_HELP)(position.tso_of)

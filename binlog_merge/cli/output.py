@@ -69,6 +69,7 @@ def summary(result: Mapping[str, Any], out: str, verbose: bool = False) -> list[
         "read again",
         [f"{_count(again, 'published file')} with another time or place than before: sound"] if again else [],
     )
+    lines += _rows("removed", removal_lines(result.get("removed") or {}))
     left_out = [f for f in _items(result.get("left_out")) if not f["file"].endswith(".index")]
     lines += _rows("left out", [f"{f['node']}  {f['file']}: {f['reason']}" for f in left_out])
     lines += _rows("in doubt", [_plain(v) for v in _items(result.get("in_doubt"))])
@@ -112,6 +113,24 @@ _COUNTS = (
 
 def _rows(title: str, values: Iterable[str]) -> list[str]:
     return [f"  {title if i == 0 else '':<10} {value}" for i, value in enumerate(values)]
+
+
+def removal_lines(removed: Mapping[str, Any]) -> list[str]:
+    """Return what a run removed, and what it kept only for readers, as lines."""
+    lines = []
+    if files := removed.get("files"):
+        lines.append(f"{_span(files)} of the output, {removed['bytes']:,} bytes")
+    for node, names in (removed.get("captured") or {}).items():
+        lines.append(f"{_span(names)} of {node}'s captured files, which no run needs")
+    if removed.get("schemas"):
+        lines.append(f"{_count(removed['schemas'], 'schema version')} that only earlier moments could see")
+    if kept := removed.get("kept_for_readers"):
+        lines.append(f"not {_span(kept['files'])}: still to be sent to {', '.join(kept['readers'])}")
+    return lines
+
+
+def _span(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} files)"
 
 
 def _items(value: Any) -> list[Any]:

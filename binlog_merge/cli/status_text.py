@@ -35,6 +35,11 @@ def _merged(status: Status, merged: MergedStatus) -> Iterator[str]:
     size = f"{_count(merged.files, 'file')}, {_size(merged.output_bytes)}"
     counted = f"{merged.transactions:,} transactions ({merged.totals.get('ddl', 0):,} of them DDL) in {size}"
     yield from _rows("merged", [f"{counted}, up to {merged.end}", f"published {_ago(status.at - merged.published_at)}"])
+    if merged.removed_at is not None:
+        gone = f"{_count(merged.removed_files, 'file')}, {_size(merged.removed_bytes)}"
+        captured = f"{_count(merged.removed_captured_files, 'captured file')}, {_size(merged.removed_captured_bytes)}"
+        both = f"{gone} of the output; {captured}; last {_ago(status.at - merged.removed_at)}"
+        yield from _rows("removed", [f"{both}; the first file is {merged.first_file}"])
     yield from _rows("watermark", ["end of input" if merged.end_of_input else _watermark(merged.watermark)])
     if merged.held:
         yield from _rows("held", [f"{_count(merged.held, 'branch', 'branches')}, {_size(merged.held_bytes)}"])

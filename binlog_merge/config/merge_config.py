@@ -26,6 +26,7 @@ from binlog_merge.config.sections import (
     Node,
     Output,
     Reshape,
+    Retention,
     RouteRule,
     Schemas,
     Section,
@@ -64,6 +65,7 @@ class MergeConfig(Section):
     capture: Capture = Field(default_factory=Capture)
     heartbeat: Heartbeat | None = None
     output: Output = Field(default_factory=Output)
+    retention: Retention = Field(default_factory=Retention)
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -123,7 +125,7 @@ class MergeConfig(Section):
 
         def files(node: Node) -> tuple[str, ...]:
             if not node.files:
-                return (f"{glob.escape(capture.dir)}/{glob.escape(node.source_id)}/*",)
+                return (_captured_glob(capture.dir, node),)
             return tuple(resolve_glob(pattern, folder) for pattern in node.files)
 
         nodes = tuple(node.model_copy(update={"files": files(node)}) for node in self.nodes)
@@ -137,6 +139,11 @@ class MergeConfig(Section):
         output = self.output.model_copy(update={"dir": path(self.output.dir)})
         changed = {"nodes": nodes, "base": base, "capture": capture, "output": output, "filter": path(self.filter)}
         return self.model_copy(update=changed)
+
+    def captured_folders(self) -> dict[str, Path]:
+        """Return the folders of the nodes whose files a capture fetches, by source-id: not those with own `files`."""
+        captured = (node for node in self.nodes if node.files == (_captured_glob(self.capture.dir, node),))
+        return {node.source_id: Path(self.capture.dir) / node.source_id for node in captured}
 
     def node(self, source_id: str) -> Node:
         """Return a node by its source-id; raises KeyError."""
@@ -186,7 +193,8 @@ class MergeConfig(Section):
         Left out are paths of files, Spark options, what the manifest checks by itself (node numbers, cluster UUID,
         carrier), and `check-rows`, which changes nothing. Also left out are settings that a user changes to continue
         after a stop: `reshape.on-unconvertible`; `commit-tso.max-disorder`, which moves only the watermark and is
-        raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide only whether to stop.
+        raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide only whether to stop;
+        `retention`.
         Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {
@@ -224,6 +232,10 @@ class MergeConfig(Section):
     def fingerprint(self) -> str:
         """Return the sha256 of `settings()`, kept in the manifest."""
         return fingerprint_of(self.settings())
+
+
+def _captured_glob(folder: str, node: Node) -> str:
+    return f"{glob.escape(folder)}/{glob.escape(node.source_id)}/*"
 
 
 def fingerprint_of(settings: Mapping[str, Any]) -> str:

@@ -291,6 +291,41 @@ class Output(Section):
         return value
 
 
+def _captured(value: Any) -> Any:
+    if value is None or value in ("keep", "needed"):
+        return {None: None, "keep": None, "needed": 0}[value]
+    try:
+        return parse_duration(value)
+    except ValueError:
+        raise ValueError(f"{value!r} is neither `keep` nor `needed` nor an age; write it as 3d or 12h") from None
+
+
+class Retention(Section):
+    """What goes, and when; without these nothing is removed. Ages are in microseconds.
+
+    `age` and `size` are about the output: a closed file goes if it is older, and while the output is larger.
+    `past_readers`: also what attached readers still have to get. `schemas`: with the files, schema versions that only
+    moments before the first remaining one can see. `captured`: how old captured files get that no run needs.
+    """
+
+    age: Annotated[Duration | None, Field(gt=0)] = None
+    size: Annotated[Size | None, Field(gt=0)] = None
+    past_readers: bool = False
+    schemas: bool = False
+    captured: Annotated[int | None, BeforeValidator(_captured)] = None
+
+    @model_validator(mode="after")
+    def _check_given(self) -> Self:
+        if (self.past_readers or self.schemas) and not self.of_output:
+            raise ValueError("past-readers and schemas need an age or a size: without them no file is removed")
+        return self
+
+    @property
+    def of_output(self) -> bool:
+        """Return whether output files are removed at some time."""
+        return self.age is not None or self.size is not None
+
+
 def _spark_text(value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()

@@ -31,7 +31,15 @@ def parse_size(value: Any) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
-_DURATIONS = {"us": 1, "ms": 1000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000}
+_DURATIONS = {
+    "us": 1,
+    "ms": 1000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
 
 
 def parse_duration(value: Any) -> int:

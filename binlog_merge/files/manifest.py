@@ -2,6 +2,7 @@
 
     manifest.jsonl    {"kind":"header",  …}
                       {"kind":"publish", …}           one a run
+                      {"kind":"removed", …}           before files are removed
 
 One JSON object a line, append-only, each with its own hash and that of the line before (`hashed_lines`). A line counts
 once it is on disk with its newline: a torn last line (the process or the machine died while writing it) is ignored,
@@ -14,7 +15,7 @@ replaced, by rename, by one line of the kind "folded" that says the same: what e
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ from binlog_merge.files.hashed_lines import decode, encode, whole_lines
 from binlog_merge.files.source import io_error
 
 MANIFEST_NAME = "manifest.jsonl"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 FOLD_BYTES = 256 << 10
 
 
@@ -100,30 +101,74 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
+class CapturedFile:
+    """A captured file that is removed. `identity` tells it from a later one of the same name (`files.head`)."""
+
+    name: str
+    identity: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Files that are removed once this record is on disk. `at` is in seconds since 1970.
+
+    `files` are the names of the output's oldest closed files, `captured` by node those that no run needs any more.
+    """
+
+    at: float
+    files: tuple[str, ...] = ()
+    captured: Mapping[str, tuple[CapturedFile, ...]] = field(default_factory=dict)
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What all removals have taken away, and up to where: counts, bytes, and the last one.
+
+    `last_name`, `last_key` and `last_rank` are those of the last removed output file, None and 0 if only captured
+    files were removed. `captured` are the captured files of the last record for each node: a crash may have left them.
+    """
+
+    at: float
+    files: int = 0
+    bytes: int = 0
+    last_name: str | None = None
+    last_key: str | None = None
+    last_rank: int = 0
+    captured_files: int = 0
+    captured_bytes: int = 0
+    captured: Mapping[str, tuple[CapturedFile, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """All records up to some run in one: what existed then."""
 
     header: Header
     last: Publish | None
     files: tuple[OutputFile, ...]
+    gone: Gone | None = None
     format_version: int = FORMAT_VERSION
 
 
-Record = Header | Publish | Folded
-_KINDS: dict[str, type[Header] | type[Publish] | type[Folded]] = {
+Record = Header | Publish | Removed | Folded
+_KINDS: dict[str, type[Header] | type[Publish] | type[Removed] | type[Folded]] = {
     "header": Header,
     "publish": Publish,
+    "removed": Removed,
     "folded": Folded,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestState:
-    """The state after all records: what exists now. `files` are all published files, in order."""
+    """The state after all records: what exists now. `files` are the published files in order, without removed ones."""
 
     header: Header | None = None
     last: Publish | None = None
     files: tuple[OutputFile, ...] = ()
+    gone: Gone | None = None
 
     @property
     def run(self) -> int:
@@ -140,16 +185,28 @@ class ManifestState:
         """Return the last file if it may still grow."""
         return self.files[-1] if self.files and not self.files[-1].closed else None
 
+    @property
+    def next_number(self) -> int:
+        """Return the number of the file after the last one, from 1 on."""
+        return int(self.files[-1].name.rpartition(".")[2]) + 1 if self.files else 1
+
+    @property
+    def first_rank(self) -> int:
+        """Return the rank of the first transaction that no removal has taken away, 1 if none has."""
+        return 1 if self.gone is None else self.gone.last_rank + 1
+
     def after(self, record: Record) -> "ManifestState":
         """Return the state after another record. Raises ManifestError if the record does not follow this state."""
         if isinstance(record, Header):
-            return ManifestState(record, self.last, self.files)
+            return replace(self, header=record)
         if isinstance(record, Folded):
             if self.header is not None:
                 raise ManifestError("a folded record behind others")
-            return ManifestState(record.header, record.last, record.files)
+            return ManifestState(record.header, record.last, record.files, record.gone)
         if self.header is None:
             raise ManifestError("a publish record before any header")
+        if isinstance(record, Removed):
+            return self._without(record)
         if record.run != self.run + 1 or record.rank < self.rank:
             raise ManifestError(
                 f"run {record.run} with rank {record.rank} does not follow run {self.run} with rank {self.rank}"
@@ -163,7 +220,28 @@ class ManifestState:
             elif files and (not files[-1].closed or new.name in {f.name for f in files}):
                 raise ManifestError(f"{new.name} is published after {files[-1].name}, which is not its predecessor")
             files.append(new)
-        return ManifestState(self.header, record, tuple(files))
+        return replace(self, last=record, files=tuple(files))
+
+    def _without(self, record: Removed) -> "ManifestState":
+        count = len(record.files)
+        removed, left = self.files[:count], self.files[count:]
+        if tuple(file.name for file in removed) != record.files or (removed and not left):
+            raise ManifestError(f"{', '.join(record.files)} are removed, but are not the output's oldest files")
+        before = self.gone or Gone(record.at)
+        captured = [file for files in record.captured.values() for file in files]
+        last = removed[-1] if removed else None
+        gone = Gone(
+            at=record.at,
+            files=before.files + count,
+            bytes=before.bytes + sum(file.size for file in removed),
+            last_name=before.last_name if last is None else last.name,
+            last_key=before.last_key if last is None else last.last_key,
+            last_rank=before.last_rank if last is None else last.last_rank,
+            captured_files=before.captured_files + len(captured),
+            captured_bytes=before.captured_bytes + sum(file.size for file in captured),
+            captured={**before.captured, **record.captured},
+        )
+        return replace(self, files=left, gone=gone)
 
 
 class Manifest:
@@ -250,7 +328,7 @@ class Manifest:
         """Replace all lines by one that says the same. A failure leaves the lines, for the next record to fold."""
         if self._state.header is None:
             return
-        line, digest = _encode(Folded(self._state.header, self._state.last, self._state.files), "")
+        line, digest = _encode(Folded(self._state.header, self._state.last, self._state.files, self._state.gone), "")
         failpoint("manifest-before-fold")
         with suppress(IoError):
             replace_file(self._path, line)
@@ -276,11 +354,13 @@ def _encode(record: Record, previous: str) -> tuple[bytes, str]:
 def _decode(line: bytes, previous: str) -> tuple[Record, str]:
     try:
         kind, values, digest = decode(line, previous)
-        cls = _KINDS[kind]
         if values.get("format_version", FORMAT_VERSION) > FORMAT_VERSION:
             raise ManifestError("the manifest was written by a newer version", remedy="upgrade binlog-merge")
+        cls = _KINDS[kind]
         if cls is Folded:
             values = _folded_values(values)
+        elif cls is Removed:
+            values = {**values, "files": tuple(values["files"]), "captured": _captured(values)}
         return cls(**_publish_values(values) if cls is Publish else _known(cls, values)), digest
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ManifestError(f"a record of the manifest cannot be read: {error}") from None
@@ -295,7 +375,16 @@ def _publish_values(values: Mapping[str, Any]) -> dict[str, Any]:
 def _folded_values(values: Mapping[str, Any]) -> dict[str, Any]:
     last = None if values["last"] is None else Publish(**_publish_values(values["last"]))
     files = tuple(OutputFile(**_known(OutputFile, f)) for f in values["files"])
-    return {**values, "header": Header(**_known(Header, values["header"])), "last": last, "files": files}
+    gone = values.get("gone")  # manifests of format 2 have none
+    if gone is not None:
+        gone = Gone(**_known(Gone, {**gone, "captured": _captured(gone)}))
+    header = Header(**_known(Header, values["header"]))
+    return {**values, "header": header, "last": last, "files": files, "gone": gone}
+
+
+def _captured(values: Mapping[str, Any]) -> dict[str, tuple[CapturedFile, ...]]:
+    found = values["captured"].items()
+    return {node: tuple(CapturedFile(**_known(CapturedFile, f)) for f in files) for node, files in found}
 
 
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:

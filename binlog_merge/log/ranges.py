@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from binlog_merge.errors import ConfigError, OutsideLog
-from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy, Statement
+from binlog_merge.log.reader import Begin, End, MergedBinlog, OrderedBy, Statement, removed_before
 from snapshot_store.tso import LOGICAL_BITS, carries_time, tso_millis
 
 _GTID = re.compile(r"(?:([0-9a-fA-F-]{36}):)?(\d{1,18})")
@@ -82,7 +82,10 @@ def first_rank_at(binlog: MergedBinlog, tso: int) -> int:
 
 
 def _first_rank_to_look_at(binlog: MergedBinlog, tso: int) -> int:
-    """Return the first rank of the first file that may hold the TSO."""
+    """Return the first rank of the first file that may hold the TSO. Raises OutsideLog if that was removed."""
+    gone = binlog.state.gone
+    if gone is not None and gone.last_key is not None and int(gone.last_key[:19]) >= tso:
+        raise removed_before(binlog.directory, gone, f"TSO {tso}")
     for file in binlog.state.files:
         if int(file.last_key[:19]) >= tso:
             return file.first_rank

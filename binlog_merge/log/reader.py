@@ -24,8 +24,8 @@ from binlog_merge.binlog.events import (
     parse_event,
 )
 from binlog_merge.binlog.header import RawEvent
-from binlog_merge.errors import ChecksumMismatch, ManifestError, UnsupportedInput
-from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
+from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, UnsupportedInput
+from binlog_merge.files.manifest import Gone, Manifest, ManifestState, OutputFile
 from binlog_merge.log.file_events import events_of
 from snapshot_store.tso import OrderKey
 
@@ -119,10 +119,19 @@ class MergedBinlog:
         return None
 
     def items(self, first_rank: int = 1) -> Iterator[Item]:
-        """Yield the items from a rank on. Raises ChecksumMismatch and ManifestError for damage."""
+        """Yield the items from a rank on. Raises ChecksumMismatch and ManifestError for damage, OutsideLog if that rank
+        was removed.
+        """
+        self.check_there(first_rank)
         for file in self.state.files:
             if file.last_rank >= first_rank:
                 yield from self.file_items(file, first_rank)
+
+    def check_there(self, first_rank: int) -> None:
+        """Raise OutsideLog if the log does not begin with this rank or before: its files were removed (`purge`)."""
+        gone = self.state.gone
+        if gone is not None and first_rank <= gone.last_rank:
+            raise removed_before(self.directory, gone, f"transaction {first_rank}")
 
     def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
         """Yield the items of one file from a rank on."""
@@ -142,6 +151,17 @@ class MergedBinlog:
                 file=str(path),
                 remedy=DAMAGED,
             )
+
+
+def removed_before(directory: Path, gone: Gone, what: str) -> OutsideLog:
+    """Return the error for something that stood in removed files."""
+    return OutsideLog(
+        f"{what} is not in the log any more: it begins with transaction {gone.last_rank + 1}, everything up to "
+        f"{gone.last_name} was removed",
+        file=str(directory),
+        remedy="begin with a copy of the data that has what was removed, or merge again from the nodes' files into "
+        "another directory",
+    )
 
 
 _MOST_MAPS: Final = 1000

@@ -98,7 +98,8 @@ class StatementAt:
 def segments(
     binlog: MergedBinlog, first_rank: int = 1, last_rank: int | None = None, window: int = WINDOW
 ) -> Iterator[Segment | StatementAt]:
-    """Yield transactions `first_rank` to `last_rank` in segments. Raises as `MergedBinlog.items` does for damage."""
+    """Yield transactions `first_rank` to `last_rank` in segments. Raises what `MergedBinlog.items` does."""
+    binlog.check_there(first_rank)
     for file in binlog.state.files:
         if file.last_rank < first_rank:
             continue

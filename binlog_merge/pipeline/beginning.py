@@ -11,6 +11,7 @@ from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import Discovery, KnownHeads, discover
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.publish import recover
+from binlog_merge.files.removal import finish
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.state import Inputs, Job
@@ -75,6 +76,7 @@ def begin(job: Job, between: Between) -> Inputs:
         if manifest.state.header is not None:
             check_continuation(manifest.state.header, job.config, bool(manifest.state.files))
         read_again = recover(job.directory, manifest, job.config.output.basename)
+        finish(manifest, job.config.captured_folders())
         between.manifest = manifest
     job.clear_work(between.pieces.paths())
     job.work.mkdir(exist_ok=True)

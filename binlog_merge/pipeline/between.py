@@ -19,7 +19,7 @@ class Between:
 
     `manifest` is None if it is to be loaded, and the output checked. `heads` are the nodes' files as they were read,
     `found` what the last round found of them, `notes` those of the capture (`files.as_of`) about the nodes that hold
-    something back, which may let it out.
+    something back, which may let it out. `removed_at` is when `retention` was looked at last, by the monotonic clock.
     """
 
     schemas: SchemaCache
@@ -28,6 +28,7 @@ class Between:
     heads: KnownHeads = field(default_factory=dict)
     found: Discovery | None = None
     notes: Mapping[str, tuple[AsOf, ...]] = field(default_factory=dict)
+    removed_at: float | None = None
 
     @classmethod
     def of(cls, config: MergeConfig, directory: Path) -> "Between":

@@ -34,7 +34,8 @@ class MergeResult:
     `ignored` counts input that is left out on purpose: unknown `events` that are flagged ignorable, `branches` that
     touch no output table, `markers` that were used up, and `ddl`, of which `statements` lists the first of each kind
     and reason. `left_out` are files that match a node's `files` but were not read, with the reason. `read_again` are
-    published files that had changed since the last run and were checked byte by byte.
+    published files that had changed since the last run and were checked byte by byte. `removed` is what `retention`
+    took away: see `pipeline.retention`.
     """
 
     files: tuple[Mapping[str, Any], ...]
@@ -63,6 +64,7 @@ class MergeResult:
     waiting_shards: tuple[Mapping[str, Any], ...] = ()
     left_out: tuple[Mapping[str, str], ...] = ()
     read_again: tuple[str, ...] = ()
+    removed: Mapping[str, Any] = field(default_factory=dict)
     stages: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ run continues there.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
@@ -39,6 +40,7 @@ from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
 from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.retention import retain
 from binlog_merge.pipeline.run_note import note_error, note_run
 from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.summary import result_of
@@ -95,6 +97,12 @@ def _merge(job: Job, between: Between) -> MergeResult:
     with job.stage("publish"):
         _publish(run, written)
     result = result_of(run, written)
+    if written.bound.error is None:
+        try:
+            result = replace(result, removed=retain(run, written, between))
+        except MergeError as error:
+            error.result = result
+            raise
     note_run(run, written, result)
     between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)
     error = written.bound.error

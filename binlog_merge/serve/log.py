@@ -1,7 +1,8 @@
 """The published log as a replica's source presents it: files, positions, GTID sets, all taken from the manifest.
 
-A view is a value: the manifest's state and the first existing file at one moment. The directory's owner may remove
-closed files; everything up to the last removed file is purged.
+A view is a value: the manifest's state and the first existing file at one moment. Files that the manifest says are
+removed are purged, and those that the owner has removed. A file's index counts all that were ever published,
+from 0, so that it stays the same in every view.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ _PAUSE: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """The published log at one moment. `files` are all that were ever published; those before `first` are purged."""
+    """The published log at one moment. `first` is the index of the first file there; those before are purged."""
 
     directory: Path
     header: Header
@@ -35,12 +36,22 @@ class LogView:
 
     @property
     def files(self) -> tuple[OutputFile, ...]:
+        """Return the files that the manifest lists."""
         return self.state.files
+
+    @property
+    def count(self) -> int:
+        """Return how many files were ever published: the index of the file after the last."""
+        return _removed(self.state) + len(self.state.files)
+
+    def file(self, number: int) -> OutputFile:
+        """Return the file with this index, which no removal in the manifest has taken away."""
+        return self.state.files[number - _removed(self.state)]
 
     @property
     def there(self) -> tuple[OutputFile, ...]:
         """Return the files that can be sent, in order."""
-        return self.files[self.first :]
+        return self.state.files[self.first - _removed(self.state) :]
 
     @property
     def server_id(self) -> int:
@@ -69,31 +80,31 @@ class LogView:
     @property
     def purged_rank(self) -> int:
         """Return the rank of the last transaction in purged files."""
-        return self.files[self.first - 1].last_rank if self.first else 0
+        gone = self.state.first_rank - 1
+        return self.file(self.first - 1).last_rank if self.first > _removed(self.state) else gone
 
     @property
     def end(self) -> tuple[str, int]:
         """Return the file and position of the end of the log, where the next transaction will begin."""
-        number = len(self.files) - (0 if self.state.open_file is None else 1)
+        number = self.count - (0 if self.state.open_file is None else 1)
         return self.name(number), self.size(number)
 
     def path(self, number: int) -> Path:
         return self.directory / self.name(number)
 
     def name(self, number: int) -> str:
-        """Return the name of the file with this index, counted from 0; the file after the last has a name, too."""
-        if number < len(self.files):
-            return self.files[number].name
-        last = int(self.files[-1].name.rpartition(".")[2]) if self.files else 0
-        return file_name(basename_of(self.state), last + 1)
+        """Return the name of the file with this index; the file after the last has a name, too."""
+        if number < self.count:
+            return self.file(number).name
+        return file_name(basename_of(self.state), self.state.next_number)
 
     def size(self, number: int) -> int:
         """Return the published size of a file; for the file after the last, the position of its first event (4)."""
-        return self.files[number].size if number < len(self.files) else 4
+        return self.file(number).size if number < self.count else 4
 
     def number(self, name: str) -> int | None:
         """Return the index of an existing file, or of the file after the last; None for any other name."""
-        for number in range(self.first, len(self.files) + 1):
+        for number in range(self.first, self.count + 1):
             if self.name(number) == name:
                 return number
         return None
@@ -105,11 +116,11 @@ class LogView:
 
     def file_of(self, ranks: RankSet) -> int:
         """Return the index of the first file with transactions that are not in `ranks`; else of the last."""
-        for number in range(self.first, len(self.files)):
-            file = self.files[number]
+        for number in range(self.first, self.count):
+            file = self.file(number)
             if file.last_rank >= file.first_rank and RankSet(((file.first_rank, file.last_rank),)) - ranks:
                 return number
-        return max(self.first, len(self.files) - 1)
+        return max(self.first, self.count - 1)
 
     def gtids_of(self, ranks: RankSet) -> GtidSet:
         """Return the GTIDs of the cluster's transactions with these ranks."""
@@ -223,17 +234,23 @@ def _view_of(directory: Path, state: ManifestState) -> LogView:
 def _first_there(directory: Path, state: ManifestState) -> int:
     for number in reversed(range(len(state.files))):
         if not (directory / state.files[number].name).exists():
-            return number + 1
-    return 0
+            return _removed(state) + number + 1
+    return _removed(state)
+
+
+def _removed(state: ManifestState) -> int:
+    return 0 if state.gone is None else state.gone.files
 
 
 def _continues(before: ManifestState, now: ManifestState) -> bool:
     """Return whether a manifest's state can follow another: nothing that was published has changed."""
     if now.header is None or before.header is None or now.header.cluster_uuid != before.header.cluster_uuid:
         return False
-    if now.rank < before.rank or len(now.files) < len(before.files):
+    removed = _removed(now) - _removed(before)
+    left = before.files[max(0, removed) :]
+    if now.rank < before.rank or removed < 0 or len(now.files) < len(left):
         return False
     return all(
         new == old if old.closed else (new.name == old.name and new.size >= old.size)
-        for old, new in zip(before.files, now.files, strict=False)
+        for old, new in zip(left, now.files, strict=False)
     )

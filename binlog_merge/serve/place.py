@@ -43,7 +43,7 @@ def place_of(view: LogView, start: Start) -> Place:
         raise NotServed("Client requested source to start replication from position < 4")
     if start.has is not None and not start.file:
         first = view.file_of(has)
-        resumes = first < len(view.files) and view.files[first].first_rank in has
+        resumes = first < view.count and view.file(first).first_rank in has
         return Place(first, len(BINLOG_MAGIC), has, resumes)
     number = view.number(start.file) if start.file else view.first
     if number is None:

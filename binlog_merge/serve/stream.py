@@ -81,8 +81,10 @@ def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
     place = place_of(log.view(), start)
     number, position, resumes = place.number, place.position, place.resumes
     while True:
-        while number >= len((view := log.view()).files):
+        while number >= (view := log.view()).count:
             yield AtEnd(view.name(number), len(BINLOG_MAGIC))
+        if number < view.first:
+            raise NotServed("Could not find next log; it was removed while the log was being sent")
         yield Opened(view.name(number), position)
         with _Reader(log, view, number, place.has) as reader:
             yield from reader.events(position, resumes)
@@ -124,7 +126,7 @@ class _Reader:
                 for item in self._chunk(at):
                     yield item
                     at = item.end
-            if self._view.files[self._number].closed:
+            if self._view.file(self._number).closed:
                 return
             yield AtEnd(self._name, at)
             self._grown()
@@ -177,7 +179,11 @@ class _Reader:
 
     def _grown(self) -> None:
         """Read the current published size, and open the file again if it has grown: publishing replaces the file."""
-        self._view = self._log.view()
+        view = self._log.view()
+        if self._number < view.first:
+            # Removed, so it was closed: whatever it has grown by cannot be read any more.
+            raise NotServed(f"could not find next log: {self._name} was removed")
+        self._view = view
         size = self._view.size(self._number)
         if size != self._size:
             self._source.close()

@@ -149,6 +149,13 @@ METRICS: Final = (
     _total("input_bytes", "Bytes of the nodes' binlogs that were merged.", "input_bytes"),
     _merged("output_files", "Files of the output.", lambda m: m.files),
     _merged("output_bytes", "The size of the output.", lambda m: m.output_bytes),
+    _merged("removed_files_total", "Files of the output that were removed.", lambda m: m.removed_files),
+    _merged("removed_bytes_total", "The size of the removed files of the output.", lambda m: m.removed_bytes),
+    _merged("removed_captured_files_total", "Captured files that were removed.", lambda m: m.removed_captured_files),
+    _merged(
+        "removed_captured_bytes_total", "The size of the removed captured files.", lambda m: m.removed_captured_bytes
+    ),
+    _merged("last_removal_timestamp_seconds", "When files were removed last.", lambda m: m.removed_at),
     _merged("held_branches", "Branches that are read and wait for the watermark.", lambda m: m.held),
     _merged("held_bytes", "The size of the branches that wait for the watermark.", lambda m: m.held_bytes),
     _merged("waiting_branches", "Branches of shards that wait for a DDL of other shards.", lambda m: m.waiting),

@@ -7,11 +7,12 @@ import time
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import IoError, ManifestError
-from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState
+from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.status.health import Limits, merge_problems, node_problems, problem, serve_problems
 from binlog_merge.status.holding import with_holders
@@ -165,8 +166,8 @@ def _merged(state: ManifestState, note: MergeNote, published_at: float, now: flo
         return None
     last, end = state.last, state.open_file
     watermark = None if last is None else last.watermark
-    number = int(state.files[-1].name.rpartition(".")[2]) + 1 if state.files else 1
-    here = FilePosition(file_name(basename_of(state), number), 4) if end is None else FilePosition(end.name, end.size)
+    next_file = file_name(basename_of(state), state.next_number)
+    here = FilePosition(next_file, 4) if end is None else FilePosition(end.name, end.size)
     last_key = None if last is None else last.last_key
     return MergedStatus(
         run=state.run,
@@ -186,7 +187,21 @@ def _merged(state: ManifestState, note: MergeNote, published_at: float, now: flo
         held_bytes=note.held_bytes,
         waiting=note.waiting,
         locks=note.locks,
+        first_file=state.files[0].name if state.files else None,
+        **_removed(state.gone),
     )
+
+
+def _removed(gone: Gone | None) -> dict[str, Any]:
+    if gone is None:
+        return {}
+    return {
+        "removed_files": gone.files,
+        "removed_bytes": gone.bytes,
+        "removed_captured_files": gone.captured_files,
+        "removed_captured_bytes": gone.captured_bytes,
+        "removed_at": gone.at,
+    }
 
 
 def _placed(ddl: LastDdl | None, state: ManifestState) -> LastDdl | None:

@@ -156,7 +156,8 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class MergedStatus:
     """The output. `end` is where the next transaction will begin, `ran_at` when the last run ended.
-    `began_at` is when the last run that was published began.
+    `began_at` is when the last run that was published began. `first_file` is the first file kept; `removed_files`,
+    `removed_bytes` and the captured ones are counted since the beginning, `removed_at` is when files went last.
 
     `totals` are those of the manifest. `held` are branches that are read and wait for the watermark.
     """
@@ -178,6 +179,12 @@ class MergedStatus:
     held_bytes: int
     waiting: int
     locks: int
+    first_file: str | None = None
+    removed_files: int = 0
+    removed_bytes: int = 0
+    removed_captured_files: int = 0
+    removed_captured_bytes: int = 0
+    removed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

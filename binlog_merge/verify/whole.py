@@ -5,7 +5,8 @@
 | manifest | a chain of hashes; every file has its size there, and begins and ends with its keys and ranks |
 | `binlog.index` | the manifest's files, in order |
 | events | checksums, positions, transaction lengths, a ROTATE to the next file at the end of a closed one |
-| GTIDs | without gaps from 1 on, PREVIOUS_GTIDS those before the file; sequence numbers 1, 2, 3 … in each file |
+| GTIDs | without gaps from 1 on, or behind what was removed; PREVIOUS_GTIDS those before the file; sequence numbers
+  1, 2, 3 … in each file |
 | order keys | ascending; equal only for transactions that were moved to the same position |
 | rows | cut into cells to the last byte, cells valid for their types; no NULL in a NOT NULL column |
 | table maps | as the schema history has the table at that key; without unknown fields |
@@ -74,10 +75,11 @@ def verify(
     found = Verified(shapes=history is not None, some=only is not None)
     _check_index(binlog)
     files = binlog.state.files
-    key: OrderKey | None = None
+    gone = binlog.state.gone
+    key = None if gone is None or gone.last_key is None else OrderKey.parse(gone.last_key)
     for i, file in enumerate(files):
         progress(file.name)
-        before = files[i - 1].last_rank if i else 0
+        before = files[i - 1].last_rank if i else binlog.state.first_rank - 1
         if file.first_rank != before + 1 or (not file.closed and i + 1 < len(files)):
             raise ManifestError(f"{file.name} does not follow the file before it", file=file.name, remedy=DAMAGED)
         if only is not None and file.name not in only:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from binlog_merge.files.manifest import Manifest
+from binlog_merge.files.removal import before_file, remove
 from binlog_merge.serve.log import PublishedLog
 from tests.merge_e2e.cases import case_named, copy_case, max_size
 from tests.merge_e2e.growth import GrowingNode
@@ -106,6 +108,42 @@ def test_a_replica_by_position_ends_with_what_the_nodes_hold(
     ):
         _caught_up(mysql_server, out)
         assert held(case, mysql_server) == expected(case)
+
+
+def test_a_replica_goes_on_over_removed_files_if_it_has_what_was_in_them(
+    mysql_server: MySqlServer, tmp_path: Path
+) -> None:
+    """Also mysqlbinlog, which fetches what is left."""
+    case, out = case_named("rotation"), tmp_path / "out"
+    config = copy_case(case, tmp_path / "case", max_size(2000))
+    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
+    for node in nodes:
+        places = node.places(anywhere=False)
+        node.grow(places[len(places) // 2], anywhere=False)
+    merge(config, out, end_of_input=False)
+    begin_as(case, mysql_server)
+    with serving(out) as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
+        _caught_up(mysql_server, out)
+        mysql_server.execute("STOP REPLICA")
+        manifest = Manifest.load(out)
+        files = before_file(manifest.state, manifest.state.files[-1].name)
+        remove(out, manifest, files, {})
+        for node in nodes:
+            node.grow(node.places(anywhere=False)[-1], anywhere=False)
+        merge(config, out)
+        there = list(written(out))
+        assert len(files) > 1 and len(there) > 1
+        mysql_server.execute("START REPLICA")
+        _caught_up(mysql_server, out)
+        assert held(case, mysql_server) == expected(case)
+        assert [row[0] for row in source.query("SHOW BINARY LOGS")] == there
+        purged = f"{state_of(out).header.cluster_uuid}:1-{files[-1].last_rank}"  # type: ignore[union-attr]
+        assert source.query("SELECT @@global.gtid_purged") == [(purged,)]
+        remote_mysqlbinlog(source.port, "-R", "--raw", "--to-last-log", there[0], folder=tmp_path)
+        assert {name: (tmp_path / name).read_bytes() for name in there} == written(out)
+        mysql_server.execute("STOP REPLICA; RESET REPLICA; RESET BINARY LOGS AND GTIDS; START REPLICA")
+        error = _io_error(mysql_server)
+        assert "purged required binary logs" in error and f"missing transactions are '{purged}'" in error
 
 
 def test_a_replica_that_has_other_transactions_is_refused(mysql_server: MySqlServer) -> None:

@@ -144,6 +144,13 @@ class SchemaStore:
             failpoint("store-after-commit")
             return merging.last_number(next_floor.previous())
 
+    def fold(self, checkpoint: OrderKey) -> int:
+        """Remove the versions that only lookups below a key need; return how many were removed."""
+        from snapshot_store.store.db import Store
+
+        with as_merge_errors(self.path), Store.open(self.path) as store:
+            return store.fold(checkpoint)
+
     def _check(self, number: int | None) -> None:
         """Raise SchemaConflict if versions were inserted among those by which tables were numbered in
         published files.

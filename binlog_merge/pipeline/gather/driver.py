@@ -53,7 +53,7 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     open_file = state.open_file
     used = open_file.input_bytes if open_file is not None else None
     cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
-    number = len(state.files) if open_file is not None else len(state.files) + 1
+    number = state.next_number - (open_file is not None)
     found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
     files = {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
     schemas, ddl = _schemas(job, inputs, coordination), {d.key: d for d in coordination.ddl}

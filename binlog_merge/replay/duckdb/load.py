@@ -85,6 +85,7 @@ def load(
         check_place(target.place, places_of(binlog, {target.place.rank})[target.place.rank])
     if target.rank is None:
         rank = (first or 1) - 1
+        binlog.check_there(rank + 1)
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
         target.start_at(rank, _catalog_at(binlog, history, rank, options.system_zone), wanted)
@@ -102,11 +103,11 @@ def load(
 
 
 def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
-    """Return the catalog after `rank` transactions: that at the beginning, after the log's statements."""
+    """Return the catalog after `rank` transactions: that where the log begins, after the log's statements."""
     if history is None or not binlog.state.files:
         return Catalog()
-    catalog = history.catalog(OrderKey.parse(binlog.state.files[0].first_key))
-    for piece in segments(binlog, 1, rank) if rank else ():
+    catalog, begins = history.catalog(OrderKey.parse(binlog.state.files[0].first_key)), binlog.state.first_rank
+    for piece in segments(binlog, begins, rank) if rank >= begins else ():
         if isinstance(piece, StatementAt):
             query, session = piece.statement.query, StatementSession.of(piece.statement, system_zone)
             _, catalog = understood(catalog, query.text, query.schema_text, session.ddl)

@@ -1,0 +1,146 @@
+"""A merge that removes what nobody needs any more: what is left is what stood there without that."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.sections import Retention
+from binlog_merge.errors import OutsideLog, ReplayStopped
+from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
+from binlog_merge.log.ranges import first_rank_at
+from binlog_merge.log.reader import Begin, MergedBinlog
+from binlog_merge.log.segments import segments
+from binlog_merge.log.walk import history_of
+from binlog_merge.pipeline import retention
+from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.replay.server.places import places_of
+from binlog_merge.verify.whole import verify
+from snapshot_store.store.db import Store
+from snapshot_store.store_errors import BeforeBase
+from snapshot_store.tso import OrderKey
+from tests.merge_e2e.cases import case_named, copy_case, whole
+from tests.merge_e2e.growth import GrowingNode, schedule
+from tests.merge_e2e.local import LocalRunner, merge, state_of, written
+
+CASE = case_named("rotation")
+
+
+def _case(folder: Path, **rules: Any) -> Path:
+    """Copy the case as one whose nodes' files a capture fetches, with small output files."""
+    total = sum(map(len, whole(CASE / "cluster.yaml").values()))
+
+    def change(values: dict[str, Any]) -> None:
+        values["output"]["max-size"] = total // 8
+        values["capture"] = {"dir": "nodes"}
+        values["retention"] = rules
+        for node in values["nodes"]:
+            del node["files"]
+            node["server"] = "mysql://repl@127.0.0.1:1"
+
+    return copy_case(CASE, folder, change)
+
+
+def _undisturbed(folder: Path) -> dict[str, bytes]:
+    merge(_case(folder), folder / "out")
+    return written(folder / "out")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rounds_that_remove(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "EVERY_SECONDS", 0.0)
+    good = _undisturbed(tmp_path / "whole")
+    path, out, rng = (
+        _case(tmp_path, size="2000", captured="needed", schemas=True),
+        tmp_path / "out",
+        random.Random(seed),
+    )
+    config = MergeConfig.load(path)
+    nodes = {node.source_id: GrowingNode.of(tmp_path / "nodes" / node.source_id) for node in config.nodes}
+    removed: list[str] = []
+    captured: dict[str, list[str]] = {}
+    merging = Rounds(LocalRunner(), config, out)
+    merging.__enter__()
+    for number, places in enumerate(schedule(nodes, 6, False, rng), 1):
+        for name, place in places.items():
+            nodes[name].grow(place, False)
+        if rng.random() < 0.4:
+            merging.__exit__(None, None, None)
+            merging = Rounds(LocalRunner(), config, out)
+            merging.__enter__()
+        done = merging.merge(end_of_input=number == 6).removed
+        removed += done.get("files", [])
+        for name, files in done.get("captured", {}).items():
+            captured.setdefault(name, []).extend(files)
+            assert not any((nodes[name].folder / file).exists() for file in files)
+            nodes[name].gone.update(files)
+    merging.__exit__(None, None, None)
+    there = written(out)
+    assert removed and captured, "else this shows nothing"
+    assert [*removed, *there] == list(good), "the oldest first, and each once"
+    assert there == {name: good[name] for name in there}
+    assert all(len(list(node.folder.glob("binlog.0*"))) >= 2 for node in nodes.values())
+    gone = state_of(out).gone
+    assert gone is not None and gone.files == len(removed)
+    assert gone.captured_files == sum(map(len, captured.values()))
+    binlog = MergedBinlog(out)
+    assert verify(binlog, history_of(out)).transactions == state_of(out).rank - gone.last_rank
+    assert (out / "binlog.index").read_text() == "".join(f"./{name}\n" for name in there)
+
+
+def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -> None:
+    good = _undisturbed(tmp_path / "whole")
+    out = tmp_path / "out"
+    result = merge(_case(tmp_path, size=2000, schemas=True), out)
+    binlog = MergedBinlog(out)
+    first = binlog.state.first_rank
+    assert result.removed["files"] == list(good)[: len(result.removed["files"])] and first > 1
+    for read in (binlog.items, lambda rank: segments(binlog, rank), lambda rank: iter(places_of(binlog, {rank}))):
+        with pytest.raises((OutsideLog, ReplayStopped), match=f"begins with transaction {first}"):
+            next(iter(read(first - 1)))
+    begin = next(iter(binlog.items(first)))
+    assert isinstance(begin, Begin) and begin.rank == first
+    key = OrderKey.parse(binlog.state.files[0].first_key)
+    assert binlog.state.gone is not None and binlog.state.gone.last_key is not None
+    behind = int(binlog.state.gone.last_key[:19]) + 1
+    assert first_rank_at(binlog, behind) == first_rank_at(MergedBinlog(tmp_path / "whole" / "out"), behind) >= first
+    with pytest.raises(OutsideLog, match="is not in the log any more"):
+        first_rank_at(binlog, 1)
+    with Store.open(out / "schema.duckdb", read_only=True) as store:
+        folded = store.load_history()
+    with Store.open(tmp_path / "whole" / "out" / "schema.duckdb", read_only=True) as store:
+        history = store.load_history()
+    for at in {key, *(v.key for v in history.versions if v.key >= key)}:
+        for node in (None, "dn-1", "dn-2"):
+            names = {(v.schema, v.name) for v in history.versions if v.node == node}
+            for schema, name in names:
+                ours, theirs = folded.at(schema, name, at, node), history.at(schema, name, at, node)
+                assert (ours and ours.table) == (theirs and theirs.table), (schema, name, at)
+    if result.removed.get("schemas"):
+        schema, name = next((v.schema, v.name) for v in history.versions if v.node is None)
+        with pytest.raises(BeforeBase, match="was folded up to"):
+            folded.at(schema, name, OrderKey(1, 0, 0, 0))
+
+
+def test_nothing_is_removed_unless_it_is_configured_and_readers_keep_what_they_need(tmp_path: Path) -> None:
+    good = _undisturbed(tmp_path / "whole")
+    out = tmp_path / "out"
+    out.mkdir()
+    names = list(good)
+    write_state_note(out / NOTES_FOLDER / "serve-h-1.json", {"readers": [{"peer": "a:1", "file": names[1]}]})
+    done = merge(_case(tmp_path / "kept", size=1), out).removed
+    assert done["files"] == names[:1]
+    assert done["kept_for_readers"] == {"files": names[1:-1], "readers": [f"a:1 at {names[1]}"]}
+    again = merge(_case(tmp_path / "told", size=1, **{"past-readers": True}), out).removed
+    assert again["files"] == names[1:-1] and list(written(out)) == names[-1:]
+    assert (merge(_case(tmp_path / "age", age="1d", captured="1d"), out)).removed == {}
+
+
+def test_rules_that_say_nothing_are_refused() -> None:
+    assert Retention.model_validate({"age": "7d", "size": "100GB", "captured": "keep"}).age == 7 * 86_400_000_000
+    for wrong in ({"schemas": True}, {"past-readers": True}, {"age": 0}, {"size": 0}, {"captured": "soon"}):
+        with pytest.raises(ValidationError):
+            Retention.model_validate(wrong)
