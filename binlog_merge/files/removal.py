@@ -2,7 +2,9 @@
 
     1  append the record to the manifest              <- from here on they are gone
     2  replace binlog.index                           (whole, by rename)
-    3  remove the files, the oldest first
+    3  remove the output's files, the oldest first
+    4  note beside a node's captured files up to where they are removed (`files.removed`)
+    5  remove them, the oldest first
 
 A crash after 1 leaves files that the manifest does not list. `recover` and `finish` remove them at the next start. The
 last file of the output always stays: numbers, GTIDs and positions go on from it.
@@ -25,6 +27,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
 from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, OutputFile, Removed
 from binlog_merge.files.publish import basename_of
+from binlog_merge.files.removed import note_removed
 from binlog_merge.files.source import io_error, open_source
 from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, STALE_SECONDS, read_state_note
 
@@ -32,6 +35,7 @@ FAILPOINTS: Final = (
     "manifest-torn",
     "removal-after-manifest",
     "removal-after-index",
+    "removal-after-note",
     "removal-after-file",  # once per file: `removal-after-file:kill:2`
 )
 
@@ -128,10 +132,10 @@ def remove(
         failpoint("removal-after-index")
     _unlink(directory, [file.name for file in files])
     for folder, found in captured.items():
-        _unlink(folder, [file.name for file in _still_there(folder, found)])
+        _remove_captured(folder, found, manifest.state, directory)
 
 
-def finish(manifest: Manifest, folders: Mapping[str, Path]) -> None:
+def finish(directory: Path, manifest: Manifest, folders: Mapping[str, Path]) -> None:
     """Remove captured files that the manifest says are removed, and that a crash has left. `folders` are by node.
 
     Output files are `recover`'s.
@@ -139,7 +143,16 @@ def finish(manifest: Manifest, folders: Mapping[str, Path]) -> None:
     gone = manifest.state.gone
     for node, found in ({} if gone is None else gone.captured).items():
         if (folder := folders.get(node)) is not None:
-            _unlink(folder, [file.name for file in _still_there(folder, found)])
+            _remove_captured(folder, found, manifest.state, directory)
+
+
+def _remove_captured(folder: Path, files: Sequence[CapturedFile], state: ManifestState, directory: Path) -> None:
+    there = [file.name for file in _still_there(folder, files)]
+    if not there or state.last is None:
+        return
+    note_removed(folder, there, state.last.state["floor"], directory)
+    failpoint("removal-after-note")
+    _unlink(folder, there)
 
 
 def _still_there(folder: Path, files: Sequence[CapturedFile]) -> Iterator[CapturedFile]:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, MissingFile
 from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import Discovery, KnownHeads, discover
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
 from binlog_merge.files.publish import recover
 from binlog_merge.files.removal import finish
+from binlog_merge.files.removed import read_removed
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.base.state import Inputs, Job
@@ -21,6 +22,7 @@ from binlog_merge.pipeline.idle import Notes, read_notes, with_notes
 from binlog_merge.pipeline.scan.carriers import BY_TIME, DEFAULT, POLARDBX
 from binlog_merge.pipeline.scan.inputs import detect_carrier, node_inputs
 from binlog_merge.places import NODES
+from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
 
@@ -63,6 +65,28 @@ def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | N
     return Found(discovery, numbers, with_notes(nodes, notes.of), carrier, notes)
 
 
+def check_beginnings(
+    config: MergeConfig, nodes: Sequence[NodeInput], state: ManifestState, start_tso: int | None
+) -> None:
+    """Raise MissingFile for a node that is new to the output and whose captured files were removed at the front."""
+    known = {} if state.last is None else state.last.nodes
+    for node in nodes:
+        patterns = config.node(node.source_id).files
+        removed = None if node.source_id in known else read_removed(patterns)
+        if removed is None or node.file_index(removed.first) is not None:
+            continue
+        behind = OrderKey.parse(removed.below).commit_tso + 1
+        if start_tso is None or start_tso < behind:
+            raise MissingFile(
+                f"{removed.first} to {removed.last} were removed, as `retention` in the configuration said, when "
+                f"{removed.out} had what is in them; what is left begins with {node.files[0].name}",
+                node=node.source_id,
+                file=removed.last,
+                remedy="put the captured files back from a backup; or begin behind them, with bases as of that moment "
+                f"and `--start-tso {behind}` or later",
+            )
+
+
 def begin(job: Job, between: Between) -> Inputs:
     """Find the nodes' files, and write the header of a new output.
 
@@ -76,12 +100,13 @@ def begin(job: Job, between: Between) -> Inputs:
         if manifest.state.header is not None:
             check_continuation(manifest.state.header, job.config, bool(manifest.state.files))
         read_again = recover(job.directory, manifest, job.config.output.basename)
-        finish(manifest, job.config.captured_folders())
+        finish(job.directory, manifest, job.config.captured_folders())
         between.manifest = manifest
     job.clear_work(between.pieces.paths())
     job.work.mkdir(exist_ok=True)
     header = manifest.state.header
     inputs = find_inputs(job.config, manifest.state, between.heads)
+    check_beginnings(job.config, inputs.nodes, manifest.state, job.start_tso)
     between.found = inputs.discovery
     between.notes = inputs.notes.of
     job.warnings += inputs.notes.warnings

@@ -51,7 +51,7 @@ def retain(run: Run, written: WrittenRun, between: Between) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if choice.files:
         found |= {"files": [file.name for file in choice.files], "bytes": sum(file.size for file in choice.files)}
-        if rules.schemas:
+        if rules.schemas and not written.ordered.waiting_files:  # rows that wait are read with the schema they had
             found["schemas"] = fold_behind(run.store, manifest.state)
     if any(captured.values()):
         found["captured"] = {folder.name: [file.name for file in files] for folder, files in captured.items() if files}

@@ -100,8 +100,8 @@ def _merge(job: Job, between: Between) -> MergeResult:
     if written.bound.error is None:
         try:
             result = replace(result, removed=retain(run, written, between))
-        except MergeError as error:
-            error.result = result
+        except MergeError as failed:
+            failed.result = result
             raise
     note_run(run, written, result)
     between.notes = awaited(scanned, run.watermarks, written.bound.key, between.notes)

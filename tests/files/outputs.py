@@ -54,7 +54,7 @@ def record(run: int, *files: OutputFile) -> Publish:
         rank=run,
         totals={"transactions": run},
         nodes={"a": NodeState("mysql-bin.000001", 4711, {"open": [[1, "x"]]})},
-        state={"any": ["thing", 1]},
+        state={"any": ["thing", 1], "floor": "7" * 54},
     )
 
 

@@ -101,7 +101,7 @@ def test_a_killed_removal_is_finished_or_never_was(
         monkeypatch.delenv(failpoint.VARIABLE)
     manifest = Manifest.load(out)
     recover(out, manifest, "binlog")
-    finish(manifest, {"dn-1": folder})
+    finish(out, manifest, {"dn-1": folder})
     there = [path.name for path in sorted(folder.glob("binlog.0*"))]
     found = {name: data for name, data in listing(out).items() if name != "manifest.jsonl"}
     if setting == "manifest-torn:raise":
@@ -122,5 +122,5 @@ def test_a_captured_file_of_the_same_name_that_came_later_stays(out: Path, tmp_p
     manifest = Manifest.load(out)
     shutil.copy(CAPTURED[2], folder / CAPTURED[0].name)
     remove(out, manifest, [], {folder: gone})
-    finish(manifest, {"dn-1": folder})
+    finish(out, manifest, {"dn-1": folder})
     assert (folder / CAPTURED[0].name).exists() and not (folder / CAPTURED[1].name).exists()

@@ -1,15 +1,18 @@
 """A merge that removes what nobody needs any more: what is left is what stood there without that."""
 
 import random
+import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
-from binlog_merge.errors import OutsideLog, ReplayStopped
+from binlog_merge.errors import MarkerIncomplete, MissingFile, OutsideLog
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.ranges import first_rank_at
 from binlog_merge.log.reader import Begin, MergedBinlog
@@ -17,14 +20,16 @@ from binlog_merge.log.segments import segments
 from binlog_merge.log.walk import history_of
 from binlog_merge.pipeline import retention
 from binlog_merge.pipeline.rounds import Rounds
-from binlog_merge.replay.server.places import places_of
+from binlog_merge.replay.server.places import Place, places_of
 from binlog_merge.verify.whole import verify
 from snapshot_store.store.db import Store
 from snapshot_store.store_errors import BeforeBase
 from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case, whole
+from tests.merge_e2e.failing_over import Part, failed_over, grow, places
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import LocalRunner, merge, state_of, written
+from tests.merge_e2e.simulator import Simulator, Style
 
 CASE = case_named("rotation")
 
@@ -64,8 +69,8 @@ def test_rounds_that_remove(tmp_path: Path, seed: int, monkeypatch: pytest.Monke
     captured: dict[str, list[str]] = {}
     merging = Rounds(LocalRunner(), config, out)
     merging.__enter__()
-    for number, places in enumerate(schedule(nodes, 6, False, rng), 1):
-        for name, place in places.items():
+    for number, reached in enumerate(schedule(nodes, 6, False, rng), 1):
+        for name, place in reached.items():
             nodes[name].grow(place, False)
         if rng.random() < 0.4:
             merging.__exit__(None, None, None)
@@ -91,6 +96,83 @@ def test_rounds_that_remove(tmp_path: Path, seed: int, monkeypatch: pytest.Monke
     assert (out / "binlog.index").read_text() == "".join(f"./{name}\n" for name in there)
 
 
+def _failing_over(folder: Path, rng: random.Random) -> tuple[dict[str, list[Part]], dict[str, bytes]]:
+    """Write a history whose first node fails over twice; return the captured files, and the output of all of it."""
+    style = Style(nodes=2, steps=120, carrier="gtid-time", rotate=0.3)
+    path = Simulator(31, style).write(folder)
+    values = yaml.safe_load(path.read_text())
+    values["output"] = {**values.get("output", {}), "max-size": 6000}
+    path.write_text(yaml.safe_dump(values))
+    merge(path, folder / "good")
+    parts = {}
+    for home in sorted((folder / "nodes").iterdir()):
+        files = [(file.name, file.read_bytes()) for file in sorted(home.iterdir())]
+        shutil.rmtree(home)
+        parts[home.name] = [Part("", tuple(files), "")]
+    files = parts["dn-1"][0].files
+    while sum(len(part.files) > 3 for part in parts["dn-1"][:2]) < 2:
+        parts["dn-1"] = failed_over(files, 2, rng)
+    for node in values["nodes"]:
+        del node["files"]
+        node["server"] = ["mysql://repl@127.0.0.1:1", "mysql://repl@127.0.0.1:2"]
+    values |= {"capture": {"dir": "nodes"}, "retention": {"captured": "needed", "size": "5000", "schemas": True}}
+    path.write_text(yaml.safe_dump(values))
+    return parts, written(folder / "good")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_fails_over(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a server that the node has left go, too, but for its last ones; a failover finds what it needs."""
+    monkeypatch.setattr(retention, "EVERY_SECONDS", 0.0)
+    rng = random.Random(f"retention {seed}")
+    nodes, good = _failing_over(tmp_path, rng)
+    out, rounds, gone = tmp_path / "out", 8, {name: frozenset[str]() for name in nodes}
+    plan = {n: [*sorted(rng.choices(places(p), k=rounds - 1)), places(p)[-1]] for n, p in nodes.items()}
+    config = MergeConfig.load(tmp_path / "cluster.yaml")
+    with ExitStack() as stack:
+        merging: Rounds | None = None
+        for number in range(rounds):
+            for name, parts in nodes.items():
+                grow(tmp_path / "nodes" / name, parts, plan[name][number], gone[name])
+            if merging is None or rng.random() < 0.3:
+                stack.close()
+                merging = stack.enter_context(Rounds(LocalRunner(), config, out))
+            done = merging.merge(end_of_input=number == rounds - 1).removed
+            for name, files in done.get("captured", {}).items():
+                gone[name] |= frozenset(files)
+            for name, parts in nodes.items():
+                for server, part in enumerate(parts[: plan[name][number][0] + 1]):
+                    last = len(part.files) if server < plan[name][number][0] else plan[name][number][1] + 1
+                    for file, _ in part.files[max(0, last - 2) : last]:
+                        assert (tmp_path / "nodes" / name / part.folder / file).exists()
+    there = written(out)
+    assert list(good)[-len(there) :] == list(there) and there == {name: good[name] for name in there}
+    assert any("/" in name for name in gone["dn-1"]) and any("/" not in name for name in gone["dn-1"])
+    assert len(there) < len(good)
+
+
+def test_no_output_begins_behind_captured_files_that_were_removed(tmp_path: Path) -> None:
+    path, out = _case(tmp_path, captured="needed"), tmp_path / "out"
+    saved = tmp_path / "saved"
+    shutil.copytree(tmp_path / "nodes", saved)
+    captured = merge(path, out).removed["captured"]
+    assert merge(path, out).transactions == 0, "the output itself goes on"
+    first, last = captured["dn-1"][0], captured["dn-1"][-1]
+    with pytest.raises(MissingFile, match=f"{first} to {last} were removed.* when {out} had what is in them") as caught:
+        merge(path, tmp_path / "another")
+    assert caught.value.node == "dn-1" and "--start-tso" in str(caught.value.remedy)
+    behind = int(str(caught.value.remedy).split("--start-tso ")[1].split("`")[0])
+    assert behind == int(state_of(out).last.state["floor"][:19]) + 1  # type: ignore[union-attr]
+    with pytest.raises(MissingFile):
+        merge(path, tmp_path / "earlier", start_tso=behind - 1)
+    with pytest.raises(MarkerIncomplete, match="not on node dn-2"):  # it is in dn-1's files that are left only
+        merge(path, tmp_path / "later", start_tso=behind)
+    for node in saved.iterdir():
+        shutil.copytree(node, tmp_path / "nodes" / node.name, dirs_exist_ok=True)
+    merge(path, tmp_path / "restored")
+    assert written(tmp_path / "restored") == written(out)
+
+
 def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -> None:
     good = _undisturbed(tmp_path / "whole")
     out = tmp_path / "out"
@@ -98,9 +180,11 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     binlog = MergedBinlog(out)
     first = binlog.state.first_rank
     assert result.removed["files"] == list(good)[: len(result.removed["files"])] and first > 1
-    for read in (binlog.items, lambda rank: segments(binlog, rank), lambda rank: iter(places_of(binlog, {rank}))):
-        with pytest.raises((OutsideLog, ReplayStopped), match=f"begins with transaction {first}"):
+    for read in (binlog.items, lambda rank: segments(binlog, rank)):
+        with pytest.raises(OutsideLog, match=f"begins with transaction {first}"):
             next(iter(read(first - 1)))
+    before = places_of(MergedBinlog(tmp_path / "whole" / "out"), {first - 2, first - 1, first})
+    assert places_of(binlog, {first - 2, first - 1, first}) == {**before, first - 2: Place(first - 2)}
     begin = next(iter(binlog.items(first)))
     assert isinstance(begin, Begin) and begin.rank == first
     key = OrderKey.parse(binlog.state.files[0].first_key)

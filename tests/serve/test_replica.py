@@ -141,6 +141,10 @@ def test_a_replica_goes_on_over_removed_files_if_it_has_what_was_in_them(
         assert source.query("SELECT @@global.gtid_purged") == [(purged,)]
         remote_mysqlbinlog(source.port, "-R", "--raw", "--to-last-log", there[0], folder=tmp_path)
         assert {name: (tmp_path / name).read_bytes() for name in there} == written(out)
+        text = remote_mysqlbinlog(source.port, "-R", "--verify-binlog-checksum", "--to-last-log", there[0])
+        assert b"Xid = " in text
+        with pytest.raises(RuntimeError, match="Could not find first log file name in binary log index file"):
+            remote_mysqlbinlog(source.port, "-R", "--verify-binlog-checksum", "--to-last-log", files[0].name)
         mysql_server.execute("STOP REPLICA; RESET REPLICA; RESET BINARY LOGS AND GTIDS; START REPLICA")
         error = _io_error(mysql_server)
         assert "purged required binary logs" in error and f"missing transactions are '{purged}'" in error

@@ -23,10 +23,16 @@ class Place:
 def places_of(binlog: MergedBinlog, ranks: Collection[int]) -> dict[int, Place]:
     """Return the positions after these transactions; of those that the log does not have only the rank is known.
 
+    That also goes for removed ones, but for the last of them, behind which the log begins.
+
     Raises as reading the log does.
     """
     found = {rank: Place(rank) for rank in ranks}
-    wanted = {rank for rank in found if 0 < rank <= binlog.last_rank}
+    gone = binlog.state.gone
+    wanted = {rank for rank in found if binlog.state.first_rank <= rank <= binlog.last_rank}
+    if gone is not None and gone.last_rank in found:
+        gtid = f"{binlog.cluster_uuid}:{gone.last_rank}" if binlog.with_gtids else None
+        found[gone.last_rank] = Place(gone.last_rank, gtid, gone.last_key)
     for file in binlog.state.files:
         # The manifest has the last key of each file; a DDL's order key is nowhere else.
         if file.last_rank in wanted and binlog.with_gtids:
