@@ -2,6 +2,8 @@
 
     python -m benchmarks.live [--seconds 60] [--rate 200] [--volume 10] [--rest 30] [--out build/bench]
 
+In the phase of volume, documents fill the log, and `VOLUME_RATE` distributed transactions a second show how late it is.
+
 Real servers (three nodes, a replica of what `run` serves, a plain replica of the first node), the load and all of ours
 share this machine. The lag of a transaction is the time from the end of its COMMIT to the first read of the replica
 that shows it; the replicas are read in turn, so each lag is up to one look too great, and `look_ms` says how much.
@@ -37,6 +39,7 @@ from tools.mysql_server import MySqlServer
 TARGETS = {"steady_p50": 0.5, "steady_p99": 1.0, "ddl_p99": 2.0, "volume_p99": 2.0, "rest_cores": 0.03}
 LOOK = 0.02
 SAMPLE = 0.25
+VOLUME_RATE = 20
 DOCUMENT = 100_000
 DOCUMENTS = "(id BIGINT PRIMARY KEY, body LONGBLOB NOT NULL)"
 OPTIONS = ("--sync-binlog=0", "--innodb-flush-log-at-trx-commit=0", "--binlog-expire-logs-seconds=0")
@@ -337,6 +340,7 @@ def run(out: Path, seconds: float = 60, rate: float = 200, volume: float = 10, r
                 found["ddl"] = live.phase(max(10.0, seconds / 4))
                 altering.join()
                 if volume:
+                    live.load.rate = VOLUME_RATE
                     with documents(live.cluster.bank, volume):
                         found["volume"] = live.phase(seconds)
             finally:

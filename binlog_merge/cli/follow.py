@@ -17,23 +17,28 @@ from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import MergeError
-    from binlog_merge.spark.job import MergeResult
+    from binlog_merge.spark.job import MergeResult, Pace
 
 LINE_EVERY = 10.0
 """Seconds between the lines that sum up rounds for people."""
 
 
 def follow(
-    spark: Any, config: "MergeConfig", out: Path, output: OutputFormat, min_interval: float, start_tso: int | None
+    spark: Any,
+    config: "MergeConfig",
+    out: Path,
+    output: OutputFormat,
+    pace: "Pace",
+    in_driver: int,
+    start_tso: int | None,
 ) -> None:
     """Merge until SIGTERM or Ctrl-C, which end it after the round that is under way; a second one ends it at once."""
-    from binlog_merge.spark.job import Pace
     from binlog_merge.spark.job import follow as follow_job
 
     stop = Event()
     report = Report(out, output)
     with _stopped_by_signals(stop):
-        follow_job(spark, config, out, stop, report, Pace(min_interval), start_tso=start_tso)
+        follow_job(spark, config, out, stop, report, pace, in_driver=in_driver, start_tso=start_tso)
     report.ended()
 
 

@@ -11,12 +11,13 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
 from binlog_merge.cli.progress import progress
+from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
 from binlog_merge.errors import ConfigError, MergeError
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
-    from binlog_merge.spark.job import MergeResult
+    from binlog_merge.spark.job import MergeResult, Pace
     from binlog_merge.verify.whole import Verified
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
@@ -59,6 +60,15 @@ MinInterval = Annotated[
     float | None,
     typer.Option("--min-interval", min=0, help="With --stop-never: seconds from round to round at least; default 0."),
 ]
+InDriver = Annotated[
+    int | None,
+    typer.Option(
+        "--in-driver",
+        parser=size_of,
+        help="With --stop-never: a stage that reads no more than this needs no Spark job; default 16MiB, 0: none.",
+        metavar="SIZE",
+    ),
+]
 Listen = Annotated[
     str | None,
     typer.Option(
@@ -96,6 +106,7 @@ def merge(
     end_of_input: EndOfInput = False,
     stop_never: StopNever = False,
     min_interval: MinInterval = None,
+    in_driver: InDriver = None,
     listen: Listen = None,
     filter_file: FilterFile = None,
     check_rows: CheckRows = False,
@@ -113,11 +124,10 @@ def merge(
 
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
-    _check_stop_never(stop_never, min_interval, stop_tso is not None, end_of_input, verify)
-    if listen is not None and not stop_never:
-        raise ConfigError(
-            "--listen is for --stop-never", remedy="add --stop-never, or see `binlog-merge status --help`"
-        )
+    if stop_never:
+        _check_goes_on(stop_tso is not None, end_of_input, verify)
+    else:
+        _check_ends(min_interval, in_driver, listen)
     options = spark_options(conf)
     cluster = MergeConfig.load(config)
     if filter_file is not None:
@@ -126,7 +136,10 @@ def merge(
         cluster = cluster.model_copy(update={"check_rows": "always"})
     directory = output_directory(cluster, out)
     if stop_never:
-        run_on(cluster, directory, output, min_interval or 0.0, start_tso, master, options, listen)
+        from binlog_merge.spark.job import IN_DRIVER, Pace
+
+        pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
+        run_on(cluster, directory, output, pace, size, start_tso, master, options, listen)
         return
     run(
         cluster,
@@ -194,7 +207,8 @@ def run_on(
     config: "MergeConfig",
     out: Path,
     output: OutputFormat,
-    min_interval: float,
+    pace: "Pace",
+    in_driver: int,
     start_tso: int | None,
     master: str | None,
     options: dict[str, str],
@@ -207,7 +221,7 @@ def run_on(
     with status_shown(config, out, listen):
         spark = _session(config, master, options)
         try:
-            follow(spark, config, out, output, min_interval, start_tso)
+            follow(spark, config, out, output, pace, in_driver, start_tso)
         finally:
             with suppress(Exception):  # a signal to all processes has ended the JVM, too
                 spark.stop()
@@ -224,12 +238,19 @@ def _session(config: "MergeConfig", master: str | None, options: dict[str, str] 
     return create_session(master, conf)
 
 
-def _check_stop_never(
-    stop_never: bool, min_interval: float | None, stop_tso: bool, end_of_input: bool, verify: bool
-) -> None:
-    """Raise ConfigError for options that contradict --stop-never, or need it."""
-    if min_interval is not None and not stop_never:
-        raise ConfigError("--min-interval is for --stop-never", remedy="add --stop-never, or leave --min-interval out")
+def _check_ends(min_interval: float | None, in_driver: int | None, listen: str | None) -> None:
+    """Raise ConfigError for options that only --stop-never knows."""
+    for given, name, instead in (
+        (min_interval, "--min-interval", "leave --min-interval out"),
+        (in_driver, "--in-driver", "leave --in-driver out"),
+        (listen, "--listen", "see `binlog-merge status --help`"),
+    ):
+        if given is not None:
+            raise ConfigError(f"{name} is for --stop-never", remedy=f"add --stop-never, or {instead}")
+
+
+def _check_goes_on(stop_tso: bool, end_of_input: bool, verify: bool) -> None:
+    """Raise ConfigError for options that contradict --stop-never."""
     for given, name, remedy in (
         (stop_tso, "--stop-tso", "leave one of them out"),
         (
@@ -239,7 +260,7 @@ def _check_stop_never(
         ),
         (verify, "--verify", "`binlog-merge verify` looks through what is published, also while it grows"),
     ):
-        if stop_never and given:
+        if given:
             raise ConfigError(f"{name} is for a merge that ends, --stop-never for one that goes on", remedy=remedy)
 
 

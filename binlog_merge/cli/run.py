@@ -13,6 +13,7 @@ from binlog_merge.cli.component_lines import ComponentLines
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
 from binlog_merge.cli.replay_options import password_of
+from binlog_merge.cli.sizes import size_of
 from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +97,15 @@ def run(
         float | None,
         typer.Option("--min-interval", min=0, help="merge: the least time between two rounds.", metavar="SECONDS"),
     ] = None,
+    in_driver: Annotated[
+        int | None,
+        typer.Option(
+            "--in-driver",
+            parser=size_of,
+            help="merge: what a stage may read without a Spark job; default: 16MiB.",
+            metavar="SIZE",
+        ),
+    ] = None,
     filter_file: Annotated[
         Path | None,
         typer.Option("--filter", help="merge: what comes out; `filter` of the configuration.", metavar="FILE"),
@@ -160,6 +170,7 @@ def run(
         ssl_ca=ssl_ca,
         start_file=tuple(start_file or ()),
         min_interval=min_interval,
+        in_driver=in_driver,
         filter_file=filter_file,
         check_rows=check_rows,
         master=master,

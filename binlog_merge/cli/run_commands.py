@@ -20,6 +20,7 @@ class RunOptions:
     ssl_ca: Path | None = None
     start_file: tuple[str, ...] = ()
     min_interval: float | None = None
+    in_driver: int | None = None
     filter_file: Path | None = None
     check_rows: bool = False
     master: str | None = None
@@ -60,6 +61,7 @@ def _merge(options: RunOptions) -> tuple[str, ...]:
     return (
         *(f"--config={options.config}", f"--out={options.out}", "--stop-never"),
         *_given("--min-interval", options.min_interval),
+        *_given("--in-driver", options.in_driver),
         *_given("--filter", options.filter_file),
         *(("--check-rows",) if options.check_rows else ()),
         *_given("--master", options.master),

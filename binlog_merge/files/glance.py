@@ -21,7 +21,7 @@ class Glance:
     """
 
     def __init__(self, config: MergeConfig, others: Sequence[Path]) -> None:
-        self._others = tuple(Path(f"{path}{suffix}") for path in others for suffix in ("", ".wal"))
+        self._others = tuple(f"{path}{suffix}" for path in others for suffix in ("", ".wal"))
         self._folders = _folders(config)
         self._found: Discovery | None = None
         self._stamps: tuple[Stamp | None, ...] = ()
@@ -31,7 +31,7 @@ class Glance:
         """Return whether nothing has changed since the last call that returned False, when `found` was there."""
         if self._folders is None:
             return False
-        last = (Path(local_path(files[-1].path) or "") for files in found.nodes.values())
+        last = (local_path(files[-1].path) or "." for files in found.nodes.values())
         stamps = tuple(map(stamp_of, (*self._folders, *last, *self._others)))
         now = time.monotonic()
         if found is self._found and stamps == self._stamps and now - self._looked < LOOK_EVERY:
@@ -40,7 +40,7 @@ class Glance:
         return False
 
 
-def _folders(config: MergeConfig) -> tuple[Path, ...] | None:
+def _folders(config: MergeConfig) -> tuple[str, ...] | None:
     """Return the folders of the nodes' files; None if they are remote or may be several for one pattern."""
     found: dict[Path, None] = {}
     for node in config.nodes:
@@ -49,4 +49,4 @@ def _folders(config: MergeConfig) -> tuple[Path, ...] | None:
             if local is None or has_magic(str(Path(local).parent)):
                 return None
             found[Path(local).parent] = None
-    return tuple(found)
+    return tuple(map(str, found))

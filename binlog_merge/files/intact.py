@@ -10,6 +10,7 @@ Damage that changes neither time nor size, such as a disk's, is not seen here; `
 
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -44,10 +45,10 @@ def tail_of(path: Path, size: int) -> str:
         return _tail(source, size)
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path | str) -> Stamp | None:
     """Return size, mtime and inode of a file; None if it does not exist."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - called so often that a Path would cost more than the call
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -17,11 +17,14 @@ PASSING = (IoError, NoFiles, MissingFile, FileChanged, StoreInUse, EngineFailed)
 class Pace:
     """When a round begins, in seconds.
 
-    No sooner than `min_interval` after the one before; `poll` is how often the nodes' files are looked at. An error
+    No sooner than `min_interval` after the one before began, and after a rest of half the time that one took, `rest` at
+    most: rounds without a rest would keep a core busy, on which a server or a reader may wait. `poll` is how often the
+    nodes' files are looked at. An error
     that may pass is tried again after a pause that grows from `first_pause` to `last_pause`, for `patience` at most.
     """
 
     min_interval: float = 0.0
+    rest: float = 0.25
     poll: float = 0.05
     first_pause: float = 0.5
     last_pause: float = 15.0
@@ -78,4 +81,4 @@ def follow(
         if result is not None:
             watcher.merged(result)
         took = clock() - begun
-        stop.wait(max(0.0 if result is not None else pace.poll, pace.min_interval - took))
+        stop.wait(max(pace.poll if result is None else min(pace.rest, took / 2), pace.min_interval - took))

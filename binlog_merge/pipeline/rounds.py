@@ -20,6 +20,9 @@ from binlog_merge.pipeline.idle import read_notes
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import merge_once
 
+IN_DRIVER = 16 << 20
+"""Bytes that a stage's tasks read before an engine runs them: the driver has read them before Spark has begun."""
+
 
 class Rounds:
     """Merges into one output directory, round after round: `with Rounds(…) as rounds: rounds.merge()`.
@@ -29,11 +32,11 @@ class Rounds:
 
     def __init__(
         self, runner: Runner, config: MergeConfig, out: str | Path, *, start_tso: int | None = None,
-        partitions: int | None = None,
+        partitions: int | None = None, in_driver: int = IN_DRIVER,
     ) -> None:  # fmt: skip
         self._runner, self._config = runner, config
         self._directory = output_directory(out)
-        self._start_tso, self._partitions = start_tso, partitions
+        self._start_tso, self._partitions, self._in_driver = start_tso, partitions, in_driver
         self._between = Between.of(config, self._directory)
         self._lock = OutputLock(self._directory)
         self._glance = Glance(config, self._between.schemas.paths)
@@ -79,5 +82,5 @@ class Rounds:
     def _job(self, progress: Progress, end_of_input: bool = False) -> Job:
         return Job(
             self._runner, self._config, self._directory, self._start_tso, None, end_of_input, self._partitions,
-            progress, following=True,
+            progress, following=True, in_driver=self._in_driver,
         )  # fmt: skip

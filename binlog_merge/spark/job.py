@@ -9,11 +9,11 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.follow import Pace, Watcher
 from binlog_merge.pipeline.follow import follow as follow_rounds
 from binlog_merge.pipeline.result import MergeResult
-from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from binlog_merge.pipeline.run import run_merge
 from binlog_merge.spark.runner import SparkRunner
 
-__all__ = ["MergeResult", "Pace", "Watcher", "follow", "merge"]
+__all__ = ["IN_DRIVER", "MergeResult", "Pace", "Watcher", "follow", "merge"]
 
 
 def merge(
@@ -53,12 +53,13 @@ def follow(
     watcher: Watcher,
     pace: Pace | None = None,
     *,
+    in_driver: int = IN_DRIVER,
     start_tso: int | None = None,
 ) -> None:
     """Merge as `merge` does, round after round, until `stop` is set: as soon as the nodes have written more.
 
-    `watcher` gets each round's result. The files are those of one merge, byte for byte. Raises MergeError for what does
-    not pass by itself.
+    A stage that reads at most `in_driver` bytes runs in this process, without a Spark job. `watcher` gets each round's
+    result. The files are those of one merge, byte for byte. Raises MergeError for what does not pass by itself.
     """
-    with Rounds(SparkRunner(spark), config, out, start_tso=start_tso) as rounds:
+    with Rounds(SparkRunner(spark), config, out, start_tso=start_tso, in_driver=in_driver) as rounds:
         follow_rounds(rounds, stop, watcher, pace or Pace())

@@ -71,7 +71,7 @@ def test_it_follows_through_what_passes_and_ends_cleanly(
     folder = path.parent / "nodes" / "dn-2"
     with (
         log.open("wb") as stderr,
-        started(path, out, "-o", "json", "--log-format", "json", log=stderr) as process,
+        started(path, out, "-o", "json", "--log-format", "json", "--in-driver", "20kB", log=stderr) as process,
     ):
         await_until(process, lambda: published(out) > 0)
         before = published(out)
@@ -164,6 +164,7 @@ def test_killed_twenty_times_while_it_follows(seed: int, tmp_path: Path) -> None
         (["--stop-never", "--stop-tso", "7"], "--stop-tso is for a merge that ends"),
         (["--stop-never", "--verify"], "--verify is for a merge that ends"),
         (["--min-interval", "3"], "--min-interval is for --stop-never"),
+        (["--in-driver", "1MiB"], "--in-driver is for --stop-never"),
     ],
 )
 def test_options_that_contradict_it(options: list[str], says: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.glance import Glance
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.coordinate.stores import STORE_NAME
-from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.pipeline.rounds import IN_DRIVER, Rounds
 from snapshot_store.ddl.public import parse_table
 from snapshot_store.history import TableVersion
 from snapshot_store.store import db
@@ -32,6 +32,13 @@ def _nodes(path: Path) -> dict[str, GrowingNode]:
     return {name: GrowingNode.of(path.parent / "nodes" / name) for name in names}
 
 
+def _rounds(config: MergeConfig, out: Path, rng: random.Random) -> Rounds:
+    """Return rounds whose stages run in the driver, on the engine, or here or there by what they read."""
+    return Rounds(
+        LocalRunner(), config, out, partitions=rng.choice([None, 5]), in_driver=rng.choice([0, 4000, IN_DRIVER])
+    )
+
+
 def _merge_in_rounds(path: Path, out: Path, good: dict[str, bytes], rng: random.Random, rounds: int) -> None:
     """Merge a growing case in rounds, in processes that end now and then, and remove files that nobody needs."""
     nodes, config = _nodes(path), MergeConfig.load(path)
@@ -43,7 +50,7 @@ def _merge_in_rounds(path: Path, out: Path, good: dict[str, bytes], rng: random.
                 nodes[name].grow(place, anywhere)
             if merging is None or rng.random() < 0.2:
                 stack.close()
-                merging = stack.enter_context(Rounds(LocalRunner(), config, out, partitions=rng.choice([None, 5])))
+                merging = stack.enter_context(_rounds(config, out, rng))
             # Before a cluster's first marker nothing tells that there will be one.
             with suppress(*(() if number == rounds else (UnannouncedDdl,))):
                 merging.merge(end_of_input=number == rounds)

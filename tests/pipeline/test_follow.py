@@ -13,7 +13,7 @@ from binlog_merge.errors import IoError, MergeError, NoFiles, SchemaMismatch
 from binlog_merge.pipeline.follow import Pace, follow
 from binlog_merge.pipeline.result import MergeResult
 
-PACE = Pace(first_pause=0.001, last_pause=0.002, poll=0.0)
+PACE = Pace(first_pause=0.001, last_pause=0.002, poll=0.0, rest=0.0)
 
 
 @dataclass

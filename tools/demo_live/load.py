@@ -13,12 +13,12 @@ LOCAL: Final = 0.25
 
 
 class Load:
-    """Runs `rate` transfers a second until `stop`. `error` is what ended a thread."""
+    """Runs `rate` transfers a second until `stop`; the rate may change meanwhile. `error` is what ended a thread."""
 
     def __init__(self, bank: Bank, rate: float, local: float = LOCAL) -> None:
         self._bank = bank
         self._local = local
-        self._pause = _WORKERS / rate
+        self.rate = rate
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._work, args=(seed,), daemon=True) for seed in range(_WORKERS)]
@@ -48,11 +48,11 @@ class Load:
 
     def _work(self, seed: int) -> None:
         rng = random.Random(seed)
-        due = time.monotonic() + self._pause * seed / _WORKERS
+        due = time.monotonic() + seed / self.rate
         try:
             with self._bank.sessions() as sessions:
                 while not self._ended.wait(max(0.0, due - time.monotonic())):
-                    due = max(due + self._pause, time.monotonic() - 1)
+                    due = max(due + _WORKERS / self.rate, time.monotonic() - 1)
                     with self._lock:
                         self._begun += 1
                         number = self._begun

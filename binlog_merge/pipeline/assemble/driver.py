@@ -66,7 +66,8 @@ def _scan(
     tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, folder, job.partitions, whole, kept, first)
     rounds.next_number += len(tasks)
     with job.stage("scan", len(tasks)):
-        scanned: list[list[ScanResult]] = job.runner.run("scan", scan_all, bundles(tasks))
+        runner = job.runner(sum(task.length for task in tasks))
+        scanned: list[list[ScanResult]] = runner.run("scan", scan_all, bundles(tasks))
     results = [result for bundle in scanned for result in bundle]
     pieces = {node.source_id: list(kept.get(node.source_id, ())) for node in inputs.nodes}
     for task, result in zip(tasks, results, strict=True):

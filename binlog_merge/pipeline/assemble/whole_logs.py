@@ -44,7 +44,7 @@ def _results(pieces: Sequence[Piece]) -> list[ScanResult]:
 def _cut(job: Job, node: NodeInput, pieces: Sequence[Piece], fault: Fault) -> list[Piece]:
     """Return a node's pieces up to the fault, which becomes the error of the last one."""
     task = replace(pieces[fault.piece][0], stop=fault.position)
-    again: list[ScanResult] = job.runner.run("scan", scan, [task])
+    again: list[ScanResult] = job.runner(task.length).run("scan", scan, [task])
     error = fault.error.located(node=node.source_id, file=task.file.path, position=fault.position)
     return [*pieces[: fault.piece], Piece(task, replace(again[0], error=error.to_dict()))]
 

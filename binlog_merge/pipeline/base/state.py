@@ -14,7 +14,7 @@ from binlog_merge.files.manifest import Header, Manifest
 from binlog_merge.pipeline.base.filter_settings import filter_settings
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead
-from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.runner import InDriver, Runner
 from snapshot_store.tso import ORIGIN, OrderKey
 
 _LOG = logging.getLogger(__name__)
@@ -32,10 +32,11 @@ def silent(stage: str, done: int, total: int) -> None:
 class Job:
     """One run: its options, and the warnings and timings collected so far.
 
-    `following`: it is one of many rounds, so that what is not whole yet at the end of a file is no warning.
+    `following`: it is one of many rounds, so that what is not whole yet at the end of a file is no warning. Tasks that
+    read at most `in_driver` bytes in all run in the driver, the others on the engine.
     """
 
-    runner: Runner
+    engine: Runner
     config: MergeConfig
     directory: Path
     start_tso: int | None
@@ -44,6 +45,7 @@ class Job:
     partitions: int | None
     progress: Progress
     following: bool = False
+    in_driver: int = 0
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -58,6 +60,10 @@ class Job:
     @property
     def work(self) -> Path:
         return self.directory / WORK_FOLDER
+
+    def runner(self, size: int) -> Runner:
+        """Return what runs tasks that read so many bytes in all."""
+        return self.engine if size > self.in_driver else InDriver()
 
     def clear_work(self, kept: frozenset[str] = frozenset()) -> None:
         """Remove the work folder with its files, whether this run or a killed one left them.

@@ -64,7 +64,8 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
         for i, rows in enumerate(cuts)
     ]
     with job.stage("gather", len(tasks)):
-        gathered = job.runner.run("gather", gather, tasks) if tasks else []
+        runner = job.runner(sum(part.bytes for part in ordered.parts))
+        gathered = runner.run("gather", gather, tasks) if tasks else []
     for result in gathered:
         values = {
             "file": result.name,

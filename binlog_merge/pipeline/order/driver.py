@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import TableSet
+from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
@@ -49,7 +50,8 @@ def order_all(
     points = [q for n in scanned for p in n.pieces for q in p.quantiles]
     total = sum(weight for _, weight in points)
     large = total > SMALL_BYTES
-    wanted = job.partitions or (max(job.runner.slots, -(-total // RANGE_BYTES)) if large else 1)
+    runner = job.runner(total)
+    wanted = job.partitions or (max(runner.slots, -(-total // RANGE_BYTES)) if large else 1)
     blocks = tuple(b for n in scanned for b in n.blocks)
     edges = tuple(e for n in scanned for e in n.edges)
     seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
@@ -63,30 +65,30 @@ def order_all(
     ]  # fmt: skip
     with job.stage("order", len(tasks)):
         if coordination.holds is not None:
-            ordered = _with_holds(job, tasks, coordination, coordination.holds)
+            ordered = _with_holds(runner, tasks, coordination, coordination.holds)
         else:
-            ordered = Ordered(job.runner.run("order", order, tasks))
+            ordered = Ordered(runner.run("order", order, tasks))
     for part in ordered.parts:
         values = {"range": part.number, "rows": part.rows, "transactions": part.transactions, "bytes": part.bytes}
         _LOG.debug("range ordered", extra={**values, "ddl": part.ddl, "held": part.held})
     return ordered
 
 
-def _with_holds(job: Job, tasks: Sequence[OrderTask], coordination: Coordination, holds: Holds) -> Ordered:
+def _with_holds(runner: Runner, tasks: Sequence[OrderTask], coordination: Coordination, holds: Holds) -> Ordered:
     floor, limit = tasks[0].floor, tasks[0].limit
     effects = live(holds.effects, floor, limit)
     ddl = tuple(sorted(place for place in holds.ddl if floor <= place.key < limit))
     sets = _sets(tasks[0])
     numbers = {known: number for number, known in enumerate(sets)}
-    stood: list[OrderResult] = job.runner.run(
+    stood: list[OrderResult] = runner.run(
         "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers) for task in tasks]
     )
     standing = tuple((task.low, task.path, found.rows) for task, found in zip(tasks, stood, strict=True))
     touched = tuple(_coming_out(coordination.topology, *known) for known in sets)
-    held: HoldResult = job.runner.run("hold", hold, [HoldTask(standing, touched, effects)])[0]
+    held: HoldResult = runner.run("hold", hold, [HoldTask(standing, touched, effects)])[0]
     places = list(enumerate(sorted({e.place for e in effects if e.place is not None}), 1))
     anywhere = next(((b.node, b.file_index) for b in tasks[0].blocks), (0, 0))
-    settled: list[list[OrderResult]] = job.runner.run(
+    settled: list[list[OrderResult]] = runner.run(
         "settle",
         settle,
         [

@@ -139,12 +139,11 @@ def bundles(tasks: Sequence[ScanTask]) -> list[list[ScanTask]]:
     found: list[list[ScanTask]] = []
     filled = 0
     for task in tasks:
-        size = min(task.stop, task.size) - task.start
-        if not found or filled + size > BUNDLE_BYTES:  # the first piece may be empty
+        if not found or filled + task.length > BUNDLE_BYTES:  # the first piece may be empty
             found.append([])
             filled = 0
         found[-1].append(task)
-        filled += size
+        filled += task.length
     return found
 
 

@@ -38,6 +38,11 @@ class ScanTask:
         """Return how many bytes of the file are read."""
         return self.file.size
 
+    @property
+    def length(self) -> int:
+        """Return how many bytes the piece has."""
+        return min(self.stop, self.size) - self.start
+
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
