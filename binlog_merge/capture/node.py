@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_merge.capture.asked import asked_of
 from binlog_merge.capture.beside import Repeated, beat, connecting, rows_of
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.capture.note import CONNECTED, CONNECTING, LOST, CaptureNote, Connection
@@ -57,11 +58,11 @@ class Beside:
 
 
 class NodeCapture:
-    """The capture of a node, for a thread of its own; only `stop` may be called from another thread.
+    """The capture of a node, for a thread of its own; only `stop` and `look` may be called from another thread.
 
     `addresses` are those of the node's servers; `by_hand` is the one to switch to. `start_file` is the first file of a
     node without captured files; None: the first file that its server has. `report` gets a line for every connection
-    made and lost, and for every switch.
+    made and lost, and for every switch. `parsed` makes an address of a URL that is asked for.
     """
 
     def __init__(
@@ -74,11 +75,20 @@ class NodeCapture:
         report: Callable[[str, str], None] = lambda node, text: None,
         beside: Beside = Beside(),
         by_hand: ServerAddress | None = None,
+        parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
     ) -> None:
         self.node = node
         say = lambda text: report(node.source_id, text)  # noqa: E731
         self.servers = NodeServers(
-            node.source_id, addresses, directory, options.ssl_ca, node.fails_over, by_hand, options.lost_after, say
+            node.source_id,
+            addresses,
+            directory,
+            options.ssl_ca,
+            node.fails_over,
+            by_hand,
+            options.lost_after,
+            say,
+            parsed,
         )
         self.error: MergeError | None = None
         self.complete = False
@@ -120,6 +130,11 @@ class NodeCapture:
         """Make the capture end, after the last complete event."""
         self._stopped.set()
         self._break_off()
+
+    def look(self) -> None:
+        """Break off what is captured if a switch is asked for: what connects next takes it."""
+        if asked_of(self.servers.directory) is not None:
+            self._break_off()
 
     @property
     def address(self) -> ServerAddress:
@@ -178,7 +193,8 @@ class NodeCapture:
                 anew = self.files.events > before or lived or not self._lost_since
                 if anew:
                     pause, self._lost_since = _FIRST_PAUSE, time.monotonic()
-                if anew or (self.servers.choosing and str(lost) != told):
+                asked = asked_of(self.servers.directory) is not None
+                if not asked and (anew or (self.servers.choosing and str(lost) != told)):
                     told = str(lost)
                     self._report(self.node.source_id, f"{self.address}: {lost}; trying again")
                 if time.monotonic() - self._lost_since > self._options.retry_seconds:

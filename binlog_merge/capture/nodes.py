@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -69,7 +70,8 @@ def capture(
             start = starts.get(node.source_id, starts.get(""))
             target = switch.get(node.source_id)
             by_hand = None if target is None else ServerAddress.parse(target, password)
-            captures.append(NodeCapture(node, addresses, directory, options, start, report, beside, by_hand))
+            parsed = partial(ServerAddress.parse, password=password)
+            captures.append(NodeCapture(node, addresses, directory, options, start, report, beside, by_hand, parsed))
         sync_directory(out)
         try:
             _run(captures, stop or threading.Event(), options.together)
@@ -121,6 +123,7 @@ def _run(captures: Sequence[NodeCapture], stop: threading.Event, together: bool)
             for one, thread in zip(captures, threads, strict=True):
                 if thread.is_alive():
                     one.note.refresh(one.connection)
+                    one.look()
                 else:
                     one.note.end(one.complete, one.error)
             if together and any(one.error is not None for one in captures):

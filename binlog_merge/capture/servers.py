@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.capture.asked import Asked, answer, asked_of
 from binlog_merge.capture.choice import Look, choose, first_file, shown, unsuitable
 from binlog_merge.capture.files import NodeFiles, recorded_server, remove_record
 from binlog_merge.capture.held import held
 from binlog_merge.capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
-from binlog_merge.errors import ServerRefused
+from binlog_merge.errors import MergeError, ServerRefused
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.failpoint import failpoint
@@ -32,7 +33,8 @@ class NodeServers:
     """The servers of one node, for the thread that captures; `another` may be called from a thread beside it.
 
     `addresses` are those of the configuration; with `fails_over` one may take over from another by itself. `by_hand` is
-    the server to switch to. `lost_after` is how many seconds a server is waited for before it counts as lost.
+    the server to switch to. `lost_after` is how many seconds a server is waited for before it counts as lost. A switch
+    that is asked for (`capture.asked`) is to the server that `parsed` makes of its URL.
     """
 
     def __init__(
@@ -45,12 +47,14 @@ class NodeServers:
         by_hand: ServerAddress | None = None,
         lost_after: float = 10.0,
         report: Callable[[str], None] = lambda text: None,
+        parsed: Callable[[str], ServerAddress] = ServerAddress.parse,
     ) -> None:
         self.directory = directory
         self.fails_over = fails_over
         self.following = read_servers(directory)
         self.lost_after = lost_after
         self._node, self._ssl_ca, self._by_hand, self._report = node, ssl_ca, by_hand, report
+        self._parsed = parsed
         known = {str(address): address for address in addresses}
         self._addresses = tuple(addresses)
         last = self.following[-1].server if self.following else ""
@@ -89,6 +93,8 @@ class NodeServers:
         """
         if self._by_hand is not None:
             return self._switch(self._by_hand)
+        if (asked := asked_of(self.directory)) is not None and (switched := self._asked(asked)) is not None:
+            return switched
         if not self.fails_over:
             source = self._source(self.address)
             return source, source.open()
@@ -172,6 +178,19 @@ class NodeServers:
         except BaseException:
             source.close()
             raise
+        return source, facts
+
+    def _asked(self, asked: Asked) -> tuple[Source, SourceFacts] | None:
+        """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node."""
+        try:
+            source, facts = self._switch(self._parsed(asked.server))
+        except (Lost, MergeError, ValueError) as error:
+            text = error.message if isinstance(error, MergeError) else str(error)
+            self._report(f"a switch was asked for, and is refused: {text}")
+            answer(self.directory, asked, {"refused": text})
+            return None
+        values = {"server": str(self.address), "server_uuid": facts.server_uuid, "folder": self.prefix.rstrip("/")}
+        answer(self.directory, asked, values | {"begins_in": self.begins_in})
         return source, facts
 
     def _take_over(self, source: Source, address: ServerAddress, facts: SourceFacts) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, OutputBusy
 
 if TYPE_CHECKING:
     from binlog_merge.capture.nodes import CaptureResult
@@ -32,9 +32,10 @@ clock does, `heartbeat:` of the configuration says what to run on each node now 
 
 A node may fail over: with `server: [mysql://a, mysql://b]` another of its servers takes over when the one that is
 captured cannot be reached for `capture: {lost-after: 10s}` or has become read-only, and the other may be written to and
-has executed all that was captured (gtid_mode=ON). By hand, with one `server` or several: `--switch dn-1=mysql://b`. Its
-files go into a folder of their own, and a merge reads all of them as one log, each transaction once. One that lacks
-something captured is refused, with the GTIDs.
+has executed all that was captured (gtid_mode=ON). By hand, with one `server` or several: `--switch dn-1=mysql://b`; a
+capture that is running, under `run` too, is asked to do it, and goes on. The new server's files go into a folder of
+their own, and a merge reads all of them as one log, each transaction once. One that lacks something captured is
+refused, with the GTIDs.
 
 A node whose connection is lost is tried again; one that fails for good ends, is told at once, and gives the exit code
 when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (143), behind whole events."""
@@ -66,7 +67,8 @@ def capture(
         list[str] | None,
         typer.Option(
             "--switch",
-            help="Let another server take over: from now on the node's log is its. For each node once.",
+            help="Let another server take over: from now on the node's log is its. For each node once. "
+            "Asked of the capture that is running, if one is; it has --retry-seconds to answer.",
             metavar="SOURCE_ID=mysql://USER@HOST",
         ),
     ] = None,
@@ -90,6 +92,7 @@ def capture(
 ) -> None:
     """Fetch the nodes' binlogs from their servers."""
     start_log(log_level, log_format)
+    from binlog_merge.capture.asked import ask
     from binlog_merge.capture.node import CaptureOptions
     from binlog_merge.capture.nodes import capture as run
     from binlog_merge.cli.replay_options import password_of
@@ -106,6 +109,11 @@ def capture(
     password = None if password_file is None else password_of(password_file)
     try:
         result = run(cluster, directory, options, node or (), password, starts, _report, switch=switches)
+    except OutputBusy:
+        if not switches or stop_never:
+            raise
+        _print_switched(ask({name: directory / name for name in switches}, switches, retry_seconds), output)
+        return
     except BaseException as error:  # Ctrl-C and SIGTERM, too
         captured = getattr(error, "result", None)
         if captured is not None and output is OutputFormat.text:
@@ -146,6 +154,15 @@ def _print(result: "CaptureResult", directory: Path, output: OutputFormat) -> No
     count = f"{len(nodes)} node" if len(nodes) == 1 else f"{len(nodes)} nodes"
     lines = [f"{count} captured into {directory}", *(f"  {name:<{width}}  {_line(nodes[name])}" for name in nodes)]
     print("\n".join(printable(line) for line in lines), flush=True)
+
+
+def _print_switched(answers: Mapping[str, Mapping[str, Any]], output: OutputFormat) -> None:
+    if output is OutputFormat.json:
+        print_json({"error": None, "switched": {node: dict(values) for node, values in answers.items()}})
+        return
+    for node, values in answers.items():
+        where = f"into {values['folder']}" if values["folder"] else "as before"
+        print(printable(f"{node}: {values['server']} ({values['server_uuid']}) has the node now, captured {where}"))
 
 
 def _line(node: Mapping[str, Any]) -> str:

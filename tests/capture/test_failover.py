@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pymysql
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
+from binlog_merge.capture.asked import ASKED_NAME
 from binlog_merge.capture.node import CaptureOptions
 from binlog_merge.capture.nodes import capture
+from binlog_merge.cli.main import app
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ServerRefused, WrongNode
+from binlog_merge.errors import OutputBusy, ServerRefused, WrongNode
 from binlog_merge.files.servers import read_servers
 from tests.capture.capturing import capture_now, cluster, killed_at, url_of
 from tests.capture.pairs import executed, kill, promote, replicate, replication_group, semi_sync_pair, until
@@ -177,9 +181,32 @@ def test_by_hand_and_back(tmp_path: Path, mysql_server: MySqlServer) -> None:
         assert "--switch" in caught.value.remedy
         assert capture_now(other, switch={"dn-1": url_of(b)}).nodes["dn-1"]["file"].startswith("000004-")
         capture_now(other)
+        _asked_of_a_capture_that_is_running(other, a)
         merge(other, out)
-        assert applied(mysql_server, out) == rows(b) and len(rows(b)) == 3
+        assert applied(mysql_server, out) == rows(a) and len(rows(a)) == 4
         assert json.loads((folder / "servers.index").read_text().splitlines()[1])["begins_in"] == "binlog.000001"
+
+
+def _asked_of_a_capture_that_is_running(config: Path, server: MySqlServer) -> None:
+    folder, lines = Path(MergeConfig.load(config).capture.dir) / "dn-1", list[str]()
+
+    def ask(url: str, *more: str) -> Result:
+        return CliRunner().invoke(app, ["capture", f"--config={config}", f"--switch=dn-1={url}", *more])
+
+    with following(config, lines):
+        until(lambda: [line for line in lines if ": from " in line])
+        refused = ask("mysql://root@127.0.0.1:1")
+        assert isinstance(refused.exception, ServerRefused) and "the capture goes on" in refused.exception.remedy
+        until(lambda: sum(": from " in line for line in lines) == 2)
+        assert isinstance(ask(url_of(server), "--stop-never").exception, OutputBusy), "that is to be the capture itself"
+        done = ask(url_of(server), "-o", "json")
+        answer = json.loads(done.output)["switched"]["dn-1"]
+        assert answer["folder"] == read_servers(folder)[-1].folder and answer["folder"].startswith("000005-")
+        assert json.loads(ask(url_of(server), "-o", "json").output)["switched"]["dn-1"] == answer, "it has it already"
+        server.execute("INSERT INTO d.t (b) VALUES ('d')")
+        files = folder / answer["folder"]
+        until(lambda: any(b"\x01d" in path.read_bytes() for path in files.glob("binlog.0*")))
+    assert not (folder / ASKED_NAME).exists()
 
 
 def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:

@@ -1,0 +1,122 @@
+"""A switch that is asked of a capture that is running: a file beside the captured files, for one answer.
+
+    captured/dn-1/.switch.json   {"version": 1, "id": …, "server": "mysql://capture@10.0.0.2", "until": 1790000060.0}
+
+The capture that holds the directory's lock takes it, and replaces the file with one that also has `answer`: the server
+that has the node now, or why nothing was switched. Who asked removes it. It counts until the time at which who asked
+gives up, so that one that was forgotten switches nothing later on.
+"""
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.errors import OutputBusy, ServerRefused
+from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.source import io_error
+
+ASKED_NAME: Final = ".switch.json"
+_VERSION: Final = 1
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A switch that is asked for. `server` is the URL; `until` in seconds since 1970; `answer` is None before there is
+    one: {"server": …, "server_uuid": …, "folder": …, "begins_in": …} or {"refused": …}.
+    """
+
+    id: str
+    server: str
+    until: float
+    answer: Mapping[str, Any] | None = None
+
+
+def asked_of(directory: Path) -> Asked | None:
+    """Return the switch that is asked for and not answered yet. What is damaged, or too old, is none."""
+    found = _read(directory)
+    return found if found is not None and found.answer is None and time.time() < found.until else None
+
+
+def answer(directory: Path, asked: Asked, values: Mapping[str, Any]) -> None:
+    """Answer a switch, unless who asked has given up. Raises IoError."""
+    now = _read(directory)
+    if now is not None and now.id == asked.id:
+        _write(directory, Asked(asked.id, asked.server, asked.until, values))
+
+
+def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: float) -> dict[str, Mapping[str, Any]]:
+    """Ask the captures that hold the nodes' directories to switch to these servers; return what they answer.
+
+    Raises OutputBusy if none of a node's own holds its directory, ServerRefused for what is not switched.
+    """
+    for node, url in servers.items():
+        if not _is_locked(directories[node]):
+            raise OutputBusy(
+                f"a capture of other nodes is running, and none of {node}, which could switch to {url}",
+                remedy=f"give --node {node}, too",
+            )
+    return {node: _ask_one(node, directories[node], url, seconds) for node, url in servers.items()}
+
+
+def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[str, Any]:
+    until = time.time() + min(seconds, 86400.0)
+    asked = Asked(uuid.uuid4().hex, url, until)
+    _write(directory, asked)
+    try:
+        while time.time() < until:
+            found = _read(directory)
+            if found is None or found.id != asked.id:
+                raise ServerRefused("another switch was asked for meanwhile", node=node, remedy="ask again")
+            if found.answer is not None:
+                if (reason := found.answer.get("refused")) is not None:
+                    raise ServerRefused(str(reason), node=node, remedy="nothing was switched: the capture goes on")
+                return found.answer
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        found = _read(directory)
+        if found is not None and found.id == asked.id:
+            with suppress(OSError):
+                (directory / ASKED_NAME).unlink(missing_ok=True)
+    raise ServerRefused(
+        f"the capture that is running has not answered within {seconds:g} s",
+        node=node,
+        remedy="look at its log; or stop it, and run this again",
+    )
+
+
+def _is_locked(directory: Path) -> bool:
+    try:
+        with OutputLock(directory, "capture"):
+            return False
+    except OutputBusy:
+        return True
+
+
+def _read(directory: Path) -> Asked | None:
+    try:
+        values: dict[str, Any] = json.loads((directory / ASKED_NAME).read_bytes())
+        if values.pop("version") != _VERSION:
+            return None
+        return Asked(**{**values, "until": float(values["until"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _write(directory: Path, asked: Asked) -> None:
+    """Replace the file; nobody else may read it, as the URL may hold a password. Raises IoError."""
+    path = directory / ASKED_NAME
+    temporary = path.with_name(f"{ASKED_NAME}.{asked.id}.part")
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(json.dumps({"version": _VERSION, **asdict(asked)}).encode() + b"\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise io_error(error, str(path)) from error
