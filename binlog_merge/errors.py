@@ -6,6 +6,7 @@ travels from an executor to the driver unchanged, by pickle or as a dict. Nothin
 
 # ruff: noqa: N818 (a fault's name says what was found: MissingFile, not MissingFileError)
 
+import errno
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -135,7 +136,15 @@ class MissingFile(MergeError):
     """A file is missing between two files of a node."""
 
     code, exit_code = "missing-file", 13
+    may_pass = True  # whoever copies files need not do so in their order
     default_remedy = "put the missing files back; a gap is never skipped"
+
+
+class Purged(MergeError):
+    """What comes next of a node's log was purged: on its server, or by retention."""
+
+    code, exit_code = "purged", 53
+    default_remedy = "put the files back from a backup; a gap is never skipped"
 
 
 class DuplicateFile(MergeError):
@@ -366,6 +375,13 @@ class ShardsInDoubt(MergeError):
     )
 
 
+def not_listening(error: OSError, where: str, remedy: str) -> MergeError:
+    """Return the error for an address that cannot be listened on: one that is taken stays taken, others may come."""
+    final = error.errno in (errno.EADDRINUSE, errno.EACCES)
+    kind = ConfigError if final else ServerRefused
+    return kind(f"cannot listen on {where}: {error.strerror or error}", remedy=remedy)
+
+
 class ReplayStopped(MergeError):
     """The target of a replay refuses a transaction, or is not as it should be."""
 
@@ -506,6 +522,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ReplayStopped,
     TargetBusy,
     ReadersBehind,
+    Purged,
     InternalError,
 )
 

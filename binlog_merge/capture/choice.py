@@ -10,7 +10,7 @@ from typing import Final
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.capture.source import SourceFacts
-from binlog_merge.errors import MissingFile
+from binlog_merge.errors import Purged
 from snapshot_store.server import ServerAddress
 
 _MOST_TEXT: Final = 2000
@@ -81,7 +81,7 @@ def shown(gtids: GtidSet) -> str:
 
 
 def first_file(files: Sequence[str], previous_of: Callable[[str], GtidSet], captured: GtidSet) -> str:
-    """Return the file from which on a server's log has all that was not captured. Raises MissingFile if it was purged.
+    """Return the file from which on a server's log has all that was not captured. Raises Purged if it was purged.
 
     It is the one before the last whose PREVIOUS_GTIDS were captured: a file may hold a transaction that was committing
     while the next one was begun, so that the next one's PREVIOUS_GTIDS lack it (seen on 9.7).
@@ -91,7 +91,7 @@ def first_file(files: Sequence[str], previous_of: Callable[[str], GtidSet], capt
         lacking = previous_of(files[index]).minus(captured)
         if not lacking:
             return files[max(0, index - 1)]
-    raise MissingFile(
+    raise Purged(
         f"the server has purged what was not captured, {shown(lacking)}: its first file is {files[0]}",
         file=files[0],
         remedy="capture into a new directory, and begin a new output with it; let the node's servers keep their "

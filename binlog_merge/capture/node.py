@@ -22,7 +22,7 @@ from binlog_merge.capture.standing import standing_of
 from binlog_merge.capture.stream import Place, Stream, file_number, other_file, successor
 from binlog_merge.config.capturing import Heartbeat
 from binlog_merge.config.sections import Node
-from binlog_merge.errors import InternalError, MergeError, MissingFile, ServerRefused, WrongNode
+from binlog_merge.errors import InternalError, MergeError, Purged, ServerRefused, WrongNode
 from binlog_merge.files.as_of import remove_as_of
 from snapshot_store.server import ServerAddress
 
@@ -286,7 +286,7 @@ class NodeCapture:
                 )
 
     def _onward(self, place: Place | None, facts: SourceFacts) -> Place:
-        """Return where to resume the dump. Raises MissingFile if the server has purged what comes next."""
+        """Return where to resume the dump. Raises Purged if the server has purged what comes next."""
         if place is None:
             wanted = self.servers.begins_in or self._start_file or facts.files[0]
             if wanted not in facts.files:
@@ -300,11 +300,11 @@ class NodeCapture:
             return Place(facts.files[0])
         raise self._purged(place.name, facts)
 
-    def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> MissingFile:
+    def _purged(self, name: str, facts: SourceFacts, remedy: str = "") -> Purged:
         first, last = facts.files[0], facts.files[-1]
         if not remedy and file_number(name) > file_number(last):
             remedy = "the server began its binlogs anew, or was restored: capture into a new directory"
-        return MissingFile(
+        return Purged(
             f"the server does not have {name}: its files are {first} to {last}",
             node=self.node.source_id,
             file=name,

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, EventFlag, EventType
 from binlog_merge.binlog.control import FormatDescription, Rotate
 from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.errors import ChecksumMismatch, MissingFile, ServerRefused, WrongNode
+from binlog_merge.errors import ChecksumMismatch, Purged, ServerRefused, WrongNode
 from binlog_merge.files.head import format_description
 
 FIRST_POSITION: Final = len(BINLOG_MAGIC)
@@ -177,7 +177,7 @@ class Stream:
         if self.at < self._end:
             raise self._other(f"the server's file ends at {self.at}, what is captured of it at {self._end}")
         if name != successor(self.name) or position != FIRST_POSITION:
-            raise MissingFile(
+            raise Purged(
                 f"the server goes on with {name}:{position}, not with {successor(self.name)}",
                 node=self._node,
                 file=self.name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, MissingFile
+from binlog_merge.errors import ConfigError, Purged
 from binlog_merge.files.continuation import check_continuation
 from binlog_merge.files.directory import Discovery, KnownHeads, discover
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
@@ -68,7 +68,7 @@ def find_inputs(config: MergeConfig, state: ManifestState, heads: KnownHeads | N
 def check_beginnings(
     config: MergeConfig, nodes: Sequence[NodeInput], state: ManifestState, start_tso: int | None
 ) -> None:
-    """Raise MissingFile for a node that is new to the output and whose captured files were removed at the front."""
+    """Raise Purged for a node that is new to the output and whose captured files were removed at the front."""
     known = {} if state.last is None else state.last.nodes
     for node in nodes:
         patterns = config.node(node.source_id).files
@@ -77,7 +77,7 @@ def check_beginnings(
             continue
         behind = OrderKey.parse(removed.below).commit_tso + 1
         if start_tso is None or start_tso < behind:
-            raise MissingFile(
+            raise Purged(
                 f"{removed.first} to {removed.last} were removed, as `retention` in the configuration said, when "
                 f"{removed.out} had what is in them; what is left begins with {node.files[0].name}",
                 node=node.source_id,

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
 
-from binlog_merge.errors import EngineFailed, FileChanged, IoError, MergeError, MissingFile, NoFiles, StoreInUse
+from binlog_merge.errors import InternalError, MergeError
 from binlog_merge.pipeline.result import MergeResult
-
-PASSING = (IoError, NoFiles, MissingFile, FileChanged, StoreInUse, EngineFailed)
-"""Errors whose cause may go away by itself: a full disk, a node's folder that is not mounted, a lost executor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +67,9 @@ def follow(
                 return
             attempts += 1
             failing_since = begun if attempts == 1 else failing_since
-            if not isinstance(error, PASSING) or clock() - failing_since > pace.patience:
+            # A full disk, a folder that is not mounted, a lost executor. An internal error may need another process.
+            passes = error.may_pass and not isinstance(error, InternalError)
+            if not passes or clock() - failing_since > pace.patience:
                 raise
             watcher.failed(error, pace.pause(attempts))
             stop.wait(pace.pause(attempts))

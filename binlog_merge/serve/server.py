@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final
 
-from binlog_merge.errors import ConfigError, IoError, ServerRefused
+from binlog_merge.errors import ConfigError, IoError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
 from binlog_merge.serve.connection import Connection
@@ -49,7 +49,8 @@ class ServeOptions:
 class BinlogServer:
     """A server for an output directory; a context manager that listens from its construction on.
 
-    Raises ConfigError for options that exclude each other, ServerRefused for an address that cannot be bound.
+    Raises ConfigError for options that exclude each other and a port that is taken, ServerRefused for an address that
+    cannot be bound.
     """
 
     def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
@@ -200,9 +201,7 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
             except OSError as error:
                 # A name may have an address of a family that this machine does not support.
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or (family, address) == addresses[-1]:
-                    raise ServerRefused(
-                        f"cannot listen on {where}: {error.strerror or error}", remedy="choose another --host or --port"
-                    ) from None
+                    raise not_listening(error, where, "choose another --host or --port") from None
         undo.pop_all()
     for listener in listeners:
         listener.setblocking(False)

@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, ServerRefused
+from binlog_merge.errors import ConfigError, not_listening
 from binlog_merge.status.health import Limits, problem
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.observer import Observer
@@ -47,7 +47,7 @@ class StatusServer:
     """The status of a cluster over HTTP: `start`, then `stop`; a context manager does both.
 
     `listen` is HOST:PORT, or PORT for the loopback address; port 0 is any that is free. `start` raises ConfigError for
-    what is no address, ServerRefused for one that cannot be bound; `address` is then the one in use.
+    what is no address or is taken, ServerRefused for one that cannot be bound; `address` is then the one in use.
     """
 
     def __init__(self, config: MergeConfig, out: Path, listen: str, limits: Limits | None = None) -> None:
@@ -165,9 +165,7 @@ def _bound(host: str, port: int, source: StatusServer) -> _Server:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return _Server((str(address[0]), port), family, source)
     except OSError as error:
-        raise ServerRefused(
-            f"cannot listen on {host}:{port}: {error.strerror or error}", remedy="choose another --listen"
-        ) from None
+        raise not_listening(error, f"{host}:{port}", "choose another --listen") from None
 
 
 class _Handler(BaseHTTPRequestHandler):

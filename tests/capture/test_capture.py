@@ -19,8 +19,8 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import (
     ManifestError,
     MergeError,
-    MissingFile,
     OutputBusy,
+    Purged,
     ServerRefused,
     UnsupportedInput,
     WrongNode,
@@ -213,7 +213,7 @@ def test_what_the_server_purged(mysql_server: MySqlServer, config: Path) -> None
     capture_now(config)
     mysql_server.execute("INSERT INTO d.t (b) VALUES ('a'); FLUSH BINARY LOGS; FLUSH BINARY LOGS")
     mysql_server.execute("PURGE BINARY LOGS TO 'binlog.000003'")
-    error = refused(MissingFile, config)
+    error = refused(Purged, config)
     assert "the server does not have binlog.000002: its files are binlog.000003 to binlog.000004" in error.message
     assert (error.node, error.file) == ("dn-1", "binlog.000002")
     assert "copy binlog.000002" in error.remedy
@@ -253,7 +253,7 @@ def test_another_server_is_refused(mysql_server: MySqlServer, config: Path) -> N
     capture_now(cluster(config.parent, {"dn-1": url_of(mysql_server)}, capture={"dir": "apart"}))
     mysql_server.execute("RESET BINARY LOGS AND GTIDS")
     config = cluster(config.parent, {"dn-1": url_of(mysql_server)}, capture={"dir": "apart"})
-    assert "does not have binlog.000003" in refused(MissingFile, config).message
+    assert "does not have binlog.000003" in refused(Purged, config).message
 
     nodes = [{"source-id": "dn-1", "server": url_of(mysql_server), "server-id": 7}]
     other = cluster(config.parent, {}, nodes=nodes, capture={"dir": "third"})
@@ -305,7 +305,7 @@ def test_one_node_that_fails_does_not_stop_the_others(
 
 def test_where_a_node_begins(mysql_server: MySqlServer, config: Path) -> None:
     mysql_server.execute("FLUSH BINARY LOGS; FLUSH BINARY LOGS")
-    error = refused(MissingFile, config, start_files={"": "binlog.000009"})
+    error = refused(Purged, config, start_files={"": "binlog.000009"})
     assert "--start-file" in error.remedy
     capture_now(config, start_files={"dn-1": "binlog.000002"})
     assert list(captured_files(config)) == ["binlog.000002", "binlog.000003"]

@@ -14,7 +14,7 @@ from binlog_merge.capture import stream as capture_stream
 from binlog_merge.capture.files import NodeFiles
 from binlog_merge.capture.packets import payloads
 from binlog_merge.capture.stream import Append, Begin, Expect, Finish, Place, Stream, file_number, successor
-from binlog_merge.errors import ChecksumMismatch, MergeError, MissingFile, ServerRefused, UnsupportedInput, WrongNode
+from binlog_merge.errors import ChecksumMismatch, MergeError, Purged, ServerRefused, UnsupportedInput, WrongNode
 from tests.capture.model_source import IN_USE, ROTATE, STOP, dump, events, file_of, name_of
 
 UUID = "11111111-2222-3333-4444-555555555555"
@@ -112,7 +112,7 @@ def test_damage_is_never_written(files: dict[str, bytes], rng: random.Random) ->
     damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
     written = bytearray()
     stream = Stream("dn-1", Place(next(iter(files))))
-    with contextlib.suppress(ChecksumMismatch, MissingFile, ServerRefused, UnsupportedInput):
+    with contextlib.suppress(ChecksumMismatch, Purged, ServerRefused, UnsupportedInput):
         for event in sent:
             for action in stream.feed(memoryview(event)):
                 written += action.data if isinstance(action, Append) else b""
@@ -184,7 +184,7 @@ def test_a_file_without_a_beginning_stops() -> None:
 
 def test_a_gap_between_files_stops() -> None:
     files = {"binlog.000001": FILES["binlog.000001"], "binlog.000003": FILES["binlog.000002"]}
-    error = refused(MissingFile, dump(files, "binlog.000001", 4))
+    error = refused(Purged, dump(files, "binlog.000001", 4))
     assert "goes on with binlog.000003:4, not with binlog.000002" in error.message
 
 

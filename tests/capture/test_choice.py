@@ -11,7 +11,7 @@ from binlog_merge.capture.held import held
 from binlog_merge.capture.source import SourceFacts
 from binlog_merge.capture.standing import Standing
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import ConfigError, MissingFile
+from binlog_merge.errors import ConfigError, Purged
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.editing import PREVIOUS_GTIDS, ROTATE, STOP, Log
 from tests.merge_e2e.failing_over import groups_of, gtid_of, text_of
@@ -72,7 +72,7 @@ def test_where_the_log_of_another_server_begins() -> None:
     assert first_file(files, of, CAPTURED) == files[1]  # the one before: what was committing is in neither's list
     assert first_file(files[2:], of, CAPTURED) == files[2]
     assert first_file(files, of, GtidSet.parse_text(f"{U}:1-3")) == files[0]
-    with pytest.raises(MissingFile, match=f"purged what was not captured, {U}:10-12") as caught:
+    with pytest.raises(Purged, match=f"purged what was not captured, {U}:10-12") as caught:
         first_file(files[3:], of, CAPTURED)
     assert caught.value.file == files[3]
 

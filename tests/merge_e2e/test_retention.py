@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
-from binlog_merge.errors import MarkerIncomplete, MissingFile, OutsideLog
+from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
 from binlog_merge.files.state_notes import NOTES_FOLDER, write_state_note
 from binlog_merge.log.ranges import first_rank_at
 from binlog_merge.log.reader import Begin, MergedBinlog
@@ -158,12 +158,12 @@ def test_no_output_begins_behind_captured_files_that_were_removed(tmp_path: Path
     captured = merge(path, out).removed["captured"]
     assert merge(path, out).transactions == 0, "the output itself goes on"
     first, last = captured["dn-1"][0], captured["dn-1"][-1]
-    with pytest.raises(MissingFile, match=f"{first} to {last} were removed.* when {out} had what is in them") as caught:
+    with pytest.raises(Purged, match=f"{first} to {last} were removed.* when {out} had what is in them") as caught:
         merge(path, tmp_path / "another")
     assert caught.value.node == "dn-1" and "--start-tso" in str(caught.value.remedy)
     behind = int(str(caught.value.remedy).split("--start-tso ")[1].split("`")[0])
     assert behind == int(state_of(out).last.state["floor"][:19]) + 1  # type: ignore[union-attr]
-    with pytest.raises(MissingFile):
+    with pytest.raises(Purged):
         merge(path, tmp_path / "earlier", start_tso=behind - 1)
     with pytest.raises(MarkerIncomplete, match="not on node dn-2"):  # it is in dn-1's files that are left only
         merge(path, tmp_path / "later", start_tso=behind)

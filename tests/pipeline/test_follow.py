@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.errors import IoError, MergeError, NoFiles, SchemaMismatch
+from binlog_merge.errors import InternalError, IoError, MergeError, MissingFile, NoFiles, Purged, SchemaMismatch
 from binlog_merge.pipeline.follow import Pace, follow
 from binlog_merge.pipeline.result import MergeResult
 
@@ -66,15 +66,17 @@ def test_there_is_a_round_only_where_there_is_news() -> None:
 
 def test_what_passes_is_tried_again_with_growing_pauses() -> None:
     pace = Pace(first_pause=0.001, last_pause=0.003, poll=0.0)
-    words = heard(["a", IoError("full"), IoError("full"), NoFiles("away"), "b", IoError("full"), "c"], pace)
+    words = heard(["a", IoError("full"), IoError("full"), NoFiles("away"), "b", MissingFile("gap"), "c"], pace)
     assert words == [
-        "a", ("io", 0.001), ("io", 0.002), ("no-files", 0.003), "recovered", "b", ("io", 0.001), "recovered", "c",
+        "a", ("io", 0.001), ("io", 0.002), ("no-files", 0.003), "recovered",
+        "b", ("missing-file", 0.001), "recovered", "c",
     ]  # fmt: skip
 
 
-def test_what_does_not_pass_ends_it() -> None:
-    with pytest.raises(SchemaMismatch):
-        heard(["a", SchemaMismatch("x"), "b"])
+@pytest.mark.parametrize("error", [SchemaMismatch, Purged, InternalError])
+def test_what_does_not_pass_ends_it(error: type[MergeError]) -> None:
+    with pytest.raises(error):
+        heard(["a", error("x"), "b"])
 
 
 def test_patience_ends() -> None:

@@ -94,7 +94,7 @@ def test_nobody_is_served_beyond_this_machine_without_a_password() -> None:
 
 
 def test_a_port_that_is_taken_is_an_error(running: Running) -> None:
-    with pytest.raises(ServerRefused, match="cannot listen"):
+    with pytest.raises(ConfigError, match="cannot listen"):
         BinlogServer(PublishedLog(merged(CASE)), ServeOptions("127.0.0.1", running.port, USER, ""), print)
 
 

@@ -275,7 +275,7 @@ def test_a_server_can_be_stopped_twice_and_its_port_used_again(cluster: Cluster)
     first = StatusServer(cluster.config, cluster.out, "0")
     first.start()
     port = first.address[1]
-    with pytest.raises(ServerRefused, match="cannot listen"):
+    with pytest.raises(ConfigError, match="cannot listen"):
         StatusServer(cluster.config, cluster.out, str(port)).start()
     first.stop()
     first.stop()
