@@ -37,9 +37,9 @@ from binlog_merge.errors import ChecksumMismatch, ConfigError, ManifestError, Wr
 from binlog_merge.files.durable import replace_file, sync_directory
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.head import read_head
+from binlog_merge.files.servers import RECORD_NAME
 from binlog_merge.files.source import LocalSource, io_error
 
-RECORD_NAME: Final = ".capture.json"
 _NUMBERED: Final = re.compile(r"(.+)\.(\d{6,18})")
 _SIZE_AND_POSITION: Final = struct.Struct("<II")
 _BUFFER: Final = 1 << 20

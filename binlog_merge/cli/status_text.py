@@ -17,6 +17,7 @@ def lines_of(status: Status) -> Iterator[str]:
     if status.merged is not None:
         yield from _merged(status, status.merged)
     yield from _rows("nodes", _table([_node(name, node, status.at) for name, node in status.nodes.items()]))
+    yield from _rows("servers", _table([row for name, node in status.nodes.items() for row in _servers(name, node)]))
     holding = [f"{name}: {node.holds_back}" for name, node in status.nodes.items() if node.holds_back]
     yield from _rows("held back", holding)
     listed = [f"{b.node}  {b.file}:{b.position}  transaction {b.transaction_id}" for b in status.open_branches]
@@ -61,6 +62,15 @@ def _node(name: str, node: NodeStatus, now: float) -> list[str]:
     read = "not read" if node.read is None else f"read to {node.read}"
     behind = "" if not node.unread_bytes else f"{_size(node.unread_bytes)} behind"
     return [name, captured, grew, read, behind, f"watermark {_watermark(node.watermark)}"]
+
+
+def _servers(name: str, node: NodeStatus) -> Iterator[list[str]]:
+    """Yield the servers of a node that has failed over."""
+    for number, server in enumerate(node.servers if len(node.servers) > 1 else ()):
+        since = "the first" if server.since is None else f"since {_moment(server.since)}"
+        last = number + 1 == len(node.servers)
+        ends = "is captured" if last else "left" if server.ends is None else f"left behind {server.ends}"
+        yield [name if number == 0 else "", server.server_uuid or "not known", server.server or "", since, ends]
 
 
 def _reader(reader: ReaderStatus) -> list[str]:

@@ -26,6 +26,8 @@ from binlog_merge.files.globs import has_magic
 from binlog_merge.files.source import io_error, local_path
 
 SERVERS_NAME: Final = "servers.index"
+RECORD_NAME: Final = ".capture.json"
+"""The capture's record beside a server's files: whose they are (`capture.files`)."""
 _VERSION: Final = 1
 
 

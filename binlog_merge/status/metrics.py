@@ -120,6 +120,15 @@ def _capture_up(node: NodeStatus) -> float | None:
     return None if capture is None else float(capture.state == "connected" and not capture.silent)
 
 
+def _servers(status: Status) -> Values:
+    """Return 1 for the server that each node has, 0 for those that it had."""
+    found: dict[tuple[str, ...], float] = {}
+    for name, node in status.nodes.items():
+        for server in node.servers:
+            found[name, server.server_uuid or ""] = float(server is node.servers[-1])
+    return found.items()
+
+
 METRICS: Final = (
     Metric(f"{PREFIX}_healthy", "1 if nothing is wrong, as /health says.", (), lambda s: _one(float(s.healthy))),
     Metric(f"{PREFIX}_problems", "Problems at present, by code and severity.", ("code", "severity"), _problems),
@@ -179,6 +188,15 @@ METRICS: Final = (
     _node("open_branches", "Branches of the node that are prepared, and not decided.", lambda n: n.open_branches),
     _node("holds_back", "1 for the node that the others wait for.", lambda n: float(bool(n.holds_back))),
     _node("capture_up", "1 while a capture is connected to the node's server.", _capture_up),
+    _node("switches_total", "How often another server has taken over.", lambda n: max(0, len(n.servers) - 1)),
+    _node(
+        "last_switch_timestamp_seconds", "When a server took over last.",
+        lambda n: n.servers[-1].since if n.servers else None,
+    ),
+    Metric(
+        f"{PREFIX}_node_server", "1 for the server that is captured, 0 for those that were.", ("node", "server_uuid"),
+        _servers,
+    ),
     Metric(
         f"{PREFIX}_serve_up", "1 while a serve is running.", ("serve",),
         lambda s: [((serve.address,), float(not serve.silent)) for serve in s.serves],

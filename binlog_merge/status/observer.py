@@ -11,12 +11,13 @@ from typing import Any
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
-from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.errors import ConfigError, IoError, ManifestError
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.status.health import Limits, merge_problems, node_problems, problem, serve_problems
 from binlog_merge.status.holding import with_holders
 from binlog_merge.status.node_files import NodeFiles, further
+from binlog_merge.status.node_servers import servers_of_node
 from binlog_merge.status.notes import MergeNote, NodeNote, capture_note, merge_note, serve_notes
 from binlog_merge.status.rates import Growth, Sample, rates_of
 from binlog_merge.status.values import (
@@ -26,6 +27,7 @@ from binlog_merge.status.values import (
     NodeStatus,
     Problem,
     Rates,
+    ServerStatus,
     Status,
     Watermark,
     time_of_key,
@@ -125,12 +127,13 @@ class Observer:
         known = None if state.last is None else state.last.nodes.get(name)
         read = noted.read if known is None else FilePosition(known.scan_end_file, known.scan_end_position)
         read = further(read, noted.read)
-        files, captured, captured_at, unread = NodeFiles(()), None, None, 0
+        files, servers, captured, captured_at, unread = NodeFiles(()), tuple[ServerStatus, ...](), None, None, 0
         try:
+            servers = servers_of_node(node)
             files = NodeFiles.of(node)
             captured, captured_at = files.captured()
             unread = files.unread(read)
-        except IoError as error:
+        except (IoError, ManifestError, ConfigError) as error:
             problems.append(problem("node-unreadable", f"{name}: {error.message} ({error.file})", name))
         watermark = None if noted.watermark is None else Watermark.of(noted.watermark, now)
         needed = None if known is None else known.checkpoint.get("file")
@@ -151,6 +154,7 @@ class Observer:
             open_branches=noted.open_branches,
             gone=noted.gone,
             capture=capture_note(Path(self.config.capture.dir) / name, name, now, problems),
+            servers=servers,
         )
 
     def _rates(self, merged: MergedStatus, note: MergeNote, now: float) -> Rates | None:

@@ -4,7 +4,7 @@ None means that something is not known: nothing is there yet, or nothing that ru
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -52,12 +52,32 @@ class CaptureStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """A server that the node has or had. `server` and `since` are those of the switch to it, None for the first one.
+
+    Its files are in `folder`, "" for the first one's. `ends` is where the node left it, None if it did not, or nothing
+    was captured of it.
+    """
+
+    server_uuid: str | None
+    server: str | None
+    since: float | None
+    folder: str
+    ends: FilePosition | None = None
+
+    def left(self, ends: FilePosition) -> "ServerStatus":
+        """Return the server as one that the node has left there."""
+        return replace(self, ends=ends)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """One node: what is captured, what the merge has read, and up to where it is merged.
 
     `captured_at` is when the last file grew, `unread_bytes` what is captured and not read by the merge. `needed_from`
     is the oldest file that the next run reads again. `merged` is the moment up to which the node's transactions are in
-    the output. `holds_back` says why the node is the one for which the others wait; "" if it is not.
+    the output. `holds_back` says why the node is the one for which the others wait; "" if it is not. `servers` are all
+    that it has had, the one that is captured last; none if nothing captures it.
     """
 
     files: int
@@ -72,6 +92,7 @@ class NodeStatus:
     gone: bool = False
     holds_back: str = ""
     capture: CaptureStatus | None = None
+    servers: tuple[ServerStatus, ...] = ()
 
     def news(self, began_at: float) -> int:
         """Return how many bytes came after a run began that did not read them.
