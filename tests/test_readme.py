@@ -3,6 +3,7 @@
 import importlib.util
 import io
 import re
+import shlex
 import shutil
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import EXIT_CODES
 from binlog_merge.files.manifest import Manifest
-from tests.command_line import command_line
+from binlog_merge.status.metrics import METRICS
+from tests.command_line import command_line, parsed
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 
@@ -73,6 +76,25 @@ def test_the_commands_for_live_capture_run(mysql_server: MySqlServer, tmp_path: 
     assert printed.startswith("2 nodes captured into ") and "  dn-2  up to binlog.000002:" in printed
     for file in mysql_server.binlog_files():
         assert (tmp_path / "captured" / "dn-1" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_the_chapter_on_production_names_what_there_is(tmp_path: Path) -> None:
+    chapter = TEXT[TEXT.index("\n## Run it in production\n") : TEXT.index("\n## PolarDB-X\n")]
+    shown = re.search(r"```yaml\n(.*?)```", chapter, re.S)
+    assert shown is not None
+    path = tmp_path / "cluster.yaml"
+    path.write_text(shown[1])
+    config = MergeConfig.load(path)
+    assert all(node.fails_over for node in config.nodes) and config.retention.of_output and config.retention.captured
+    blocks = re.findall(r"```sh\n(.*?)```", chapter, re.S)
+    commands = [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+    assert {command[1] for command in commands} == {"run", "status", "purge", "capture", "verify"}
+    for command in commands:
+        parsed(command[1:])
+    rows = re.findall(r"^\| (.*?) \| .+? \| .{10,} \|$", chapter[chapter.index("### What to watch") :], re.M)
+    watched = {name for row in rows for name in re.findall(r"binlog_merge_\w+", row)}
+    assert len(watched) > 12 and set(re.findall(r"binlog_merge_\w+", chapter)) <= {metric.name for metric in METRICS}
+    assert {int(code) for code in re.findall(r"\((\d\d)\)", chapter)} <= {code.exit_code for code in EXIT_CODES}
 
 
 def test_every_verb_has_an_example() -> None:
