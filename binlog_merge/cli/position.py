@@ -77,6 +77,14 @@ def tso_of(directory: Directory, position: PositionOption, output: Format = Outp
 def find_position(log: MergedLog, limit: OrderKey) -> Place:
     """Return the position after the last transaction whose key is at most `limit`. Raises OutsideLog."""
     first, end = OrderKey.parse(log.files[0].first_key), OrderKey.parse(log.files[-1].last_key)
+    gone = log.state.gone
+    if limit < first and gone is not None and gone.last_key is not None:
+        if limit < OrderKey.parse(gone.last_key):
+            from binlog_merge.log.reader import removed_before
+
+            raise removed_before(log.directory, gone, _name(limit))
+        following = next(log.transactions(log.files[0]))
+        return Place(following.file, following.start, None, None, following)
     if limit < first:
         raise OutsideLog(f"{_name(limit)} is before the log, which begins at {_name(first)}")
     publish = log.state.last

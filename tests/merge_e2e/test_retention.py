@@ -10,6 +10,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from binlog_merge.cli.position import find_position
+from binlog_merge.cli.position_log import MergedLog
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Retention
 from binlog_merge.errors import MarkerIncomplete, OutsideLog, Purged
@@ -193,6 +195,13 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     assert first_rank_at(binlog, behind) == first_rank_at(MergedBinlog(tmp_path / "whole" / "out"), behind) >= first
     with pytest.raises(OutsideLog, match="is not in the log any more"):
         first_rank_at(binlog, 1)
+    log, last = MergedLog(out), OrderKey.parse(binlog.state.gone.last_key)
+    begins = find_position(log, last)
+    assert begins.following is not None and begins.following.gtid.endswith(f":{first}")
+    in_whole = find_position(MergedLog(tmp_path / "whole" / "out"), last).following
+    assert in_whole is not None and begins.position == in_whole.start == begins.following.start
+    with pytest.raises(OutsideLog, match="is not in the log any more"):
+        find_position(log, last.previous())
     with Store.open(out / "schema.duckdb", read_only=True) as store:
         folded = store.load_history()
     with Store.open(tmp_path / "whole" / "out" / "schema.duckdb", read_only=True) as store:
