@@ -133,8 +133,16 @@ class MergedBinlog:
         if gone is not None and first_rank <= gone.last_rank:
             raise removed_before(self.directory, gone, f"transaction {first_rank}")
 
+    def check_kept(self, file: OutputFile) -> None:
+        """Raise OutsideLog if a file was removed since the manifest was loaded: it is not missing."""
+        if not (self.directory / file.name).exists():
+            gone = Manifest.load(self.directory).state.gone
+            if gone is not None and file.last_rank <= gone.last_rank:
+                raise removed_before(self.directory, gone, f"transaction {file.first_rank}")
+
     def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
         """Yield the items of one file from a rank on."""
+        self.check_kept(file)
         path = self.directory / file.name
         walker = _Walker(str(path), file.first_rank)
         try:

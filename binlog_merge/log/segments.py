@@ -105,6 +105,7 @@ def segments(
             continue
         if last_rank is not None and file.first_rank > last_rank:
             return
+        binlog.check_kept(file)
         try:
             yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window).pieces()
         except OSError as error:

@@ -195,11 +195,16 @@ def test_what_reads_the_output_says_that_its_beginning_is_gone(tmp_path: Path) -
     assert first_rank_at(binlog, behind) == first_rank_at(MergedBinlog(tmp_path / "whole" / "out"), behind) >= first
     with pytest.raises(OutsideLog, match="is not in the log any more"):
         first_rank_at(binlog, 1)
+    reading = [MergedBinlog(tmp_path / "whole" / "out").items(), segments(MergedBinlog(tmp_path / "whole" / "out"))]
+    assert all(next(iter(read)) for read in reading)
+    merge(_case(tmp_path / "now", size=1), tmp_path / "whole" / "out")
+    for read in reading:
+        with pytest.raises(OutsideLog, match="is not in the log any more"):
+            list(read)
     log, last = MergedLog(out), OrderKey.parse(binlog.state.gone.last_key)
     begins = find_position(log, last)
     assert begins.following is not None and begins.following.gtid.endswith(f":{first}")
-    in_whole = find_position(MergedLog(tmp_path / "whole" / "out"), last).following
-    assert in_whole is not None and begins.position == in_whole.start == begins.following.start
+    assert begins.file == binlog.state.files[0].name and begins.position == begins.following.start
     with pytest.raises(OutsideLog, match="is not in the log any more"):
         find_position(log, last.previous())
     with Store.open(out / "schema.duckdb", read_only=True) as store:
