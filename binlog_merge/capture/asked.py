@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import OutputBusy, ServerRefused
+from binlog_merge.errors import MergeError, OutputBusy, ServerRefused
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.source import io_error
 
@@ -54,7 +54,8 @@ def answer(directory: Path, asked: Asked, values: Mapping[str, Any]) -> None:
 def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: float) -> dict[str, Mapping[str, Any]]:
     """Ask the captures that hold the nodes' directories to switch to these servers; return what they answer.
 
-    Raises OutputBusy if none of a node's own holds its directory, ServerRefused for what is not switched.
+    Raises OutputBusy if none of a node's own holds its directory, ServerRefused for what is not switched; nodes before
+    that one have switched then.
     """
     for node, url in servers.items():
         if not _is_locked(directories[node]):
@@ -62,7 +63,15 @@ def ask(directories: Mapping[str, Path], servers: Mapping[str, str], seconds: fl
                 f"a capture of other nodes is running, and none of {node}, which could switch to {url}",
                 remedy=f"give --node {node}, too",
             )
-    return {node: _ask_one(node, directories[node], url, seconds) for node, url in servers.items()}
+    done: dict[str, Mapping[str, Any]] = {}
+    for node, url in servers.items():
+        try:
+            done[node] = _ask_one(node, directories[node], url, seconds)
+        except MergeError as error:
+            if done:
+                error.remedy = f"{', '.join(done)} switched before that, and stays so; of {node}: {error.remedy}"
+            raise
+    return done
 
 
 def _ask_one(node: str, directory: Path, url: str, seconds: float) -> Mapping[str, Any]:

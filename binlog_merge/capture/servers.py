@@ -15,7 +15,7 @@ from binlog_merge.capture.choice import Look, choose, first_file, shown, unsuita
 from binlog_merge.capture.files import NodeFiles, recorded_server, remove_record
 from binlog_merge.capture.held import held
 from binlog_merge.capture.source import SILENCE_SECONDS, Lost, Source, SourceFacts
-from binlog_merge.errors import MergeError, ServerRefused
+from binlog_merge.errors import IoError, ManifestError, MergeError, ServerRefused
 from binlog_merge.files.as_of import remove_as_of
 from binlog_merge.files.durable import sync_directory
 from binlog_merge.files.failpoint import failpoint
@@ -181,9 +181,14 @@ class NodeServers:
         return source, facts
 
     def _asked(self, asked: Asked) -> tuple[Source, SourceFacts] | None:
-        """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node."""
+        """Switch as is asked, and answer; None if that cannot be, and the server that was captured has the node.
+
+        Raises IoError and ManifestError, unanswered.
+        """
         try:
             source, facts = self._switch(self._parsed(asked.server))
+        except (IoError, ManifestError):
+            raise  # what failed may be the writing of it: whoever begins anew reads which server has the node
         except (Lost, MergeError, ValueError) as error:
             text = error.message if isinstance(error, MergeError) else str(error)
             self._report(f"a switch was asked for, and is refused: {text}")

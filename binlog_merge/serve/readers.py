@@ -1,4 +1,7 @@
-"""The state note of a serve's readers, for `status`: who is attached, and up to where the log was sent to each."""
+"""The state note of a serve's readers: who is attached, and up to where the log was sent to each.
+
+`status` shows them, and removals keep what they still have to get (`files.removal`).
+"""
 
 import contextlib
 import re
@@ -48,8 +51,9 @@ class ReadersNote:
 
     def __init__(self, directory: Path, address: tuple[str, int], report: Callable[[str], None]) -> None:
         self._folder = directory / NOTES_FOLDER
-        host = re.sub(r"[^A-Za-z0-9.-]", "_", socket.gethostname())
-        self._path = self._folder / f"serve-{host}-{address[1]}.json"
+        # Serves of one machine may listen on the same port of different addresses.
+        where = re.sub(r"[^A-Za-z0-9.-]", "_", f"{socket.gethostname()}-{address[0]}-{address[1]}")
+        self._path = self._folder / f"serve-{where}.json"
         self._address = address
         self._report = report
         self._begun = time.time()
@@ -81,7 +85,10 @@ class ReadersNote:
                 write_state_note(self._path, values)
             except IoError as error:
                 if not self._reported:
-                    self._report(f"`status` will not show the readers: {error.message} ({error.file})")
+                    self._report(
+                        "`status` will not show the readers, and `retention` and `purge` may remove what they still "
+                        f"have to get: {error.message} ({error.file})"
+                    )
                 self._reported = True
 
     def remove(self) -> None:

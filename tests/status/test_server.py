@@ -21,7 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from binlog_merge.errors import ConfigError, ServerRefused
 from binlog_merge.files.manifest import MANIFEST_NAME
+from binlog_merge.files.removal import attached_readers
 from binlog_merge.files.state_notes import MERGE_NOTE, NOTES_FOLDER
+from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.status.health import CODES
 from binlog_merge.status.metrics import METRICS, exposition
 from binlog_merge.status.server import StatusServer, parse_listen
@@ -174,6 +176,17 @@ def test_readers_that_lack_something_and_a_serve_that_was_killed(tmp_path: Path)
     assert codes(status) == {"serve-silent"} and status.serves[0].readers == ()
 
 
+def test_serves_on_one_port_of_two_addresses_keep_what_the_readers_of_both_still_have_to_get(tmp_path: Path) -> None:
+    notes = [ReadersNote(tmp_path, (host, 3307), print) for host in ("10.0.0.7", "::1")]
+    for number, note in enumerate(notes, 1):
+        reader = Reader(f"reader {number}", 3, "", "", 1.0, f"binlog.{number:06d}", 4, False)
+        note.refresh(lambda reader=reader: [reader])  # type: ignore[misc]
+    found = {(reader.peer, reader.file) for reader in attached_readers(tmp_path)}
+    assert found == {("reader 1", "binlog.000001"), ("reader 2", "binlog.000002")}
+    notes[0].remove()
+    assert [reader.peer for reader in attached_readers(tmp_path)] == ["reader 2"]
+
+
 def test_notes_that_a_killed_serve_left_long_ago_are_removed(tmp_path: Path) -> None:
     cluster = merged(CASE, tmp_path)
     old, new = (cluster.out / NOTES_FOLDER / f"serve-{name}-3307.json" for name in ("old", "new"))
@@ -191,7 +204,7 @@ def test_a_serve_of_a_directory_that_takes_no_note_serves(tmp_path: Path) -> Non
     (cluster.out / NOTES_FOLDER).write_text("no folder")
     with serving(cluster.out) as running:
         assert len(running.events(from_position())) > 100
-        assert eventually(lambda: any("will not show the readers" in line for line in running.reports))
+        assert eventually(lambda: any("`purge` may remove what they" in line for line in running.reports))
     assert sum("will not show the readers" in line for line in running.reports) == 1
 
 
