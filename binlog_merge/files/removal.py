@@ -29,7 +29,7 @@ from binlog_merge.files.manifest import CapturedFile, Manifest, ManifestState, O
 from binlog_merge.files.publish import basename_of
 from binlog_merge.files.removed import note_removed
 from binlog_merge.files.source import io_error, open_source
-from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, STALE_SECONDS, read_state_note
+from binlog_merge.files.state_notes import NOTES_FOLDER, SERVE_NOTES, read_state_note
 
 FAILPOINTS: Final = (
     "manifest-torn",
@@ -38,6 +38,9 @@ FAILPOINTS: Final = (
     "removal-after-note",
     "removal-after-file",  # once per file: `removal-after-file:kill:2`
 )
+
+LAST_SEEN_SECONDS: Final = 3600.0
+"""How long a reader counts as attached after the last note: on a full disk a serve cannot note what it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +101,15 @@ def for_readers(chosen: Sequence[OutputFile], readers: Sequence[Reader]) -> Choi
 def attached_readers(directory: Path, now: float | None = None) -> tuple[Reader, ...]:
     """Return the readers of all serves of an output directory, as the serves have noted within the last second.
 
-    A serve that has not refreshed its note is gone, and its readers with it. Of a damaged note nothing is known: its
-    reader may need everything.
+    A serve that ends removes its note. One that has not refreshed it may be killed, or only held up: its readers count
+    for another LAST_SEEN_SECONDS. Of a damaged note nothing is known: its reader may need everything.
     """
     now = time.time() if now is None else now
     found: list[Reader] = []
     for path in sorted((directory / NOTES_FOLDER).glob(SERVE_NOTES)):
         try:
             note = read_state_note(path)
-            if note is not None and now - note["at"] <= STALE_SECONDS:
+            if note is not None and now - note["at"] <= LAST_SEEN_SECONDS:
                 found += [Reader(str(reader["peer"]), str(reader["file"])) for reader in note["readers"]]
         except (IoError, ManifestError, KeyError, TypeError, AttributeError):
             found.append(Reader(f"a reader that {path.name} does not name, since it is damaged", ""))

@@ -1,11 +1,13 @@
 """State notes: small JSON files with which a running command tells `status` what only it knows.
 
+A removal reads those of the serves, too (`files.removal`): what a reader still has to get stays.
+
     MERGED_DIR/.status/merge.json                 the last run of a merge
-    MERGED_DIR/.status/serve-HOST-3307.json       the readers that are attached to a serve
+    MERGED_DIR/.status/serve-HOST-ADDR-3307.json  the readers that are attached to a serve
     CAPTURED_DIR/dn-1/.capture-status.json        the connection to the node's server
 
-Nothing depends on them but what people are shown: a note may be missing, old, or removed at any time. So they are
-replaced atomically, but not synced to disk. A note that its writer would have refreshed by now is stale.
+No published byte depends on them: a note may be missing, or old. So they are replaced atomically, but not synced to
+disk. A note that its writer would have refreshed by now is stale.
 """
 
 import json
@@ -56,7 +58,7 @@ def read_state_note(path: Path) -> dict[str, Any] | None:
         values["at"] = finite(values["at"])
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         what = f"the state note is damaged: {error}"
-        raise ManifestError(what, file=str(path), remedy="remove it: it is only for `status`, and made anew") from None
+        raise ManifestError(what, file=str(path), remedy="remove it: whoever is running makes it anew") from None
     return values
 
 

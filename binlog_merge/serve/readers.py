@@ -84,6 +84,7 @@ class ReadersNote:
             try:
                 write_state_note(self._path, values)
             except IoError as error:
+                self._last = None  # the next second tries again
                 if not self._reported:
                     self._report(
                         "`status` will not show the readers, and `retention` and `purge` may remove what they still "
