@@ -97,6 +97,7 @@ def capture(
     from binlog_merge.capture.nodes import capture as run
     from binlog_merge.cli.replay_options import password_of
     from binlog_merge.config.merge_config import MergeConfig
+    from snapshot_store.server import ServerAddress
 
     if stop_never and until_now:
         raise ConfigError("--stop-never and --until-now contradict each other", remedy="give one of them")
@@ -113,6 +114,11 @@ def capture(
         if not switches or stop_never:
             raise
         _print_switched(ask({name: directory / name for name in switches}, switches, retry_seconds), output)
+        for name in switches:
+            if ServerAddress.parse(switches[name]) not in map(ServerAddress.parse, cluster.node(name).servers):
+                _report(
+                    name, f"write {ServerAddress.parse(switches[name])} into its `server` before capture starts again"
+                )
         return
     except BaseException as error:  # Ctrl-C and SIGTERM, too
         captured = getattr(error, "result", None)

@@ -200,9 +200,10 @@ def _asked_of_a_capture_that_is_running(config: Path, server: MySqlServer) -> No
         until(lambda: sum(": from " in line for line in lines) == 2)
         assert isinstance(ask(url_of(server), "--stop-never").exception, OutputBusy), "that is to be the capture itself"
         done = ask(url_of(server), "-o", "json")
-        answer = json.loads(done.output)["switched"]["dn-1"]
+        answer = json.loads(done.stdout)["switched"]["dn-1"]
+        assert "into its `server` before capture starts again" in done.stderr
         assert answer["folder"] == read_servers(folder)[-1].folder and answer["folder"].startswith("000005-")
-        assert json.loads(ask(url_of(server), "-o", "json").output)["switched"]["dn-1"] == answer, "it has it already"
+        assert json.loads(ask(url_of(server), "-o", "json").stdout)["switched"]["dn-1"] == answer, "it has it already"
         server.execute("INSERT INTO d.t (b) VALUES ('d')")
         files = folder / answer["folder"]
         until(lambda: any(b"\x01d" in path.read_bytes() for path in files.glob("binlog.0*")))
