@@ -119,10 +119,10 @@ class NoFiles(MergeError):
 
 
 class TruncatedEvent(MergeError):
-    """An event ends beyond its file, in a file that is not the node's last."""
+    """An event ends beyond its file, in a file that is not the node's last, or that its server has closed."""
 
     code, exit_code = "truncated-event", 11
-    default_remedy = "copy the file from the node again; it must be complete, as a later file of this node exists"
+    default_remedy = "copy the file from the node again; it must be complete, as its server has closed it"
 
 
 class ChecksumMismatch(MergeError):

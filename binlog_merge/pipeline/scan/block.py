@@ -3,6 +3,7 @@
 A block is written under a temporary name and renamed, so a task that is retried or run twice leaves one whole block.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ import pyarrow as pa
 
 Column = npt.NDArray[np.int64]
 
+SMALL_BYTES = 1 << 18
+"""A file of this size is read faster than it is mapped: a round reads many that are smaller."""
+
 
 def view(buffer: npt.NDArray[Any]) -> memoryview:
     """Return the bytes of an array as a memoryview, to read into or write from."""
@@ -23,21 +27,24 @@ def view(buffer: npt.NDArray[Any]) -> memoryview:
 
 def write_block(path: str, columns: Mapping[str, Column]) -> None:
     """Write columns of equal length as one Arrow file."""
-    table = pa.table({name: pa.array(np.ascontiguousarray(values)) for name, values in columns.items()})
+    arrays = [pa.array(np.ascontiguousarray(values)) for values in columns.values()]
+    batch = pa.RecordBatch.from_arrays(arrays, list(columns))
     temporary = f"{path}.{uuid4().hex}.tmp"
-    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+    with pa.OSFile(temporary, "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
     Path(temporary).replace(path)
 
 
 def read_block(path: str) -> dict[str, Column]:
-    """Map a block's columns into memory; pages are read from disk when they are accessed."""
-    with pa.memory_map(path) as source:
-        table = pa.ipc.open_file(source).read_all()
-    return {
-        name: (table.column(name).chunk(0).to_numpy() if table.num_rows else np.empty(0, np.int64))
-        for name in table.column_names
-    }
+    """Map a block's columns into memory; pages are read from disk when they are accessed. A small block is read."""
+    with Path(path).open("rb") as file:
+        small = file.read(SMALL_BYTES) if os.fstat(file.fileno()).st_size <= SMALL_BYTES else None
+    if small is not None:
+        batch = pa.ipc.open_file(pa.py_buffer(small)).get_batch(0)
+    else:
+        with pa.memory_map(path) as source:
+            batch = pa.ipc.open_file(source).get_batch(0)
+    return {name: column.to_numpy() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def from_rows(rows: npt.NDArray[np.int64], names: Sequence[str], where: Sequence[int]) -> dict[str, Column]:
