@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.files.directory import Discovery
 from binlog_merge.files.globs import has_magic
 from binlog_merge.files.intact import Stamp, stamp_of
+from binlog_merge.files.node_file import Discovery
 from binlog_merge.files.source import local_path
 
 LOOK_EVERY = 1.0

@@ -7,8 +7,8 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_T
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.known import open_known
+from binlog_merge.files.node_file import NodeFile
 
 _WINDOW: Final = 16 << 20
 _LONGEST_GTID: Final = 64 << 10

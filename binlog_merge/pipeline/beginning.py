@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
 from binlog_merge.files.continuation import check_continuation
-from binlog_merge.files.directory import Discovery, KnownHeads, discover
+from binlog_merge.files.directory import discover
+from binlog_merge.files.listing import KnownHeads
 from binlog_merge.files.manifest import Header, Manifest, ManifestState
+from binlog_merge.files.node_file import Discovery
 from binlog_merge.files.publish import recover
 from binlog_merge.files.removal import finish
 from binlog_merge.files.removed import read_removed

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.as_of import AsOf
-from binlog_merge.files.directory import Discovery, KnownHeads
+from binlog_merge.files.listing import KnownHeads
 from binlog_merge.files.manifest import Manifest
+from binlog_merge.files.node_file import Discovery
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.stores import cache_of
 from binlog_merge.pipeline.scan.kept import KeptPieces

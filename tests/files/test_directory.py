@@ -27,10 +27,11 @@ from binlog_merge.errors import (
     UnsupportedInput,
     WrongNode,
 )
-from binlog_merge.files import directory
-from binlog_merge.files.directory import Discovery, discover
+from binlog_merge.files import listing
+from binlog_merge.files.directory import discover
 from binlog_merge.files.globs import expand
 from binlog_merge.files.known import KnownFile, open_known
+from binlog_merge.files.node_file import Discovery
 from tests.files.binlogs import binlog, event, series
 
 
@@ -445,7 +446,7 @@ def test_what_may_not_be_read() -> None:
 def test_a_file_that_is_purged_while_the_folder_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     series(tmp_path / "a", 1, 2, 3)
     purged = str(tmp_path / "a" / "mysql-bin.000001")
-    monkeypatch.setattr(directory, "expand", lambda pattern: [*expand(pattern), purged])
+    monkeypatch.setattr(listing, "expand", lambda pattern: [*expand(pattern), purged])
     Path(purged).unlink()
     discovery = found(tmp_path, "a")
     assert [f.number for f in discovery.nodes["a"]] == [2, 3]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TransactionMissing, TransactionTwice, UnsupportedInput
-from binlog_merge.files.directory import NodeFile
 from binlog_merge.files.gtids import Group, groups
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.base.logged import Gtid, changes_source, out_of_sequence, text_of
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.resume import FILE_BEGINS

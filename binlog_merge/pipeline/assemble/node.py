@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from binlog_merge.errors import MergeError, TruncatedEvent
-from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.assemble import assemble_piece
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.sync_points import moved_locals

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from binlog_merge.files.as_of import AsOf
-from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.resume import Resume

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.files.directory import IgnoredFile
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.manifest import Header, Manifest
+from binlog_merge.files.node_file import IgnoredFile
 from binlog_merge.pipeline.base.filter_settings import filter_settings
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.base.render_values import FileHead

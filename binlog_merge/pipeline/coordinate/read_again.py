@@ -10,7 +10,7 @@ from binlog_merge.binlog.query import Query
 from binlog_merge.binlog.query_session import session_of, text_of
 from binlog_merge.binlog.session_variables import SessionVariables
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
 from binlog_merge.pipeline.base.read_group import read_group

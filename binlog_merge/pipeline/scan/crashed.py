@@ -8,7 +8,7 @@ copy; without GTIDs nothing does.
 
 from collections.abc import Sequence
 
-from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.scan.executed import executed_before
 from binlog_merge.pipeline.scan.values import ScanResult
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.files.directory import NodeFile
+from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.base.logged import MOST_SPANS
 
 _MOST_BYTES: Final = 24 * MOST_SPANS

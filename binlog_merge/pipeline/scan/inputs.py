@@ -11,9 +11,9 @@ from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, MissingFile, WrongNode
-from binlog_merge.files.directory import Discovery, NodeFile
 from binlog_merge.files.known import open_known
 from binlog_merge.files.manifest import ManifestState, NodeState
+from binlog_merge.files.node_file import Discovery, NodeFile
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput

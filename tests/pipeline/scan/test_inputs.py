@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MissingFile, WrongNode
-from binlog_merge.files.directory import Discovery
 from binlog_merge.files.manifest import Header, ManifestState, NodeState, Publish
+from binlog_merge.files.node_file import Discovery
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.logged import Logged
 from binlog_merge.pipeline.base.node_input import NodeInput
