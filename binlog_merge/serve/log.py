@@ -16,7 +16,7 @@ from typing import Final, Self
 from uuid import UUID
 
 from binlog_merge.binlog.gtid_set import GtidSet
-from binlog_merge.errors import ManifestError
+from binlog_merge.errors import InternalError, ManifestError
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.files.source import io_error
@@ -45,7 +45,9 @@ class LogView:
         return _removed(self.state) + len(self.state.files)
 
     def file(self, number: int) -> OutputFile:
-        """Return the file with this index, which no removal in the manifest has taken away."""
+        """Return the file with this index. Raises InternalError for one that a removal has taken away."""
+        if number < _removed(self.state):
+            raise InternalError(f"the file with index {number} was removed")  # a negative index would be another file's
         return self.state.files[number - _removed(self.state)]
 
     @property

@@ -10,6 +10,7 @@ from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event
 from binlog_merge.errors import MergeError
+from binlog_merge.files.publish import basename_of
 from binlog_merge.log.file_events import events_of
 from binlog_merge.protocol.packets import Value
 from binlog_merge.serve.log import LogView
@@ -93,7 +94,7 @@ def variables(facts: Facts) -> dict[str, Value]:
         "read_only": "ON",
         "super_read_only": "ON",
         "log_bin": "ON",
-        "log_bin_basename": str(view.directory / view.name(0).rpartition(".")[0]),
+        "log_bin_basename": str(view.directory / basename_of(view.state)),
         "binlog_checksum": "CRC32",
         "binlog_format": "ROW",
         "binlog_row_image": traits.row_image,

@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import InternalError
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed, Start
 from binlog_merge.serve.stream import AtEnd, Events, Opened, stream
 from tests.serve.merged import merged_copy
+from tests.serve.running import serving, without
 
 
 def _purge(out: Path, name: str) -> None:
@@ -50,3 +52,29 @@ def test_readers_of_a_log_that_is_purged(tmp_path: Path) -> None:
     log.refresh()
     assert (log.view().name(log.view().first), log.view().purged_rank) == (names[-1], ranks[-2])
     assert log.view().end == (names[-1], log.view().files[-1].size) or log.view().files[-1].closed
+
+
+def test_what_is_asked_of_a_log_of_which_more_is_removed_than_left(tmp_path: Path) -> None:
+    out = merged_copy("two-nodes", tmp_path)
+    whole = PublishedLog(out).view()
+    names = [file.name for file in whole.files]
+    assert len(names) > 2, "else no more can be removed than is left"
+    with serving(out) as before:
+        asked = dict(before.query("SHOW VARIABLES"))
+    for first in names:
+        _purge(out, first)
+        left = names[names.index(first) :]
+        with serving(out) as running:
+            purged = str(PublishedLog(out).view().purged)
+            now = dict(running.query("SHOW VARIABLES"))
+            assert {name for name in asked if now[name] != asked[name]} <= {"gtid_purged", "port"}
+            assert (now["gtid_purged"], now["log_bin_basename"]) == (purged, str(out / "binlog"))
+            assert running.query("SELECT @@global.gtid_purged, @@log_bin") == [(purged, 1)]
+            assert [row[0] for row in running.query("SHOW BINARY LOGS")] == left
+            assert running.query("SHOW BINARY LOG STATUS")[0][:2] == whole.end
+            assert running.query(f"SHOW BINLOG EVENTS IN '{left[0]}' LIMIT 1")[0][:2] == (left[0], 4)
+            assert running.query("SHOW BINLOG EVENTS LIMIT 1")[0][:2] == (left[0], 4)
+            assert running.events(without(PublishedLog(out).view().purged))
+            assert not [line for line in running.reports if "error" in line]
+    with pytest.raises(InternalError, match="index 0 was removed"):
+        PublishedLog(out).view().file(0)
