@@ -24,7 +24,7 @@ from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
-from tests.merge_e2e.local import LocalRunner, state_of, written
+from tests.merge_e2e.local import LocalRunner, merge, state_of, written
 
 
 def _nodes(path: Path) -> dict[str, GrowingNode]:
@@ -77,6 +77,32 @@ def test_many_rounds(seed: int, tmp_path: Path) -> None:
     case = case_named(rng.choice(["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "in-doubt"]))
     path = copy_case(case, tmp_path / "case")
     _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=40)
+
+
+@pytest.mark.parametrize("name", ["three-nodes-online-ddl", "polardbx-rename"])
+def test_rounds_leave_the_state_of_one_merge(name: str, tmp_path: Path) -> None:
+    """A state that grows with the rounds would slow down, and at last stop, what never stops."""
+    path = copy_case(case_named(name), tmp_path / "case")
+    one, out = tmp_path / "one", tmp_path / "out"
+    merge(path, one)
+    nodes, rng = _nodes(path), random.Random(name)
+    with Rounds(LocalRunner(), MergeConfig.load(path), out) as merging:
+        for places in schedule(nodes, 60, True, rng):
+            for node, place in places.items():
+                nodes[node].grow(place, True)
+            with suppress(UnannouncedDdl):
+                merging.merge()
+        merging.merge(end_of_input=True)
+    assert _carried(out) == _carried(one)
+
+
+def _carried(out: Path) -> dict[str, Any]:
+    last = state_of(out).last
+    assert last is not None
+    return {
+        name: (node.checkpoint["carry"]["commit_rows"], node.checkpoint["carry"]["open"])
+        for name, node in last.nodes.items()
+    }
 
 
 def _halfway(

@@ -10,7 +10,7 @@ from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.pipeline.assemble.gaps import MOST_KEPT
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.values import Block
-from binlog_merge.pipeline.base.branches import Carry
+from binlog_merge.pipeline.base.branches import Carry, Hash
 from binlog_merge.pipeline.base.resume import FILE_BEGINS, Resume
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import OrderKey
@@ -96,12 +96,15 @@ def _resume(node: ScannedNode, needed: Place, inside: bool) -> tuple[int, Resume
 
 
 def _with_rows(carry: Carry, pieces: Sequence[ScanResult]) -> Carry:
-    """Add the commit rows that XA COMMITs of these pieces need: those of other nodes may not be read again.
+    """Add the commit rows of other nodes that XA COMMITs of these pieces need: they may not be read again.
 
-    See `assemble.shared_rows`.
+    `assemble.shared_rows` gave them to the piece with the XA COMMIT. The node's own rows are read again with the
+    pieces; in the carry they would stay for ever once one piece holds both the row and its XA COMMIT.
     """
-    wanted = {late.gtrid for piece in pieces for late in piece.late if late.tso is None and not late.rollback}
-    rows = {(g1, g2): tso for piece in pieces for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
+    rows = dict[Hash, int]()
+    for piece in pieces:
+        wanted = {late.gtrid for late in piece.late if late.tso is None and not late.rollback}
+        rows |= {(g1, g2): tso for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
     return replace(carry, commit_rows={**carry.commit_rows, **rows}) if rows else carry
 
 
