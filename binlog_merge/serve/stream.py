@@ -87,7 +87,7 @@ def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
             raise NotServed("Could not find next log; it was removed while the log was being sent")
         yield Opened(view.name(number), position)
         with _Reader(log, view, number, place.has) as reader:
-            yield from reader.events(position, resumes)
+            yield from reader.events(position, resumes, by_gtids=start.has is not None)
         number, position, resumes = number + 1, len(BINLOG_MAGIC), False
 
 
@@ -110,12 +110,12 @@ class _Reader:
     def __exit__(self, *_: object) -> None:
         self._source.close()
 
-    def events(self, position: int, resumes: bool) -> Iterator[Item]:
+    def events(self, position: int, resumes: bool, by_gtids: bool) -> Iterator[Item]:
         """Yield the file's events from a position on, preceded by its format description."""
         first = self._event(len(BINLOG_MAGIC))
         if first.type_code != EventType.FORMAT_DESCRIPTION_EVENT:
             raise self._damaged("no format description begins the file", len(BINLOG_MAGIC))
-        description = _resumed(first) if resumes else first.pack()
+        description = _resumed(first, by_gtids) if resumes else first.pack()
         yield Events(memoryview(description), (len(description),), self._name, first.end)
         at = first.end
         if position > len(BINLOG_MAGIC):
@@ -245,12 +245,16 @@ def _sound(view: memoryview, pos: int, size: int) -> bool:
     return crc32(view[pos : end - CHECKSUM_LEN]) == int.from_bytes(view[end - CHECKSUM_LEN : end], "little")
 
 
-def _resumed(event: RawEvent) -> bytes:
-    """Return a format description event that does not move the reader's position: log_pos and creation time are 0.
+def _resumed(event: RawEvent, by_gtids: bool) -> bytes:
+    """Return the format description for a reader that has what follows it: its creation time is 0.
 
-    With a creation time a replica would assume that the source was restarted, and drop temporary tables.
+    With one a replica would assume that the source was restarted, and drop temporary tables. log_pos is 0, too, for a
+    reader by position: that does not move its position. To a reader by GTIDs it says that a transaction of which it has
+    got a part comes again: with 0, a replica with parallel workers would wait for the rest of that part for ever.
+    Source: mysql-server `sql/rpl_binlog_sender.cc`, send_format_description_event; `sql/rpl_replica.cc`,
+    coord_handle_partial_binlogged_transaction.
     """
     body = bytearray(event.body)
     body[52:56] = bytes(4)  # after binlog_version (2 bytes) and server_version (50 bytes)
-    packed = replace(event.header, log_pos=0).pack() + bytes(body)
+    packed = replace(event.header, log_pos=event.header.log_pos if by_gtids else 0).pack() + bytes(body)
     return packed + crc32(packed).to_bytes(CHECKSUM_LEN, "little")

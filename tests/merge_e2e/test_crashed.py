@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from binlog_merge.binlog.header import walk
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import TruncatedEvent
-from tests.merge_e2e.local import merge
+from binlog_merge.pipeline.rounds import Rounds
+from tests.merge_e2e.local import LocalRunner, merge, written
 from tests.mysql_server import MySqlServer
 
 SQL = "INSERT INTO d.t (b) VALUES ('a'); INSERT INTO d.t (b) VALUES ('b')"
@@ -59,3 +61,21 @@ def test_a_node_that_crashed(tmp_path: Path) -> None:
     with pytest.raises(TruncatedEvent, match="no ROTATE or STOP") as caught:
         merge(config_of(tmp_path, copy), tmp_path / "cut")
     assert caught.value.file == str(first) and "the node crashed" in caught.value.remedy
+
+
+@pytest.mark.mysql
+def test_a_node_that_crashes_while_it_is_merged_in_rounds(tmp_path: Path) -> None:
+    """A round that goes on inside the file, behind what was published, still knows that the file is whole."""
+    with MySqlServer(tmp_path / "server", server_id=9) as server:
+        server.execute("CREATE DATABASE d; CREATE TABLE d.t (id INT AUTO_INCREMENT PRIMARY KEY, b TEXT)")
+        config = config_of(tmp_path, server.data)
+        with Rounds(LocalRunner(), MergeConfig.load(config), tmp_path / "rounds") as rounds:
+            for _ in range(3):
+                server.execute(SQL)
+                rounds.merge()
+            crash(server)
+            server.execute(SQL)
+            rounds.merge()
+    merge(config, tmp_path / "rounds")
+    merge(config, tmp_path / "once")
+    assert written(tmp_path / "rounds") == written(tmp_path / "once") != {}

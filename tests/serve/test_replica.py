@@ -20,12 +20,13 @@ from tests.merge_e2e.test_ddl_session import merged as merged_story
 from tests.mysql_server import MySqlServer
 from tests.serve.merged import merged
 from tests.serve.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving
+from tests.soak.cutting import Proxy
 
 pytestmark = pytest.mark.mysql
 
 
 @contextlib.contextmanager
-def _replica(server: MySqlServer, source: Running, place: str) -> Iterator[MySqlServer]:
+def _replica(server: MySqlServer, source: Running | Proxy, place: str) -> Iterator[MySqlServer]:
     """Make a server the replica of a source, and free of it again."""
     server.execute("SET GLOBAL replica_parallel_workers = 4, GLOBAL replica_net_timeout = 10")
     server.execute(
@@ -148,6 +149,21 @@ def test_a_replica_goes_on_over_removed_files_if_it_has_what_was_in_them(
         mysql_server.execute("STOP REPLICA; RESET REPLICA; RESET BINARY LOGS AND GTIDS; START REPLICA")
         error = _io_error(mysql_server)
         assert "purged required binary logs" in error and f"missing transactions are '{purged}'" in error
+
+
+def test_a_replica_goes_on_when_its_connection_was_cut_within_a_transaction(mysql_server: MySqlServer) -> None:
+    """One with parallel workers, of which one has begun the transaction: it must hear that this comes again."""
+    case, out = case_named("all-types"), merged("all-types")
+    begin_as(case, mysql_server)
+    budgets = (3000, 5000, 7000, 9000)
+    with (
+        serving(out) as source,
+        Proxy(source.port, "", budgets) as proxy,
+        _replica(mysql_server, proxy, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"),
+    ):
+        _caught_up(mysql_server, out)
+        assert proxy.cuts["close"] == len(budgets)
+        assert held(case, mysql_server) == expected(case)
 
 
 def test_a_replica_that_has_other_transactions_is_refused(mysql_server: MySqlServer) -> None:

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
@@ -23,13 +23,14 @@ class Proxy:
     """Listens on `port` of this machine and hands connections on to port `target`.
 
     While it is `cutting`, each connection is cut in one of WAYS, after LEAST to MOST bytes from the server, each order
-    of magnitude as often. `cuts` counts them.
+    of magnitude as often; or after as many as `budgets` say, in turn, by closing it. `cuts` counts them.
     """
 
-    def __init__(self, target: int, seed: str) -> None:
+    def __init__(self, target: int, seed: str, budgets: Sequence[int] = ()) -> None:
         self.cutting = True
         self.cuts: Counter[str] = Counter()
         self._target = target
+        self._budgets = list(budgets)
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._open: set[tuple[socket.socket, socket.socket]] = set()
@@ -72,8 +73,10 @@ class Proxy:
             one.settimeout(None)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
-            budget = int(LEAST * (MOST / LEAST) ** self._random.random())
-            way = self._random.choice(WAYS)
+            if self._budgets:
+                budget, way = self._budgets.pop(0), "close"
+            else:
+                budget, way = int(LEAST * (MOST / LEAST) ** self._random.random()), self._random.choice(WAYS)
             self._open.add((client, server))
         with suppress(OSError):
             self._serve(client, server, budget, way)

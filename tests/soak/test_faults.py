@@ -89,7 +89,9 @@ def test_faults(tmp_path: Path) -> None:
         with cluster.live.running() as process, watch.watching():
             check = lambda: _check(cluster, process, watch, load)  # noqa: E731
             load.start()
-            time.sleep(5)
+            while not watch.snapshots:  # a merge that starts for the first time compiles
+                check()
+                time.sleep(0.5)
             faults.some(SECONDS * 0.75, check)
             said = cluster.fail_over()
             faults.some(SECONDS * 0.25, check)

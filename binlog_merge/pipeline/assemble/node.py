@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError, TruncatedEvent
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.assemble import assemble_piece
@@ -187,7 +188,8 @@ def _file_end(
             )
             return None
         return TruncatedEvent("the file ends inside a transaction", position=piece.unfinished, **location)
-    if last or piece.clean_end or file.in_use or nothing_is_missing(node.files, pieces, piece.file_index):
+    skipped = node.resume.executed if piece.file_index == node.first else GtidSet()
+    if last or piece.clean_end or file.in_use or nothing_is_missing(node.files, pieces, piece.file_index, skipped):
         return None
     return TruncatedEvent(
         "the file has no ROTATE or STOP event at its end",

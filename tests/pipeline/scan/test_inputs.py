@@ -107,15 +107,20 @@ def logged(*numbers: int, **values: Any) -> Logged:
     return Logged(gtids=GtidSet.of((SID, "", n, n + 1) for n in numbers), **values)
 
 
+NOTHING = GtidSet()
+
+
 def test_gtids_tell_a_crash_from_a_copy_that_was_cut() -> None:
-    def whole(first: bytes | None, then: bytes | None, *found: Logged) -> bool:
+    def whole(first: bytes | None, then: bytes | None, *found: Logged, skipped: GtidSet | None = NOTHING) -> bool:
         files = [node_file(0, previous_gtids=first), node_file(1, previous_gtids=then)]
         piece = scan(words("L")[0][0])[0]
-        return nothing_is_missing(files, [replace(piece, logged=one) for one in found], 0)
+        return nothing_is_missing(files, [replace(piece, logged=one) for one in found], 0, skipped)
 
     assert whole(executed(1), executed(1, 2, 3), logged(2), logged(3))
     assert not whole(executed(1), executed(1, 2, 3), logged(2))
     assert not whole(executed(1), executed(1, 2), logged(2), logged(3)), "the next file must have executed it"
+    assert whole(executed(1), executed(1, 2, 3), logged(3), skipped=logged(2).gtids)
+    assert not whole(executed(1), executed(1, 2), logged(2), skipped=None)
     assert not whole(None, executed(2), logged(2)) and not whole(executed(1), None, logged(2))
     assert not whole(executed(1), executed(1, 2), logged(2, without=1))
     assert not whole(executed(1), executed(1, 2), logged(2, scattered=True))
