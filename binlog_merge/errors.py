@@ -468,6 +468,10 @@ class EngineFailed(MergeError):
     )
 
 
+class EngineLost(EngineFailed):
+    """The JVM is gone: it may pass, but only another process can start one."""
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 

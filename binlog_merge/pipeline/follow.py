@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Protocol
 
-from binlog_merge.errors import InternalError, MergeError
+from binlog_merge.errors import EngineLost, InternalError, MergeError
 from binlog_merge.pipeline.result import MergeResult
 
 
@@ -67,8 +67,9 @@ def follow(
                 return
             attempts += 1
             failing_since = begun if attempts == 1 else failing_since
-            # A full disk, a folder that is not mounted, a lost executor. An internal error may need another process.
-            passes = error.may_pass and not isinstance(error, InternalError)
+            # A full disk, a folder that is not mounted, a lost executor. A JVM that is gone needs another process; an
+            # internal error may.
+            passes = error.may_pass and not isinstance(error, InternalError | EngineLost)
             if not passes or clock() - failing_since > pace.patience:
                 raise
             watcher.failed(error, pace.pause(attempts))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from binlog_merge.errors import EngineFailed
+from binlog_merge.errors import EngineFailed, EngineLost
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,16 +27,19 @@ class SparkRunner:
 
     @property
     def slots(self) -> int:
-        """Return the number of tasks that run at once."""
+        """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
         try:
             return int(self._spark.sparkContext.defaultParallelism)
-        except Exception:
+        except (AttributeError, NotImplementedError):  # Spark Connect
             return int(self._spark.conf.get("spark.default.parallelism", "2"))
+        except Exception as error:
+            raise EngineLost(f"Spark is gone: {_gist(error)}") from error
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run `function` on every task, each as a Spark task, and return the results in order.
 
-        Raises EngineFailed if Spark could not finish the job; an exception of the function's own is raised as it is.
+        Raises EngineFailed if Spark could not finish the job, EngineLost if this session never will again; an exception
+        of the function's own is raised as it is.
         """
         if not tasks:
             return []
@@ -48,13 +51,24 @@ class SparkRunner:
         except PythonException:
             raise
         except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            why = next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))
-            raise EngineFailed(f"Spark could not finish the stage {name}: {why[:500]}") from error
+            kind = EngineLost if self._is_lost() else EngineFailed
+            raise kind(f"Spark could not finish the stage {name}: {_gist(error)}") from error
         results = {row["number"]: pickle.loads(row["result"]) for row in rows}
         for number, (seconds, _) in sorted(results.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(seconds, 3)})
         return [results[i][1] for i in range(len(tasks))]
+
+    def _is_lost(self) -> bool:
+        try:
+            return self.slots < 0
+        except EngineLost:
+            return True
+
+
+def _gist(error: Exception) -> str:
+    """Return the line that says most of what Java has to say."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))[:500]
 
 
 class _Body:

@@ -1,6 +1,7 @@
 """The command line: what it prints where, and what it exits with."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from binlog_merge.errors import (
     EXIT_CODES,
     ChecksumMismatch,
     ConfigError,
+    EngineFailed,
     IoError,
     LateTransaction,
     ManifestError,
@@ -296,6 +298,19 @@ def test_a_spark_that_does_not_start_is_told(cluster: str, tmp_path: Path) -> No
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ConfigError.exit_code, done.stderr
     assert "config: Spark does not start: " in done.stderr
+
+
+def test_a_java_that_is_killed_may_start_another_time(cluster: str, tmp_path: Path) -> None:
+    """As a system without memory does it. A first Java says how to start the second, which is to be Spark."""
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text('#!/bin/sh\n[ "$1" = Spark ] && kill -9 $$\nprintf "\\n$0\\0Spark\\0"\n')
+    java.chmod(0o755)
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", cluster, "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == EngineFailed.exit_code, done.stderr
+    assert "its Java was ended by signal 9" in done.stderr
 
 
 def test_a_sigterm_during_an_import_is_not_lost(tmp_path: Path) -> None:

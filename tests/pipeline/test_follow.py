@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binlog_merge.errors import InternalError, IoError, MergeError, MissingFile, NoFiles, Purged, SchemaMismatch
+from binlog_merge.errors import (
+    EngineLost,
+    InternalError,
+    IoError,
+    MergeError,
+    MissingFile,
+    NoFiles,
+    Purged,
+    SchemaMismatch,
+)
 from binlog_merge.pipeline.follow import Pace, follow
 from binlog_merge.pipeline.result import MergeResult
 
@@ -73,7 +82,7 @@ def test_what_passes_is_tried_again_with_growing_pauses() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("error", [SchemaMismatch, Purged, InternalError])
+@pytest.mark.parametrize("error", [SchemaMismatch, Purged, InternalError, EngineLost])
 def test_what_does_not_pass_ends_it(error: type[MergeError]) -> None:
     with pytest.raises(error):
         heard(["a", error("x"), "b"])
