@@ -119,7 +119,7 @@ class NoFiles(MergeError):
 
 
 class TruncatedEvent(MergeError):
-    """An event ends beyond its file, in a file that is not the node's last, or that its server has closed."""
+    """An event ends beyond its file: not the node's last, or one that its server has closed."""
 
     code, exit_code = "truncated-event", 11
     default_remedy = "copy the file from the node again; it must be complete, as its server has closed it"
