@@ -110,22 +110,26 @@ def served_port(run: Run) -> int:
 
 
 def test_its_processes_are_killed_and_nothing_is_lost(bank: Bank, tmp_path: Path) -> None:
-    """Each in turn, under load; every snapshot of a replica is right, and the files are those of one merge."""
+    """All at once, under load; every snapshot of a replica is right, and the files are those of one merge.
+
+    Each on its own, many times: `tests.soak.test_killed_live`.
+    """
     load, (port,) = Load(bank, 20), free_ports(1)
     with MySqlServer(tmp_path / "replica", 201) as replica, running(tmp_path, "--port", str(port)) as run:
         follow(replica, port)
         load.start()
         try:
             until(lambda: snapshot_of(replica, 0) is not None)
-            for name in ("capture", "merge", "serve"):
+            names = ("capture", "merge", "serve")
+            for name in names:
                 os.kill(run.pid(name), signal.SIGKILL)
-                until(lambda name=name: len(run.events("started", name)) == 2)
-                done = load.done
-                until(lambda done=done: max((s.transfers if (s := _seen(replica)) else {0}), default=0) > done)
+            until(lambda: all(len(run.events("started", name)) == 2 for name in names))
+            done = load.done
+            until(lambda: max((s.transfers if (s := _seen(replica)) else {0}), default=0) > done)
             load.stop()
             assert load.error is None
             until(lambda: _same(bank, replica))
-            assert {e["code"] for name in ("capture", "merge", "serve") for e in run.events("ended", name)} == {-9}
+            assert {e["code"] for name in names for e in run.events("ended", name)} == {-9}
             assert run.end() == 0
         finally:
             load.stop()
