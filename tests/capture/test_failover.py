@@ -205,9 +205,13 @@ def _asked_of_a_capture_that_is_running(config: Path, server: MySqlServer) -> No
         assert answer["folder"] == read_servers(folder)[-1].folder and answer["folder"].startswith("000005-")
         assert json.loads(ask(url_of(server), "-o", "json").stdout)["switched"]["dn-1"] == answer, "it has it already"
         server.execute("INSERT INTO d.t (b) VALUES ('d')")
-        files = folder / answer["folder"]
-        until(lambda: any(b"\x01d" in path.read_bytes() for path in files.glob("binlog.0*")))
+        last = server.binlog_files()[-1]
+        until(lambda: _as_long_as(last, folder / answer["folder"] / last.name))
     assert not (folder / ASKED_NAME).exists()
+
+
+def _as_long_as(file: Path, captured: Path) -> bool:
+    return captured.exists() and captured.stat().st_size == file.stat().st_size
 
 
 def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:
@@ -220,8 +224,8 @@ def test_a_replication_group(tmp_path: Path, mysql_server: MySqlServer) -> None:
         folder, out = tmp_path / "captured" / "dn-1", tmp_path / "out"
         with following(config, lines):
             until(lambda: [line for line in lines if "from binlog.000001:4" in line])
-            size = a.binlog_files()[-1].stat().st_size
-            until(lambda: [path for path in folder.glob("binlog.0*") if path.stat().st_size == size])
+            last = a.binlog_files()[-1]
+            until(lambda: _as_long_as(last, folder / last.name))
             merge(config, out, end_of_input=False)
             ((uuid,),) = b.query("SELECT @@server_uuid")
             a.query(f"SELECT group_replication_set_as_primary('{uuid}')")
