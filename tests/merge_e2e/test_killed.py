@@ -5,18 +5,23 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
+from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.publish import FAILPOINTS
+from binlog_merge.pipeline.run import run_merge
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.killed import merge_until
-from tests.merge_e2e.local import merge, state_of, written
+from tests.merge_e2e.local import LocalRunner, Result, Task, merge, state_of, written
 
 STAGES = ("discover", "scan", "assemble", "coordinate", "order", "gather", "publish")
 # A visit is one of several: the header's record is written in two halves, then the run's; files are renamed one by one.
@@ -54,6 +59,48 @@ def test_the_first_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> 
     merge(case, tmp_path)
     assert written(tmp_path) == whole(case)
     assert_clean(tmp_path)
+
+
+class Dying(LocalRunner):
+    """An engine whose driver dies when all is ordered; `asked` is what its executors were to do."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[], object]] = []
+
+    def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        self.asked += [partial(function, task) for task in tasks]
+        if name == "gather":
+            raise KeyboardInterrupt
+        return super().run(name, function, tasks)
+
+
+class Beside(LocalRunner):
+    """An engine beside which the executors of a dead driver go on, at the worst moments."""
+
+    def __init__(self, late: Sequence[Callable[[], object]]) -> None:
+        self._late = late
+
+    def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        results = super().run(name, function, tasks)
+        for task in self._late:
+            with suppress(Exception):  # what they were to read is gone
+                task()
+        return results
+
+
+def test_executors_that_outlive_their_driver_change_nothing(case: Path, tmp_path: Path) -> None:
+    config = MergeConfig.load(copy_case(case.parent, tmp_path / "case"))
+    nodes = [GrowingNode.of(tmp_path / "case" / "nodes" / node.source_id) for node in config.nodes]
+    for node in nodes:
+        places = node.places(False)
+        node.grow(places[len(places) // 2], False)
+    dying = Dying()
+    with pytest.raises(KeyboardInterrupt):
+        run_merge(dying, config, tmp_path / "out")
+    for node in nodes:
+        node.grow(node.places(False)[-1], False)
+    run_merge(Beside(dying.asked), config, tmp_path / "out", end_of_input=True)
+    assert written(tmp_path / "out") == whole(case)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ def _scanned(job: Job, inputs: Inputs, rounds: KeptPieces) -> dict[str, list[Pie
 def _scan(
     job: Job, inputs: Inputs, rounds: KeptPieces, kept: Mapping[str, Sequence[Piece]], whole: frozenset[str]
 ) -> dict[str, list[Piece]]:
-    folder, first = str(job.work), rounds.next_number
-    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, folder, job.partitions, whole, kept, first)
+    blocks, first = job.scratch("piece"), rounds.next_number
+    tasks = scan_tasks(inputs.nodes, job.config, inputs.carrier, blocks, job.partitions, whole, kept, first)
     rounds.next_number += len(tasks)
     with job.stage("scan", len(tasks)):
         runner = job.runner(sum(task.length for task in tasks))

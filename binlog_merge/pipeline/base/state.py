@@ -2,6 +2,7 @@
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -46,6 +47,7 @@ class Job:
     progress: Progress
     following: bool = False
     in_driver: int = 0
+    attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -60,6 +62,13 @@ class Job:
     @property
     def work(self) -> Path:
         return self.directory / WORK_FOLDER
+
+    def scratch(self, kind: str) -> str:
+        """Return the beginning of the paths of this run's files of a kind in the work folder.
+
+        No other run has it: executors of a driver that was killed may go on for a while, and write what they were to.
+        """
+        return str(self.work / f"{kind}-{self.attempt}")
 
     def runner(self, size: int) -> Runner:
         """Return what runs tasks that read so many bytes in all."""

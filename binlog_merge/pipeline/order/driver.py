@@ -59,7 +59,7 @@ def order_all(
         OrderTask(
             i, low, high, floor, limit, blocks, edges, coordination.topology,
             frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0)), seen,
-            str(job.work / f"order-{i:06d}.arrow"), coordination.places, job.config.output.heartbeat,
+            f"{job.scratch('order')}-{i:06d}.arrow", coordination.places, job.config.output.heartbeat,
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
     ]  # fmt: skip

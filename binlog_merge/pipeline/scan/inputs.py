@@ -88,7 +88,7 @@ def scan_tasks(
     inputs: Sequence[NodeInput],
     config: MergeConfig,
     carrier: str,
-    folder: str,
+    blocks: str,
     partitions: int | None,
     whole: frozenset[str],
     kept: Mapping[str, Sequence[Piece]] = NO_PIECES,
@@ -96,6 +96,7 @@ def scan_tasks(
 ) -> list[ScanTask]:
     """Cut what is still to be scanned into pieces, one task each, numbered from `first_number` on.
 
+    `blocks` is how the paths of their index blocks begin.
     `kept` are, by node, the pieces that need no scan: the node's log is scanned from the end of the last one on, else
     from where the node resumes. Files whose path is in `whole` are not cut.
     """
@@ -124,7 +125,7 @@ def scan_tasks(
                     use_own_tso=use,
                     commit_table=(table_schema, table),
                     markers=config.markers.tables(),
-                    block=PieceBlock(f"{folder}/piece-{number:06d}"),
+                    block=PieceBlock(f"{blocks}-{number:06d}"),
                     exact=part == 0,
                     lenient=config.log_doubts == "warn",
                     seen=_seen(node, index),

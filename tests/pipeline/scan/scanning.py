@@ -40,7 +40,7 @@ def tasks_of(config: Path, carrier: str, folder: Path) -> dict[str, list[ScanTas
     settings = MergeConfig.load(config)
     inputs = node_inputs(discover(settings), settings.node_numbers(), ManifestState())
     tasks: dict[str, list[ScanTask]] = {}
-    for task in scan_tasks(inputs, settings, carrier, str(folder), None, frozenset()):
+    for task in scan_tasks(inputs, settings, carrier, str(folder / "piece"), None, frozenset()):
         tasks.setdefault(task.node, []).append(task)
     return tasks
 
