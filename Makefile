@@ -42,7 +42,9 @@ help:
 	@echo "make lint    ruff, mypy --strict, and the layers (import-linter)"
 	@echo "make check   lint, demo, test: what .ci/run does"
 	@echo "make bench   run the benchmarks (BENCH_ARGS=...)"
-	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS)"
+	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS); then live systems whose processes are"
+	@echo "             killed LIVE_KILLS times each (or for LIVE_SECONDS, where that is over sooner), and whose servers and"
+	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
 	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
 	@echo "make clean   remove what was made, but for .venv and build/mysql; distclean removes these too"
 

@@ -10,18 +10,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
-from typing import Any
 
-import pymysql
 import pytest
 
 from tests.capture.pairs import kill
-from tests.merge_e2e.local import merge, state_of, written
+from tests.soak.compare import as_one_merge, drained
 from tests.soak.faulty import FaultyCluster, Watch, started
-from tests.soak.sturdy_bank import TABLES
 from tools.demo_live.bank import NODES
 from tools.demo_live.load import Load
-from tools.mysql_server import MySqlServer, mysqlbinlog
+from tools.mysql_server import MySqlServer
 
 SECONDS = float(os.environ.get("FAULTS_SECONDS", "120"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
@@ -96,7 +93,7 @@ def test_faults(tmp_path: Path) -> None:
             said = cluster.fail_over()
             faults.some(SECONDS * 0.25, check)
             load.stop()
-            _drained(cluster, check, load)
+            drained(cluster.bank, cluster.live.replica, check)
             for proxy in cluster.proxies:
                 proxy.cutting = False
             _settled(cluster)
@@ -105,7 +102,7 @@ def test_faults(tmp_path: Path) -> None:
         print(f"\nseed {SEED}: {dict(sorted(faults.done.items()))}, cut {dict(cuts)}; {said}")
         print(f"{load.done} transfers, {load.given_up} given up or in doubt; {watch.snapshots} snapshots")
         assert watch.snapshots and process.returncode == 0 and "Traceback" not in cluster.log()
-        _as_one_merge(cluster, tmp_path)
+        print(as_one_merge(cluster.live))
 
 
 def _check(cluster: FaultyCluster, process: "Popen[bytes]", watch: Watch, load: Load) -> None:
@@ -113,38 +110,6 @@ def _check(cluster: FaultyCluster, process: "Popen[bytes]", watch: Watch, load: 
     watch.check()
     assert load.error is None, repr(load.error)
     assert process.poll() is None, f"`run` has ended with {process.returncode}: {cluster.log()[-3000:]}"
-
-
-def _drained(cluster: FaultyCluster, check: Callable[[], None], load: Load) -> None:
-    """Wait until the replica has every row that the nodes have, and no other."""
-    bank, end = cluster.bank, time.monotonic() + DRAINED_WITHIN
-    assert [server.prepared_branches() for server in bank.servers] == [[], [], []]
-    wanted = {table: _rows_of(bank.servers, table) for table in TABLES}
-    lost = bank.committed - {int(row[0]) for row in wanted["ledger"]}
-    assert not lost, f"the servers themselves have lost {sorted(lost)[:9]}"
-    while True:
-        bank.heartbeat()
-        check()
-        found = {table: _rows_there(cluster.live.replica, table) for table in wanted}
-        if found == wanted:
-            return
-        differ = {table: len(set(found[table]) ^ set(wanted[table])) for table in wanted}
-        assert time.monotonic() < end, f"rows that differ, {DRAINED_WITHIN:.0f} s after the load: {differ}"
-        time.sleep(0.5)
-
-
-def _rows_of(servers: list[MySqlServer], table: str) -> list[tuple[Any, ...]]:
-    return sorted(
-        row for i, server in enumerate(servers) for row in server.query(f"SELECT * FROM bank_{i}.{table}_{i}")
-    )
-
-
-def _rows_there(replica: MySqlServer, table: str) -> list[tuple[Any, ...]]:
-    try:
-        return sorted(replica.query(f"SELECT * FROM bank.{table}"))
-    except pymysql.err.MySQLError as error:
-        assert error.args[0] in (1049, 1146), error
-        return []
 
 
 def _settled(cluster: FaultyCluster) -> None:
@@ -155,16 +120,3 @@ def _settled(cluster: FaultyCluster) -> None:
         sizes = {path: path.stat().st_size for folder in folders for path in folder.rglob("*binlog.0*")}
         same, before = (same + 1 if sizes == before else 0), sizes
         time.sleep(0.5)
-
-
-def _as_one_merge(cluster: FaultyCluster, folder: Path) -> None:
-    """Compare the output with one merge of the captured files, and read it with mysqlbinlog."""
-    one = merge(cluster.config, folder / "one", end_of_input=False)
-    assert written(cluster.merged) == written(folder / "one")
-    files = [cluster.merged / file.name for file in state_of(cluster.merged).files]
-    assert mysqlbinlog(files, "--verify-binlog-checksum").count(b"\tXid = ") > 0
-    replica = cluster.live.replica
-    executed = str(replica.query("SELECT @@global.gtid_executed")[0][0]).replace("\n", "").split(",")
-    ours = [text for text in executed if text.split(":")[0] != replica.query("SELECT @@server_uuid")[0][0]]
-    assert len(ours) == 1 and ours[0].count(":") == 1 and ours[0].split(":")[1].startswith("1-"), executed
-    print(f"{len(files)} files, {one.transactions} transactions")
