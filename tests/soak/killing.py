@@ -156,6 +156,7 @@ class KilledRun:
     def __init__(self, live: LiveCluster, seed: int) -> None:
         self.kills: Counter[str] = Counter()
         self.error: BaseException | None = None
+        self._watches: list[threading.Thread] = []
         self._live = live
         self._random = random.Random(seed)
         self.start()
@@ -190,7 +191,7 @@ class KilledRun:
             mark = self._mark
             self.process.kill()
             self.process.wait()
-            _threaded(lambda: self._watch_gone(mark))
+            self._watches.append(_threaded(lambda: self._watch_gone(mark)))
             self.start()
         else:
             found = self._processes(kind)
@@ -202,7 +203,9 @@ class KilledRun:
         return True
 
     def end(self) -> int:
-        """End it in an orderly way; return the exit code."""
+        """End it in an orderly way, when nothing is left of the runs that were killed; return the exit code."""
+        for watch in self._watches:
+            watch.join()
         self.check()
         self.process.terminate()
         return self.process.wait(120)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.soak.compare import as_one_merge, drained
 from tests.soak.faulty import Watch
-from tests.soak.killing import KilledRun, kept_apart, kill_all_kinds, size_of, started
+from tests.soak.killing import KINDS, KilledRun, kept_apart, kill_all_kinds, size_of, started
 from tests.soak.sturdy_bank import SturdyBank
 from tools.demo_live.cluster import LiveCluster
 from tools.demo_live.load import Load
@@ -69,6 +69,8 @@ def test_capture_merge_and_serve_are_killed(tmp_path: Path) -> None:
         finally:
             for one in kept:
                 one.end()
+        for one in kept:
+            assert "Traceback" not in one.log.read_text(errors="replace"), one.log
         print(f"\nseed {SEED}: killed { ({one.name: one.kills for one in kept}) }", end="; ")
         _say(live, bank, load, watch)
 
@@ -80,7 +82,7 @@ def test_run_and_all_below_it_are_killed(tmp_path: Path) -> None:
         stack.callback(run.close)
         with loaded(live, bank) as (load, watch, check):
             kill_all_kinds(run, KILLS, SECONDS, SEED, lambda: size_of(live.home / "merged", "binlog.0*"), check)
-        assert run.end() == 0
+        assert run.end() == 0 and all(run.kills[kind] for kind in KINDS)
         print(f"\nseed {SEED}: killed {dict(run.kills)}", end="; ")
         _say(live, bank, load, watch)
 

@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,9 +82,10 @@ class Job:
         if self.work.is_dir():
             for path in self.work.iterdir():
                 if str(path.with_name(path.name.partition(".")[0])) not in kept:
-                    path.unlink()
+                    path.unlink(missing_ok=True)
             if not kept:
-                self.work.rmdir()
+                with suppress(OSError):  # an executor of a killed driver has just written something
+                    self.work.rmdir()
 
     @contextmanager
     def stage(self, name: str, total: int = 1) -> Iterator[None]:
