@@ -35,9 +35,10 @@ rows that were moved there. --out names the node. Exit code 2: it is no order ke
 
 BLOCK_HELP = """Print index blocks: the rows that scan and order leave for later stages, a file of columns each.
 
-PATH is a file, what the names of a piece's files begin with (merged/.work/piece-000000), or a directory. Blocks lie in
-OUT/.work while a merge runs, and after one that was killed, until the next begins. A piece has up to three files: timed
-(branches whose commit TSO is known), local (transactions without one, and DDL) and rows (commit rows that were used).
+PATH is a file, what the names of a piece's files begin with (merged/.work/piece-…-000000, where … names the run), or a
+directory. Blocks lie in OUT/.work while a merge runs, and after one that was killed, until the next begins. A piece has
+up to three files: timed (branches whose commit TSO is known), local (transactions without one, and DDL) and rows
+(commit rows that were used).
 Exit codes: 31 for what cannot be read, 29 for what is no block."""
 
 PLAN_HELP = """Print what the next merge would read, where it would go on, and what it would write to.

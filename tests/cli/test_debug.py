@@ -1,6 +1,7 @@
 """`binlog-merge debug`: order keys both ways, what a merge would do against what it does, and blocks."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,16 @@ def test_a_plan_says_what_a_merge_would_refuse(tmp_path: Path) -> None:
     assert command_line(["debug", "plan", config, "--out", tmp_path / "out"]).returncode == 10
 
 
+def _name(path: str | Path) -> str:
+    """Return a block's name without what is this run's alone."""
+    return re.sub(r"^(piece|order)-[0-9a-f]{12}-", r"\1-", Path(path).name)
+
+
+def _block(work: Path, name: str) -> Path:
+    (path,) = (path for path in work.iterdir() if _name(path) == name)
+    return path
+
+
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the work folder as a killed run leaves it."""
@@ -129,18 +140,20 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_blocks_are_printed(work: Path) -> None:
-    files = {Path(file["file"]).name: file for file in _json("block", work, "--rows", 0)["files"]}
+    files = {_name(file["file"]): file for file in _json("block", work, "--rows", 0)["files"]}
     timed = files["piece-000000.timed.arrow"]
     assert timed["columns"] == ["tso", "transaction", "start", "end", "commit_us", "set", "flags"]
     assert len(timed["first"]) == timed["rows"] > 1
     assert [row["tso"] for row in timed["first"]] == sorted(row["tso"] for row in timed["first"])
     assert {"piece-000000.local.arrow", "order-000000.arrow"} <= files.keys()
-    one = command_line(["debug", "block", work / "piece-000000.timed.arrow", "--rows", 1]).stdout.splitlines()
-    assert one[0].endswith(f"piece-000000.timed.arrow: {timed['rows']} rows")
+    path = _block(work, "piece-000000.timed.arrow")
+    one = command_line(["debug", "block", path, "--rows", 1]).stdout.splitlines()
+    assert one[0].endswith(f"{path.name}: {timed['rows']} rows")
     assert one[1].split() == timed["columns"]
     assert one[2].split()[0] == str(timed["first"][0]["tso"])
     assert one[3] == f"  and {timed['rows'] - 1} more"
-    piece = [Path(file["file"]).name for file in _json("block", work / "piece-000001")["files"]]
+    begin = str(_block(work, "piece-000001.timed.arrow")).removesuffix(".timed.arrow")
+    piece = [_name(file["file"]) for file in _json("block", begin)["files"]]
     assert piece == [name for name in sorted(files) if name.startswith("piece-000001.")]
 
 
@@ -160,7 +173,7 @@ def test_flags_have_names(tmp_path: Path) -> None:
 
 
 def test_what_is_no_block(work: Path, tmp_path: Path) -> None:
-    whole = (work / "piece-000000.timed.arrow").read_bytes()
+    whole = _block(work, "piece-000000.timed.arrow").read_bytes()
     for name, data in (("empty", b""), ("text", b"a text"), ("cut", whole[:-20]), ("torn", whole[: len(whole) // 2])):
         (tmp_path / name).write_bytes(data)
         done = command_line(["debug", "block", tmp_path / name])
@@ -175,7 +188,7 @@ def test_what_is_no_block(work: Path, tmp_path: Path) -> None:
 
 
 def test_any_byte_of_a_block_may_be_wrong(work: Path, tmp_path: Path) -> None:
-    whole = (work / "piece-000000.local.arrow").read_bytes()
+    whole = _block(work, "piece-000000.local.arrow").read_bytes()
     codes = set()
     for at in range(0, len(whole), max(1, len(whole) // 150)):
         path = tmp_path / "block"
