@@ -5,6 +5,7 @@ group's length; of older servers' last group, its last event tells.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, GTID_T
 from binlog_merge.binlog.gtid import Gtid, GtidTagged
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import EventHeader
-from binlog_merge.files.head import Head, read_head
+from binlog_merge.files.head import read_head
 from binlog_merge.files.source import LocalSource
 
 _WINDOW: Final = 4 << 20
@@ -28,7 +29,7 @@ _BEGINS: Final = ("BEGIN", "XA START", "XA END", "SAVEPOINT")
 
 
 class Held(NamedTuple):
-    """The GTIDs that a file has or that were executed before it, and where its last whole group ends."""
+    """The GTIDs that a file has, and where its last whole group ends."""
 
     gtids: GtidSet
     end: int
@@ -37,29 +38,71 @@ class Held(NamedTuple):
 def held(paths: list[Path], node: str) -> tuple[GtidSet, tuple[str, int] | None]:
     """Return the GTIDs of a server's captured files and those before them, and where they end; `paths` are in order.
 
-    The last files tell: PREVIOUS_GTIDS of the last may lack what was committing when it was begun. A last file
-    without its first event counts for nothing. Raises what `read_head` raises.
+    PREVIOUS_GTIDS tell nearly all. They may lack what was committing when a file was begun, and if the server then
+    died, those of all later files lack it, too (seen on 9.7). So the last files are read, and those beside each hole.
+    A file without its first event counts for nothing. Raises what `read_head` raises.
     """
-    gtids, end = GtidSet(), None
-    for path in paths[-_FILES:]:
-        with LocalSource(str(path)) as source:
-            head = read_head(source, node, str(path))
-            if head is not None:
-                found = _of_file(source, head)
-                gtids, end = gtids.union(found.gtids), (path.name, found.end)
-    return gtids, end
+    files = [file for path in paths if (file := _opened(path, node)) is not None]
+    read = set(range(len(files))[-_FILES:])
+    found = {index: _of_file(files[index]) for index in sorted(read)}
+    previous = [file.previous for file in files]
+    known = _union(*previous, *(one.gtids for one in found.values()))
+    beside = _beside_holes(previous, known) - read
+    gtids = _union(known, *(_of_file(files[index]).gtids for index in sorted(beside)))
+    return gtids, (files[-1].path.name, found[len(files) - 1].end) if files else None
 
 
-def _of_file(source: LocalSource, head: Head) -> Held:
-    before = GtidSet() if head.previous_gtids is None else GtidSet.parse(head.previous_gtids)
-    crc = CHECKSUM_LEN if head.checksum_alg == ChecksumAlg.CRC32 else 0
+class _File(NamedTuple):
+    path: Path
+    previous: GtidSet
+    crc: int
+
+
+def _opened(path: Path, node: str) -> _File | None:
+    with LocalSource(str(path)) as source:
+        head = read_head(source, node, str(path))
+    if head is None:
+        return None
+    previous = GtidSet() if head.previous_gtids is None else GtidSet.parse(head.previous_gtids)
+    return _File(path, previous, CHECKSUM_LEN if head.checksum_alg == ChecksumAlg.CRC32 else 0)
+
+
+def _union(*sets: GtidSet) -> GtidSet:
+    return GtidSet.of(item for one in sets for item in one.items())
+
+
+def _beside_holes(previous: list[GtidSet], known: GtidSet) -> set[int]:
+    """Return the files in which a GTID may be that no file's PREVIOUS_GTIDS name.
+
+    A number is given when its transaction is written. So a missing one was written near the numbers beside it: those
+    on both sides of each interval that is known.
+    """
+    new = [index for index, (a, b) in enumerate(pairwise(previous)) if b.minus(a)] + [len(previous) - 1]
+    found: set[int] = set()
+    for sid, tag, start, end in known.items():
+        for gno in {start, end - 1}:
+            at = sum((sid, tag, gno) not in one for one in previous) - 1
+            found.update(_around(at, new))
+    return {index for index in found if 0 <= index < len(previous)}
+
+
+def _around(at: int, new: list[int]) -> range:
+    """Return the files from the one before `at` of which the next file names something new to the one behind."""
+    before = [index for index in new if index < at]
+    behind = [index for index in new if index > at]
+    return range(before[-1] if before else 0, (behind[0] if behind else at) + 1)
+
+
+def _of_file(file: _File) -> Held:
+    """Return the GTIDs of a file's own whole groups, and where the last of these ends."""
     found: list[tuple[bytes, str, int, int]] = []
-    end = _first_event_end(source)
-    for sid, tag, gno, behind in _groups(source, end, crc):
-        end = behind
-        if gno:
-            found.append((sid, tag, gno, gno + 1))
-    return Held(before.union(GtidSet.of(found)), end)
+    with LocalSource(str(file.path)) as source:
+        end = _first_event_end(source)
+        for sid, tag, gno, behind in _groups(source, end, file.crc):
+            end = behind
+            if gno:
+                found.append((sid, tag, gno, gno + 1))
+    return Held(GtidSet.of(found), end)
 
 
 def _first_event_end(source: LocalSource) -> int:

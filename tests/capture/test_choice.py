@@ -14,7 +14,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, Purged
 from snapshot_store.server import ServerAddress
 from tests.merge_e2e.editing import PREVIOUS_GTIDS, ROTATE, STOP, Log
-from tests.merge_e2e.failing_over import groups_of, gtid_of, text_of
+from tests.merge_e2e.failing_over import forgetting, groups_of, gtid_of, text_of
 from tests.merge_e2e.simulator import Simulator, Style
 
 U = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -109,6 +109,18 @@ def test_what_is_captured_of_files_that_end_anywhere(lengths: bool, tmp_path: Pa
                 ends = [e for e in log.events if e.type in (ROTATE, STOP)]
                 assert end == (files[index].name, cut if ends else place)
         files[index].write_bytes(data)
+
+
+def test_a_server_may_never_name_what_was_committing_at_a_rotation(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    Simulator(4, Style(nodes=1, steps=60, carrier="commit-table", rotate=0.3)).write(tmp_path)
+    files = sorted((tmp_path / "nodes" / "dn-1").iterdir())
+    wholes = [(path.name, path.read_bytes()) for path in files]
+    everything = GtidSet.parse_text(text_of([gtid_of(g) for _, data in wholes for g in groups_of(Log.load(data))]))
+    for _ in range(60):
+        for name, data in forgetting(wholes, rng):
+            (files[0].parent / name).write_bytes(data)
+        assert held(files, "dn-1")[0] == everything
 
 
 def _without_length(log: Log, index: int) -> dict[str, object]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from binlog_merge.binlog.gtid_set import GtidSet
 from tests.merge_e2e.editing import (
     FORMAT_DESCRIPTION,
     GTIDS,
@@ -84,6 +85,26 @@ def written_anew(
     return files
 
 
+def forgetting(files: Sequence[tuple[str, bytes]], rng: random.Random) -> list[tuple[str, bytes]]:
+    """Return files as a server leaves them that crashed: from one on, none names what was committing when it began."""
+    logs = [Log.load(data) for _, data in files]
+    begun = [index for index in range(1, len(logs)) if groups_of(logs[index - 1])]
+    if not begun:
+        return list(files)
+    index = rng.choice(begun)
+    last = [gtid_of(group) for group in groups_of(logs[index - 1])[-rng.randint(1, 3) :]]
+    forgotten = GtidSet.parse_text(text_of(last))
+    told = list(files[:index])
+    for (name, _), log in zip(files[index:], logs[index:], strict=True):
+        events = [replace(e, body=_without(e.body, forgotten)) if e.type == PREVIOUS_GTIDS else e for e in log.events]
+        told.append((name, log.with_events(events).renumbered().with_transaction_lengths().pack()))
+    return told
+
+
+def _without(body: bytes, gtids: GtidSet) -> bytes:
+    return GtidSet.parse(body).minus(gtids).pack()
+
+
 def interleaved(known: Sequence[Group], new: Sequence[Group], rng: random.Random) -> list[Group]:
     """Return groups of which those that are known may stand anywhere; the new ones stay in order."""
     order = [True] * len(known) + [False] * len(new)
@@ -113,6 +134,7 @@ def torn(
 
 def failed_over(files: Sequence[tuple[str, bytes]], times: int, rng: random.Random) -> list[Part]:
     """Return the parts of a node's log, which is `files`, that its servers wrote, and that were captured of each."""
+    files = forgetting(files, rng) if rng.random() < 0.3 else files
     logs = [Log.load(data) for _, data in files]
     groups = [group for log in logs for group in groups_of(log)]
     head = logs[0].events[0]

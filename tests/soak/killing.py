@@ -146,8 +146,12 @@ def kept_apart(live: LiveCluster, kills: int, seed: int) -> list[Kept]:
 
 
 def size_of(folder: Path, pattern: str) -> int:
-    """Return how many bytes files have."""
-    return sum(path.stat().st_size for path in folder.glob(pattern))
+    """Return how many bytes files have; one may be removed meanwhile."""
+    total = 0
+    for path in folder.glob(pattern):
+        with suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
 
 
 class KilledRun:

@@ -17,8 +17,9 @@ from binlog_merge.pipeline.scan.values import ScanResult
 def nothing_is_missing(
     files: Sequence[NodeFile], pieces: Sequence[ScanResult], index: int, skipped: GtidSet | None
 ) -> bool:
-    """Return whether the GTIDs of a file and of those before it are exactly the PREVIOUS_GTIDS of the next file.
+    """Return whether a file and those before it have all PREVIOUS_GTIDS of the next file, and it has none besides.
 
+    A file before it may have others: what was committing when the next was begun is in no list (see `capture.held`).
     `skipped` are those of the file's groups before its first piece: an earlier run has read them. Returns False if that
     cannot be known: a file has no PREVIOUS_GTIDS, or transactions without a GTID, or `skipped` is None.
     """
@@ -26,8 +27,7 @@ def nothing_is_missing(
     own = [p.logged for p in pieces if p.file_index == index]
     if before is None or after is None or skipped is None or any(logged.without or logged.scattered for logged in own):
         return False
-    found = before.union(skipped)
-    for piece in pieces:
-        if piece.file_index <= index:
-            found = found.union(piece.logged.all)
-    return bool(found) and found == after
+    mine = GtidSet.of((*skipped.items(), *(item for logged in own for item in logged.all.items())))
+    earlier = (item for p in pieces if p.file_index < index for item in p.logged.all.items())
+    found = GtidSet.of((*before.items(), *mine.items(), *earlier))
+    return bool(found) and found.contains_set(after) and after.contains_set(mine)

@@ -125,3 +125,17 @@ def test_gtids_tell_a_crash_from_a_copy_that_was_cut() -> None:
     assert not whole(executed(1), executed(1, 2), logged(2, without=1))
     assert not whole(executed(1), executed(1, 2), logged(2, scattered=True))
     assert not whole(executed(), executed()), "two empty sets say nothing"
+
+
+def test_what_no_list_names_may_stand_in_an_earlier_file() -> None:
+    """What is committing while a file is begun is not in its PREVIOUS_GTIDS; after a crash in none that follow."""
+
+    def whole(then: bytes, *found: tuple[int, int]) -> bool:
+        files = [node_file(i, previous_gtids=executed(1)) for i in (0, 1)] + [node_file(2, previous_gtids=then)]
+        piece = scan(words("L")[0][0])[0]
+        pieces = [replace(piece, file_index=index, logged=logged(number)) for index, number in found]
+        return nothing_is_missing(files, pieces, 1, NOTHING)
+
+    assert whole(executed(1, 3), (0, 2), (1, 3))
+    assert not whole(executed(1, 3, 4), (0, 2), (1, 3)), "the file was cut"
+    assert not whole(executed(1, 2), (0, 2), (1, 3)), "the next file must have executed what is in this one"
