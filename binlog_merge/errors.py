@@ -10,6 +10,7 @@ import errno
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
+from binlog_merge.redaction import redacted
 from snapshot_store.tso import OrderKey
 
 
@@ -35,13 +36,14 @@ class MergeError(Exception):
         order_key: OrderKey | str | None = None,
         remedy: str | None = None,
     ) -> None:
+        message = redacted(message)
         super().__init__(message)  # args stay (message,): that is what pickle calls the class with
         self.message = message
         self.node = node
-        self.file = file
+        self.file = None if file is None else redacted(file)
         self.position = position
         self.order_key = order_key.text() if isinstance(order_key, OrderKey) else order_key
-        self.remedy = self.default_remedy if remedy is None else remedy
+        self.remedy = self.default_remedy if remedy is None else redacted(remedy)
         self.result: Any = None
 
     def where(self) -> str:
@@ -72,7 +74,7 @@ class MergeError(Exception):
     ) -> Self:
         """Fill in the parts of the location that are still unknown; return self: `raise error.located(node=...)`."""
         self.node = node if self.node is None else self.node
-        self.file = file if self.file is None else self.file
+        self.file = redacted(file) if self.file is None and file is not None else self.file
         self.position = position if self.position is None else self.position
         if self.order_key is None:
             self.order_key = order_key.text() if isinstance(order_key, OrderKey) else order_key
@@ -290,6 +292,22 @@ class IoError(MergeError):
     code, exit_code = "io", 31
     may_pass = True
     default_remedy = "check permissions and free space; what was published before stays valid, run the merge again"
+
+
+class ObjectStoreRefused(MergeError):
+    """An object store refuses what is asked: bucket, credentials or region are wrong."""
+
+    code, exit_code = "object-store-refused", 54
+
+
+class ObjectStoreUnreachable(MergeError):
+    """An object store does not answer, or only with errors of its own."""
+
+    code, exit_code = "object-store", 55
+    may_pass = True
+    default_remedy = (
+        "check the address (endpoint_override) and the network, and run it again; what was published before stays valid"
+    )
 
 
 class UnknownTable(MergeError):
@@ -527,6 +545,8 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     TargetBusy,
     ReadersBehind,
     Purged,
+    ObjectStoreRefused,
+    ObjectStoreUnreachable,
     InternalError,
 )
 

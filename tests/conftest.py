@@ -110,3 +110,24 @@ def commands_share_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process take the run's Spark session, which goes on behind them."""
     monkeypatch.setattr("binlog_merge.spark.session.create_session", lambda master, conf: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def _s3_server() -> Iterator[Any]:
+    from tests.object_store import object_store
+
+    with object_store() as store:
+        yield store
+
+
+@pytest.fixture
+def s3(_s3_server: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """An empty bucket of an S3 server on loopback, and credentials for it in the environment."""
+    from tests.object_store import KEY, SECRET
+
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    yield _s3_server
+    for path in _s3_server.objects():
+        _s3_server.client().delete_object(Bucket=_s3_server.bucket, Key=path)

@@ -8,6 +8,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, OutputBusy
 
 if TYPE_CHECKING:
@@ -43,13 +44,23 @@ when the others have ended too. It ends with Ctrl-C (exit code 130) or SIGTERM (
 
 def capture(
     config: Annotated[
-        Path, typer.Option("--config", "-c", help="The cluster: its nodes and their servers.", metavar="CLUSTER.YAML")
+        Path,
+        typer.Option(
+            "--config",
+            "-c",
+            help="The cluster: its nodes and their servers.",
+            metavar="CLUSTER.YAML",
+            parser=local_path,
+        ),
     ],
     node: Annotated[
         list[str] | None, typer.Option("--node", help="Only this node; may be given again.", metavar="SOURCE_ID")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where to; default: capture.dir of the configuration.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--out", help="Where to; default: capture.dir of the configuration.", metavar="DIR", parser=local_path
+        ),
     ] = None,
     stop_never: Annotated[bool, typer.Option("--stop-never", help="Go on as the servers write.")] = False,
     until_now: Annotated[
@@ -73,10 +84,22 @@ def capture(
         ),
     ] = None,
     password_file: Annotated[
-        Path | None, typer.Option("--password-file", help="Holds the servers' password; else the URL's, or MYSQL_PWD.")
+        Path | None,
+        typer.Option(
+            "--password-file",
+            help="Holds the servers' password; else the URL's, or MYSQL_PWD.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     ssl_ca: Annotated[
-        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+        Path | None,
+        typer.Option(
+            "--ssl-ca",
+            help="Encrypt, and trust only servers that this CA vouches for.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     retry_seconds: Annotated[
         float, typer.Option("--retry-seconds", min=0, help="How long to try again when a server cannot be reached.")

@@ -8,6 +8,7 @@ import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema.place import floor_of
 from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_path
 from binlog_merge.errors import ConfigError, StoreUnusable
@@ -64,7 +65,9 @@ at --at-tso; never below what is published), so merging everything anew with the
 
 Out = Annotated[
     Path,
-    typer.Option("--out", "--store", help="A merge's output directory, or its schema store.", metavar="DIR"),
+    typer.Option(
+        "--out", "--store", help="A merge's output directory, or its schema store.", metavar="DIR", parser=local_path
+    ),
 ]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
 HERE = Path()

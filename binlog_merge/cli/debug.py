@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
 from binlog_merge.places import NODES, is_moved, place_of
+from binlog_merge.redaction import redacted
 from snapshot_store.tso import LOGICAL_BITS, OrderKey, carries_time, tso_millis
 
 if TYPE_CHECKING:
@@ -75,7 +77,8 @@ def _help_if_alone(context: typer.Context) -> None:
 def order_key(
     key: Annotated[list[str], typer.Argument(help="54 digits, or up to four parts.", metavar="KEY…")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The output whose manifest numbers the nodes.", metavar="DIR")
+        Path | None,
+        typer.Option("--out", help="The output whose manifest numbers the nodes.", metavar="DIR", parser=local_path),
     ] = None,
     output: Format = OutputFormat.text,
 ) -> None:
@@ -163,7 +166,10 @@ def _manifest(out: Path) -> Any:
 
 @app.command("block", help=BLOCK_HELP)
 def block(
-    path: Annotated[Path, typer.Argument(help="A block's file, a piece, or a directory of blocks.", metavar="PATH")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="A block's file, a piece, or a directory of blocks.", metavar="PATH", parser=local_path),
+    ],
     rows: Annotated[int, typer.Option("--rows", min=0, help="How many rows of a file to show; 0: all.")] = 20,
     output: Format = OutputFormat.text,
 ) -> None:
@@ -226,9 +232,17 @@ def _cell(name: str, value: Any) -> str:
 
 @app.command("plan", help=PLAN_HELP)
 def plan(
-    path: Annotated[Path, typer.Argument(help="A configuration, or an output directory.", metavar="PATH")],
+    path: Annotated[
+        Path, typer.Argument(help="A configuration, or an output directory.", metavar="PATH", parser=local_path)
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="The output directory; default: output.dir of the configuration.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     output: Format = OutputFormat.text,
 ) -> None:
@@ -283,5 +297,5 @@ def _plan_lines(found: "Plan", out: str) -> list[str]:
         lines += [f"    {f['file']}  {f['size']:,} bytes{'  in use' if f['in_use'] else ''}" for f in node["files"]]
     lines.append(f"  scan       {len(found.tasks)} tasks")
     lines += [f"    {t['piece']}  {t['node']}  {t['file']}  {t['from']} to {t['to']}" for t in found.tasks]
-    lines += [f"  left out   {f.node}  {f.path}: {f.reason}" for f in found.left_out]
+    lines += [f"  left out   {f.node}  {redacted(f.path)}: {f.reason}" for f in found.left_out]
     return lines

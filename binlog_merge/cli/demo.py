@@ -10,6 +10,7 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import run
 from binlog_merge.cli.output import OutputFormat, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, ManifestError
 
 if TYPE_CHECKING:
@@ -23,7 +24,12 @@ Three MySQL nodes hold the shards of one table; while transactions run across th
 one node after the other. In the merged binlog there is one table, and each ALTER TABLE once, at exactly the right
 place."""
 
-Out = Annotated[Path, typer.Option("--out", help="The output directory; an earlier demo in it is made anew.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", help="The output directory; an earlier demo in it is made anew.", parser=local_path, metavar="PATH"
+    ),
+]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="How to print the result.")]
 
 

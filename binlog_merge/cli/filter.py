@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _OUTCOMES = {
 
 
 def test(
-    filter_file: Annotated[Path, typer.Option("--filter", help="The filter file.", metavar="FILE")],
+    filter_file: Annotated[Path, typer.Option("--filter", help="The filter file.", metavar="FILE", parser=local_path)],
     table: Annotated[
         list[str] | None, typer.Option("--table", help="A table, as schema.table; may be repeated.", metavar="TABLE")
     ] = None,
@@ -49,7 +50,10 @@ def test(
     schema_file: Annotated[
         Path | None,
         typer.Option(
-            "--schema-file", help="CREATE TABLE statements to check expressions on, as mysqldump writes them."
+            "--schema-file",
+            help="CREATE TABLE statements to check expressions on, as mysqldump writes them.",
+            parser=local_path,
+            metavar="PATH",
         ),
     ] = None,
     output: Annotated[

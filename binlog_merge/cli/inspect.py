@@ -32,6 +32,7 @@ from binlog_merge.binlog.events import (
 )
 from binlog_merge.cli.inspect_events import event_lines, rows_lines
 from binlog_merge.cli.inspect_records import event_record, rows_record
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import (
     CHECK_PATH,
     ChecksumMismatch,
@@ -80,7 +81,7 @@ of their payload.
   binlog-merge inspect merged/binlog.000001 -v | less
   binlog-merge inspect binlog.000007 --start-position 1537 --stop-position 2722 -o jsonl"""
 
-Files = Annotated[list[Path], typer.Argument(help="Binlog files.", metavar="FILE...")]
+Files = Annotated[list[Path], typer.Argument(help="Binlog files.", metavar="FILE...", parser=local_path)]
 StartPosition = Annotated[
     int,
     typer.Option(

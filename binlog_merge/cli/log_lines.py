@@ -16,6 +16,7 @@ import typer
 
 from binlog_merge.cli.output import printable
 from binlog_merge.errors import MergeError
+from binlog_merge.redaction import redacted, redacted_values
 
 
 class Level(StrEnum):
@@ -58,11 +59,16 @@ class _Handler(logging.StreamHandler[TextIO]):
         return sys.stderr
 
 
+class _PlainFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
+
+
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values = " ".join(f"{name}={_word(value)}" for name, value in _values(record).items())
         line = f"{_time(record)} {record.levelname} {record.name}: {record.getMessage()} {values}".rstrip()
-        return printable(line).replace("\n", "\\n")
+        return printable(redacted(line)).replace("\n", "\\n")
 
 
 class _JsonFormatter(logging.Formatter):
@@ -71,8 +77,8 @@ class _JsonFormatter(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
-            "fields": _values(record),
+            "event": redacted(record.getMessage()),
+            "fields": redacted_values(_values(record)),
         }
         return json.dumps(document, default=str)
 
@@ -99,7 +105,7 @@ def start_log(level: Level, form: LineFormat) -> None:
     for earlier in [handler for handler in _LOGGER.handlers if isinstance(handler, _Handler)]:
         _LOGGER.removeHandler(earlier)
     quiet = level in (Level.warning, Level.error)
-    text = logging.Formatter() if quiet else _TextFormatter()
+    text = _PlainFormatter() if quiet else _TextFormatter()
     _LOGGER.addHandler(_Handler(_JsonFormatter() if form is LineFormat.json else text))
     _LOGGER.setLevel(level.upper())
 
@@ -112,7 +118,7 @@ def logs_json() -> bool:
 def say(line: str, event: str | None = None, level: int = logging.INFO, **values: object) -> None:
     """Print a line for people on stderr, whatever the log's level; in a JSON log `event` (else the line) and values."""
     if not logs_json():
-        print(printable(line), file=sys.stderr, flush=True)
+        print(printable(redacted(line)), file=sys.stderr, flush=True)
         return
     own = {"name": _LOGGER.name, "levelno": level, "levelname": logging.getLevelName(level), "msg": event or line}
     _LOGGER.handle(logging.makeLogRecord({**values, **own}))

@@ -44,6 +44,7 @@ from binlog_merge.errors import (
     IoError,
     MergeError,
 )
+from binlog_merge.redaction import redacted
 
 HELP = """The global binlog of a distributed MySQL: many nodes' binlogs in, one MySQL-compatible binlog out.
 
@@ -206,7 +207,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if debug:
-            traceback.print_exc()
+            sys.stderr.write(redacted(traceback.format_exc()))
         failure = _merge_error(error)
         say_error(failure)
         if _wants_json(arguments):

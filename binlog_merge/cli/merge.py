@@ -10,6 +10,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.progress import progress
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
@@ -38,10 +39,19 @@ With --stop-never it goes on, in rounds, as the nodes write, until Ctrl-C or SIG
 same. What passes by itself (a full disk, a node's folder that is away) is said and tried again for ten minutes."""
 
 Config = Annotated[
-    Path, typer.Option("--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML")
+    Path,
+    typer.Option(
+        "--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML", parser=local_path
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+    Path | None,
+    typer.Option(
+        "--out",
+        help="The output directory; default: output.dir of the configuration.",
+        parser=local_path,
+        metavar="PATH",
+    ),
 ]
 StartTso = Annotated[int | None, typer.Option("--start-tso", min=0, help="Leave out what committed before this TSO.")]
 StopTso = Annotated[int | None, typer.Option("--stop-tso", min=0, help="Stop before this commit TSO.")]
@@ -51,7 +61,12 @@ EndOfInput = Annotated[
 ]
 FilterFile = Annotated[
     Path | None,
-    typer.Option("--filter", help="What comes out; `filter` of the configuration. See `filter test`.", metavar="FILE"),
+    typer.Option(
+        "--filter",
+        help="What comes out; `filter` of the configuration. See `filter test`.",
+        metavar="FILE",
+        parser=local_path,
+    ),
 ]
 StopNever = Annotated[
     bool, typer.Option("--stop-never", help="Go on as the nodes write, in rounds of one process, until it is stopped.")
@@ -172,6 +187,9 @@ def run(
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
     """
+    from binlog_merge.files.directory import check_listed
+
+    check_listed(config)  # before Java is started
     spark = _session(config, master, options)
     from binlog_merge.spark.job import merge as merge_job
 

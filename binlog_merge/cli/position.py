@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.position_log import MergedLog, Transaction, boundaries
 from binlog_merge.errors import ConfigError, OutsideLog
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
@@ -35,7 +36,9 @@ visible yet; the answer says so.
   binlog-merge tso-of --position binlog.000001:108241 merged/
   binlog-merge tso-of --position binlog.000001:108241 merged/ -o json"""
 
-Directory = Annotated[Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR")]
+Directory = Annotated[
+    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=local_path)
+]
 TsoOption = Annotated[str, typer.Option("--tso", help="A commit TSO, or an order key of 54 digits.", metavar="TSO")]
 PositionOption = Annotated[str, typer.Option("--position", help="A place in the merged log.", metavar="FILE:POS")]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]

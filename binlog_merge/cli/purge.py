@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import ConfigError, ManifestError, ReadersBehind
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ The last file always stays. What a reader that is attached to `serve` still has 
 says so. Removed transactions count as purged: a replica that lacks one gets MySQL's error 1236. A merge that is running
 is told by `retention` in its configuration instead (25); that also removes captured files."""
 
-Directory = Annotated[Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR")]
+Directory = Annotated[
+    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=local_path)
+]
 To = Annotated[str | None, typer.Option("--to", help="The first file to keep.", metavar="FILE")]
 Before = Annotated[
     str | None,

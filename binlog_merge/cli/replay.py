@@ -11,6 +11,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
 
@@ -53,7 +54,9 @@ class CommitOrder(StrEnum):
 
 
 def replay(
-    source: Annotated[Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR")],
+    source: Annotated[
+        Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR", parser=local_path)
+    ],
     to: Annotated[
         str | None,
         typer.Option(
@@ -62,9 +65,18 @@ def replay(
             metavar="URL",
         ),
     ] = None,
-    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
+    ] = None,
     ssl_ca: Annotated[
-        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+        Path | None,
+        typer.Option(
+            "--ssl-ca",
+            help="Encrypt, and trust only servers that this CA vouches for.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     start_gtid: Annotated[str | None, typer.Option("--start-gtid", help=_START, metavar="GTID")] = None,
     stop_gtid: Annotated[
@@ -76,7 +88,10 @@ def replay(
     ] = None,
     stop_tso: Annotated[int | None, typer.Option("--stop-tso", min=0, help="Stop before this commit TSO.")] = None,
     filter_file: Annotated[
-        Path | None, typer.Option("--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--filter", help="What to apply; see `binlog-merge filter test`.", metavar="FILE", parser=local_path
+        ),
     ] = None,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Transactions that share a commit of a server.")] = 100,
     workers: Annotated[

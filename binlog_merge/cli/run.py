@@ -12,6 +12,7 @@ import typer
 from binlog_merge.cli.component_lines import ComponentLines
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, ConfigError
@@ -64,10 +65,19 @@ and 70 if it comes five times in a row.
 When this command is killed itself, the three die with it. A second one for the same output is refused (25)."""
 
 Config = Annotated[
-    Path, typer.Option("--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML")
+    Path,
+    typer.Option(
+        "--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML", parser=local_path
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+    Path | None,
+    typer.Option(
+        "--out",
+        help="The output directory; default: output.dir of the configuration.",
+        parser=local_path,
+        metavar="PATH",
+    ),
 ]
 
 
@@ -80,10 +90,21 @@ def run(
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Do not serve the merged binlog.")] = False,
     password_file: Annotated[
         Path | None,
-        typer.Option("--password-file", help="capture: holds the servers' password; else the URL's, or MYSQL_PWD."),
+        typer.Option(
+            "--password-file",
+            help="capture: holds the servers' password; else the URL's, or MYSQL_PWD.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     ssl_ca: Annotated[
-        Path | None, typer.Option("--ssl-ca", help="capture: encrypt, and trust only servers that this CA vouches for.")
+        Path | None,
+        typer.Option(
+            "--ssl-ca",
+            help="capture: encrypt, and trust only servers that this CA vouches for.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     start_file: Annotated[
         list[str] | None,
@@ -108,7 +129,9 @@ def run(
     ] = None,
     filter_file: Annotated[
         Path | None,
-        typer.Option("--filter", help="merge: what comes out; `filter` of the configuration.", metavar="FILE"),
+        typer.Option(
+            "--filter", help="merge: what comes out; `filter` of the configuration.", metavar="FILE", parser=local_path
+        ),
     ] = None,
     check_rows: Annotated[
         bool, typer.Option("--check-rows", help="merge: walk all rows before they come out.")
@@ -126,13 +149,19 @@ def run(
     ] = None,
     user: Annotated[str | None, typer.Option("--user", help="serve: the one user that there is; default: rep.")] = None,
     serve_password_file: Annotated[
-        Path | None, typer.Option("--serve-password-file", help="serve: holds the user's password.")
+        Path | None,
+        typer.Option(
+            "--serve-password-file", help="serve: holds the user's password.", parser=local_path, metavar="PATH"
+        ),
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="serve: offer TLS with this certificate (PEM).", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--tls-cert", help="serve: offer TLS with this certificate (PEM).", metavar="FILE", parser=local_path
+        ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="serve: the certificate's key.", metavar="FILE")
+        Path | None, typer.Option("--tls-key", help="serve: the certificate's key.", metavar="FILE", parser=local_path)
     ] = None,
     listen: Annotated[
         str | None,

@@ -7,6 +7,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
 
@@ -35,16 +36,25 @@ another output's."""
 
 
 def serve(
-    directory: Annotated[Path, typer.Argument(help="A merge's output directory.", metavar="MERGED_DIR")],
+    directory: Annotated[
+        Path, typer.Argument(help="A merge's output directory.", metavar="MERGED_DIR", parser=local_path)
+    ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
     user: Annotated[str, typer.Option("--user", help="The one user that there is.")] = "rep",
-    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the user's password.")] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="Holds the user's password.", parser=local_path, metavar="PATH"),
+    ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="Offer TLS with this certificate (PEM).", metavar="FILE")
+        Path | None,
+        typer.Option("--tls-cert", help="Offer TLS with this certificate (PEM).", metavar="FILE", parser=local_path),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE", parser=local_path
+        ),
     ] = None,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,

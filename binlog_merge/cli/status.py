@@ -12,6 +12,7 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import output_directory
 from binlog_merge.cli.output import OutputFormat, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:
@@ -39,10 +40,23 @@ There is no password: --listen PORT is for this machine only, and HOST:PORT for 
 
 def status(
     config: Annotated[
-        Path, typer.Option("--config", "-c", help="The cluster: its nodes and where they are.", metavar="CLUSTER.YAML")
+        Path,
+        typer.Option(
+            "--config",
+            "-c",
+            help="The cluster: its nodes and where they are.",
+            metavar="CLUSTER.YAML",
+            parser=local_path,
+        ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="The output directory; default: output.dir of the configuration.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="The output directory; default: output.dir of the configuration.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
     interval: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ be judged, but not all of it can; 0: all was judged, and is the same.
 
 def verify(
     directory: Annotated[
-        Path | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]")
+        Path | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]", parser=local_path)
     ] = None,
-    source: Annotated[Path | None, typer.Option("--from", help="The same, as an option.", metavar="DIR")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="The same, as an option.", metavar="DIR", parser=local_path)
+    ] = None,
     against: Annotated[
         str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
     ] = None,
@@ -55,14 +58,26 @@ def verify(
         ),
     ] = None,
     nodes: Annotated[
-        Path | None, typer.Option("--nodes", help="Compare it with the nodes of this configuration.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--nodes", help="Compare it with the nodes of this configuration.", metavar="FILE", parser=local_path
+        ),
     ] = None,
     node: Annotated[
         list[str] | None, typer.Option("--node", help="Where a node's server is.", metavar="SOURCE_ID=URL")
     ] = None,
-    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the servers' password.")] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="Holds the servers' password.", parser=local_path, metavar="PATH"),
+    ] = None,
     ssl_ca: Annotated[
-        Path | None, typer.Option("--ssl-ca", help="Encrypt, and trust only servers that this CA vouches for.")
+        Path | None,
+        typer.Option(
+            "--ssl-ca",
+            help="Encrypt, and trust only servers that this CA vouches for.",
+            parser=local_path,
+            metavar="PATH",
+        ),
     ] = None,
     stop_gtid: Annotated[
         str | None, typer.Option("--stop-gtid", help="The last transaction that the server has.", metavar="GTID")
@@ -71,11 +86,15 @@ def verify(
         int | None, typer.Option("--stop-tso", min=0, help="The server has what committed before this TSO.")
     ] = None,
     filter_file: Annotated[
-        Path | None, typer.Option("--filter", help="The filter of the replay that wrote to the server.", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--filter", help="The filter of the replay that wrote to the server.", metavar="FILE", parser=local_path
+        ),
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=0, help="How many differing rows of a table to show.")] = 20,
     work: Annotated[
-        Path | None, typer.Option("--work", help="Where to make the log's tables meanwhile.", metavar="DIR")
+        Path | None,
+        typer.Option("--work", help="Where to make the log's tables meanwhile.", metavar="DIR", parser=local_path),
     ] = None,
     output: Annotated[
         OutputFormat, typer.Option("-o", "--output", help="How to print the answer.")

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from binlog_merge.config.sections import LocalDirectory, Section
-from binlog_merge.config.values import Duration, parse_duration
+from binlog_merge.config.sections import Section
+from binlog_merge.config.values import Duration, LocalPath, parse_duration
 
 LEAST_PERIOD: Final = 50_000  # microseconds
 
@@ -25,7 +25,7 @@ class Capture(Section):
     a server cannot be reached before another of the node's servers may take over.
     """
 
-    dir: LocalDirectory = "captured"
+    dir: LocalPath = "captured"
     clock: Annotated[int, BeforeValidator(_off_or_duration)] = 500_000
     lost_after: Duration = 10_000_000
 

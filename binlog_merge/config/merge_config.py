@@ -33,7 +33,7 @@ from binlog_merge.config.sections import (
     ShardMode,
     SparkValue,
 )
-from binlog_merge.config.values import PlainName, resolve_glob, resolve_path
+from binlog_merge.config.values import LocalPath, PlainName, resolve_glob, resolve_path
 from binlog_merge.config.yaml import YamlDocument, load_yaml
 from binlog_merge.errors import ConfigError
 
@@ -60,7 +60,7 @@ class MergeConfig(Section):
     reshape: Reshape = Field(default_factory=Reshape)
     schemas: Schemas = Field(default_factory=Schemas)
     ddl: Ddl = Field(default_factory=Ddl)
-    filter: str | None = None
+    filter: LocalPath | None = None
     check_rows: Literal["auto", "always"] = "auto"
     capture: Capture = Field(default_factory=Capture)
     heartbeat: Heartbeat | None = None

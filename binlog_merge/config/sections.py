@@ -7,10 +7,10 @@ import re
 import uuid
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from binlog_merge.config.extract import Extract, Extractor
-from binlog_merge.config.values import Duration, Patterns, PlainName, QualifiedName, Size, is_uri, parse_duration
+from binlog_merge.config.values import Duration, LocalPath, Patterns, PlainName, QualifiedName, Size, parse_duration
 from binlog_merge.polardbx.names import MarkerTables
 from snapshot_store.server import ServerAddress
 
@@ -37,15 +37,6 @@ def _uuid_text(value: Any) -> str:
 
 
 Uuid = Annotated[str, BeforeValidator(_uuid_text)]
-
-
-def _local(value: str) -> str:
-    if is_uri(value):
-        raise ValueError("must be a local (or mounted) directory: files are published by rename and fsync")
-    return value
-
-
-LocalDirectory = Annotated[str, AfterValidator(_local)]
 
 
 def _servers(value: Any) -> Any:
@@ -218,9 +209,9 @@ class Markers(Section):
 class Base(Section):
     """The schemas before the first file: SQL dumps without data, or a schema store made earlier."""
 
-    logical: str | None = None
-    physical: dict[str, str] = Field(default_factory=dict)
-    store: str | None = None
+    logical: LocalPath | None = None
+    physical: dict[str, LocalPath] = Field(default_factory=dict)
+    store: LocalPath | None = None
 
 
 class Schemas(Section):
@@ -273,7 +264,7 @@ def _interval(value: Any) -> Any:
 class Output(Section):
     """The merged binlog: where it goes and what it says of itself. `heartbeat` is in seconds of TSO time; 0: none."""
 
-    dir: LocalDirectory | None = None
+    dir: LocalPath | None = None
     basename: str = "binlog"
     max_size: Annotated[Size, Field(gt=0)] = 512 * 1024**2
     server_id: ServerId = 9001

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
+from binlog_merge.config.uri import check_input, is_uri, only_local
+
 _UNITS = {
     "": 1, "b": 1,
     "k": 1024, "kib": 1024, "kb": 1000,
@@ -15,8 +17,6 @@ _UNITS = {
     "g": 1024**3, "gib": 1024**3, "gb": 1000**3,
     "t": 1024**4, "tib": 1024**4, "tb": 1000**4,
 }  # fmt: skip
-
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def parse_size(value: Any) -> int:
@@ -52,11 +52,6 @@ def parse_duration(value: Any) -> int:
     raise ValueError(f"{value!r} is not a duration; write it as 500ms, 1s or 2m")
 
 
-def is_uri(path: str) -> bool:
-    """Return whether `path` names a remote file system (s3://, hdfs://, file://…) rather than a local path."""
-    return _URI.match(path) is not None
-
-
 def resolve_path(path: str, folder: Path) -> str:
     """Resolve `path` against `folder`; a URI is returned unchanged."""
     return path if is_uri(path) else os.path.normpath(folder / path)
@@ -88,8 +83,13 @@ def _as_tuple(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
+def _inputs(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(check_input, patterns))
+
+
 Size = Annotated[int, BeforeValidator(parse_size)]
 Duration = Annotated[int, BeforeValidator(parse_duration)]
 PlainName = Annotated[str, AfterValidator(plain_name)]
 QualifiedName = Annotated[str, AfterValidator(qualified_name)]
-Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), PlainSerializer(list)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), AfterValidator(_inputs), PlainSerializer(list)]
+LocalPath = Annotated[str, AfterValidator(only_local)]

@@ -1,6 +1,5 @@
 """Expands file patterns to paths, local or remote."""
 
-import fnmatch
 import glob
 import os
 import re
@@ -8,7 +7,8 @@ import stat
 from pathlib import Path
 
 from binlog_merge.errors import CHECK_PATH, IoError
-from binlog_merge.files.source import filesystem_of, io_error, local_path, not_a_file
+from binlog_merge.files.remote import list_files
+from binlog_merge.files.source import local_path, not_a_file
 
 _MAGIC = re.compile(r"[*?\[]")
 _LIKE_A_BINLOG = re.compile(r"\.\d{6,18}$")
@@ -24,7 +24,7 @@ def expand(pattern: str) -> list[str]:
     """
     local = local_path(pattern)
     if local is None:
-        return _expand_remote(pattern)
+        return list_files(pattern)
     paths = glob.glob(local, recursive=True)  # noqa: PTH207 (absolute patterns)
     return sorted(path for path in paths if not Path(path).is_dir() or _LIKE_A_BINLOG.search(path))
 
@@ -60,31 +60,6 @@ def why_nothing(pattern: str) -> str:
         if not is_folder:
             return f"no binlog file matches {pattern}: {folder} is not a folder"
     return f"no binlog file matches {pattern}"
-
-
-def _expand_remote(pattern: str) -> list[str]:
-    from pyarrow.fs import FileSelector, FileType
-
-    scheme, rest = pattern.split("://", 1)
-    parts = rest.split("/")
-    first = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), None)
-    if first is None:
-        filesystem, path = filesystem_of(pattern)
-        found = [path] if filesystem.get_file_info(path).type == FileType.File else []
-        return [pattern for _ in found]
-    filesystem, folder = filesystem_of(f"{scheme}://{'/'.join(parts[:first])}")
-    wanted = parts[first:]
-    try:
-        infos = filesystem.get_file_info(FileSelector(folder, allow_not_found=True, recursive=len(wanted) > 1))
-    except OSError as error:
-        raise io_error(error, pattern) from error
-    names = (info.path[len(folder) :].lstrip("/") for info in infos if info.type == FileType.File)
-    return sorted(f"{scheme}://{'/'.join([*parts[:first], name])}" for name in names if _matches(name, wanted))
-
-
-def _matches(name: str, wanted: list[str]) -> bool:
-    segments = name.split("/")
-    return len(segments) == len(wanted) and all(map(fnmatch.fnmatchcase, segments, wanted))
 
 
 def check_readable(pattern: str) -> None:

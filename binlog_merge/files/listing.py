@@ -5,7 +5,7 @@ What has no number is ignored, with the reason, or refused if it may hold transa
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TypeVar
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
@@ -15,6 +15,7 @@ from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_
 from binlog_merge.files.head import read_head
 from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.node_file import FoundFile, IgnoredFile
+from binlog_merge.files.remote import folder_name_of, name_of
 from binlog_merge.files.servers import SERVERS_NAME, FollowingServer, patterns_of, servers_of
 from binlog_merge.files.source import Source, is_text, local_path, open_source
 
@@ -59,7 +60,7 @@ def _numbered_paths(node: Node, patterns: Sequence[str], ignored: list[IgnoredFi
         paths.update(dict.fromkeys(expand(pattern)))
     numbered = []
     for path in paths:
-        name = PurePosixPath(path).name
+        name = name_of(path)
         if _NUMBERED.fullmatch(name):
             if not is_text(path):
                 raise UnsupportedInput(
@@ -125,7 +126,7 @@ def read_new(node: str, known: KnownHeads | None, server: int, path: str) -> Fou
 
 def _read(node: str, server: int, path: str) -> FoundFile | IgnoredFile:
     """Read the head of a numbered file; a file that was purged after it was listed is ignored."""
-    name = PurePosixPath(path).name
+    name = name_of(path)
     match = _NUMBERED.fullmatch(name)
     assert match is not None
     if (kind := kind_of(path)) == GONE:
@@ -140,5 +141,5 @@ def _read(node: str, server: int, path: str) -> FoundFile | IgnoredFile:
             remedy="copy what it gives into a file, or narrow the node's `files` pattern",
         )
     with _opened(node, path) as source:
-        own = f"{PurePosixPath(path).parent.name}/{name}" if server else name
+        own = f"{folder_name_of(path)}/{name}" if server else name
         return FoundFile(node, server, path, own, match[1], int(match[2]), source.size, read_head(source, node, path))

@@ -1,18 +1,18 @@
 """Reads byte ranges of a file, local or remote, into reusable buffers.
 
 Local files are read with `pread`: no seek, no mmap (its pages would count as our memory), no extra copy. Remote files
-(s3://, hdfs://, …) are read through pyarrow's file systems, which take credentials from the environment.
+(s3://, hdfs://, …) are read through pyarrow's file systems (`files.remote`).
 """
 
 import errno
 import os
 import stat
 from types import TracebackType
-from typing import Any, Protocol, Self
-from urllib.parse import unquote, urlsplit
+from typing import Protocol, Self
 
-from binlog_merge.config.values import is_uri
+from binlog_merge.config.uri import local_of
 from binlog_merge.errors import CHECK_PATH, IoError
+from binlog_merge.files.remote import filesystem_of, remote_error
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
 
@@ -100,7 +100,7 @@ class RemoteSource(Closing):
             self._file = filesystem.open_input_file(path)
             self.size = int(self._file.size())
         except OSError as error:
-            raise io_error(error, uri) from error
+            raise remote_error(error, uri) from None
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on; see Source."""
@@ -113,7 +113,7 @@ class RemoteSource(Closing):
                     break
                 done += count
         except OSError as error:
-            raise io_error(error, self._uri, offset + done) from error
+            raise remote_error(error, self._uri, offset + done) from None
         return done
 
     def close(self) -> None:
@@ -169,23 +169,7 @@ def is_text(path: str) -> bool:
 
 def local_path(path: str) -> str | None:
     """Return the local path of `path` (file:// included), or None if it is remote."""
-    if not is_uri(path):
-        return path
-    parts = urlsplit(path)
-    return unquote(parts.path) if parts.scheme.lower() == "file" and parts.netloc in ("", "localhost") else None
-
-
-def filesystem_of(uri: str) -> tuple[Any, str]:
-    """Return pyarrow's file system for a URI, and the path in it. Hadoop's `s3a://` is read as `s3://`."""
-    from pyarrow.fs import FileSystem
-
-    scheme, rest = uri.split("://", 1)
-    scheme = {"s3a": "s3", "s3n": "s3"}.get(scheme.lower(), scheme)
-    try:
-        filesystem, path = FileSystem.from_uri(f"{scheme}://{rest}")
-    except (ValueError, OSError) as error:
-        raise IoError(f"cannot open the file system: {error}", file=uri) from error
-    return filesystem, path
+    return local_of(path)
 
 
 def io_error(error: OSError, path: str, position: int | None = None) -> IoError:

@@ -14,6 +14,7 @@ from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.beginning import find_inputs
 from binlog_merge.pipeline.scan.carriers import DEFAULT
 from binlog_merge.pipeline.scan.inputs import scan_tasks
+from binlog_merge.redaction import redacted
 from snapshot_store.tso import ORIGIN
 
 
@@ -88,7 +89,7 @@ class Plan:
         """Return plain values."""
         return {
             **asdict(self),
-            "left_out": [{"node": f.node, "file": f.path, "reason": f.reason} for f in self.left_out],
+            "left_out": [{"node": f.node, "file": redacted(f.path), "reason": f.reason} for f in self.left_out],
         }
 
 
@@ -107,7 +108,13 @@ def plan(config: MergeConfig, directory: Path, partitions: int | None = None) ->
         carrier=found.carrier,
         nodes=[_node(node) for node in found.nodes],
         tasks=[
-            {"piece": t.piece, "node": t.node, "file": t.file.path, "from": t.start, "to": min(t.stop, t.size)}
+            {
+                "piece": t.piece,
+                "node": t.node,
+                "file": redacted(t.file.path),
+                "from": t.start,
+                "to": min(t.stop, t.size),
+            }
             for t in tasks
         ],
         left_out=found.discovery.ignored,
@@ -118,7 +125,7 @@ def plan(config: MergeConfig, directory: Path, partitions: int | None = None) ->
 
 
 def _node(node: NodeInput) -> dict[str, Any]:
-    files = [{"file": f.path, "size": f.size, "in_use": f.in_use} for f in node.files[node.first :]]
+    files = [{"file": redacted(f.path), "size": f.size, "in_use": f.in_use} for f in node.files[node.first :]]
     merged = node.files[node.seen[0]].name if node.seen is not None else None
     read_to = None if node.seen is None else f"{merged}:{node.seen[1]}"
     return {"node": node.source_id, "number": node.number, "read_to": read_to, "files": files}

@@ -8,6 +8,7 @@ from binlog_merge.pipeline.coordinate.shards.notes import HeldRows, Lock
 from binlog_merge.pipeline.publish.driver import totals_of
 from binlog_merge.pipeline.result import MergeResult, NodeResult
 from binlog_merge.pipeline.values import Run, WrittenRun
+from binlog_merge.redaction import redacted
 from snapshot_store.tso import ORIGIN, OrderKey
 
 
@@ -72,11 +73,11 @@ def result_of(run: Run, written: WrittenRun) -> MergeResult:
             "markers": coordination.swallowed,
             "statements": coordination.ignored.to_list(),
         },
-        warnings=tuple(job.warnings),
+        warnings=tuple(map(redacted, job.warnings)),
         locks=tuple(_lock(lock) for lock in coordination.locks),
         waiting=ordered.waiting_branches,
         waiting_shards=tuple(_held(held) for held in ordered.waiting),
-        left_out=tuple({"node": f.node, "file": f.path, "reason": f.reason} for f in inputs.left_out),
+        left_out=tuple({"node": f.node, "file": redacted(f.path), "reason": f.reason} for f in inputs.left_out),
         read_again=inputs.read_again,
         stages=dict(job.seconds),
     )

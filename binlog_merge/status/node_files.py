@@ -6,12 +6,13 @@ and are named with it, as a merge names them.
 
 import re
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import IoError
 from binlog_merge.files.globs import check_readable, expand
+from binlog_merge.files.remote import name_of
 from binlog_merge.files.servers import patterns_of, servers_of
 from binlog_merge.files.source import local_path, open_source
 from binlog_merge.status.values import FilePosition
@@ -83,7 +84,7 @@ def _named(folder: str, path: str) -> str:
 
 
 def _name(path: str) -> str:
-    return PurePosixPath(path).name
+    return name_of(path)
 
 
 def _size_and_time(path: str) -> tuple[int, float | None]:

@@ -92,4 +92,6 @@ def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
 def cluster(tmp_path: Path) -> str:
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER)
+    (tmp_path / "dn-1").mkdir()
+    (tmp_path / "dn-1" / "mysql-bin.000001").touch()
     return str(path)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
 from binlog_merge.cli.schema.options import DEFAULT_STORE, Format, SchemaFormat, Store
@@ -33,7 +34,9 @@ _EXPORT = (
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(help="A directory that is not there yet.", metavar="DIR")],
+    folder: Annotated[
+        Path, typer.Argument(help="A directory that is not there yet.", metavar="DIR", parser=local_path)
+    ],
     store: Store = DEFAULT_STORE,
     output: Format = SchemaFormat.text,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.output import print_json, printable
+from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema.options import DEFAULT_STORE, AtTso, Config, Format, Node, SchemaFormat, Store
 from binlog_merge.cli.schema.place import free_place, place
@@ -34,14 +35,20 @@ dump may be of a part, so it says nothing about others). The password: --passwor
 
 def import_(
     sql: Annotated[
-        Path | None, typer.Option("--sql", help="mysqldump --no-data, or SHOW CREATE TABLE text.", metavar="DUMP")
+        Path | None,
+        typer.Option(
+            "--sql", help="mysqldump --no-data, or SHOW CREATE TABLE text.", metavar="DUMP", parser=local_path
+        ),
     ] = None,
     server: Annotated[
         str | None,
         typer.Option("--server", help="mysql://user@host:port, or mysql://user@localhost/?socket=PATH.", metavar="URL"),
     ] = None,
     parquet: Annotated[
-        Path | None, typer.Option("--parquet", help="What `schema export` wrote; the store must be new.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--parquet", help="What `schema export` wrote; the store must be new.", metavar="DIR", parser=local_path
+        ),
     ] = None,
     store: Store = DEFAULT_STORE,
     node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
@@ -50,7 +57,10 @@ def import_(
         list[str] | None,
         typer.Option("--schema", help="Only this schema of the server, or where tables of --sql are that name none."),
     ] = None,
-    password_file: Annotated[Path | None, typer.Option("--password-file", help="Holds the server's password.")] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
+    ] = None,
     config: Config = None,
     output: Format = SchemaFormat.text,
 ) -> None:
@@ -168,7 +178,9 @@ right before the rows that did not fit: merge again, and it goes on. What is pub
 
 def set_(
     table: Annotated[str, typer.Argument(help="The table, schema.table.", metavar="TABLE")],
-    sql: Annotated[Path, typer.Option("--sql", help="The statement; - reads standard input.", metavar="FILE")],
+    sql: Annotated[
+        Path, typer.Option("--sql", help="The statement; - reads standard input.", metavar="FILE", parser=local_path)
+    ],
     at_tso: Annotated[str, typer.Option("--at-tso", help="From this commit TSO or order key on.")],
     store: Store = DEFAULT_STORE,
     node: Node = None,

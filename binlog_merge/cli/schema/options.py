@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from binlog_merge.cli.paths import local_path
+
 
 class SchemaFormat(StrEnum):
     """The choices of -o."""
@@ -17,7 +19,9 @@ class SchemaFormat(StrEnum):
 
 Store = Annotated[
     Path,
-    typer.Option("--store", help="The schema store: a file, or a merge's output directory.", metavar="FILE"),
+    typer.Option(
+        "--store", help="The schema store: a file, or a merge's output directory.", metavar="FILE", parser=local_path
+    ),
 ]
 Format = Annotated[SchemaFormat, typer.Option("-o", "--output", help="How to print the answer.")]
 Tables = Annotated[
@@ -37,6 +41,12 @@ AtTime = Annotated[
 ]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="Take the routes from here, not from the store.", metavar="CLUSTER.YAML"),
+    typer.Option(
+        "--config",
+        "-c",
+        help="Take the routes from here, not from the store.",
+        metavar="CLUSTER.YAML",
+        parser=local_path,
+    ),
 ]
 DEFAULT_STORE = Path("schema.duckdb")

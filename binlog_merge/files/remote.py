@@ -1,0 +1,131 @@
+"""Remote file systems, as pyarrow reads them: opened by URI, listed by pattern, their errors explained."""
+
+import fnmatch
+import re
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from binlog_merge.config.uri import Uri, is_uri
+from binlog_merge.errors import CHECK_PATH, IoError, MergeError
+from binlog_merge.files.s3 import S3Access, refused
+
+_MAGIC: Final = re.compile(r"[*?\[]")
+_CONNECT_SECONDS: Final = 3
+_LIST_SECONDS: Final = 4
+_READ_SECONDS: Final = 60
+_LIST_ATTEMPTS: Final = 3
+_READ_ATTEMPTS: Final = 8
+
+
+def filesystem_of(uri: str) -> tuple[Any, str]:
+    """Return pyarrow's file system for reading a URI, and the path in it. Raises IoError and what `files.s3` raises."""
+    parts = _parsed(uri)
+    return _located(parts, _READ_SECONDS, _READ_ATTEMPTS)
+
+
+def name_of(path: str) -> str:
+    """Return the last part of a local path or a URI, without the URI's options."""
+    return _pure(path).name
+
+
+def folder_name_of(path: str) -> str:
+    """Return the last part but one of a local path or a URI."""
+    return _pure(path).parent.name
+
+
+def list_files(pattern: str) -> list[str]:
+    """Return the URIs of the remote files that match a pattern, sorted.
+
+    Raises within seconds what is wrong, if the store cannot be asked: ObjectStoreRefused, ObjectStoreUnreachable.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    parts = _parsed(pattern)
+    segments = parts.path.split("/")
+    first = next((i for i, segment in enumerate(segments) if _MAGIC.search(segment)), len(segments) - 1)
+    folder, wanted = "/".join(segments[:first]), segments[first:]
+    filesystem, path = _located(parts.with_path(folder), _LIST_SECONDS, _LIST_ATTEMPTS)
+    path = path.rstrip("/")
+    try:
+        infos = filesystem.get_file_info(FileSelector(path, recursive=len(wanted) > 1))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise remote_error(error, pattern) from None
+    names = (info.path[len(path) :].lstrip("/") for info in infos if info.type == FileType.File)
+    found = sorted(name for name in names if _matches(name, wanted))
+    return [str(parts.with_path(f"{folder}/{name}" if folder else name)) for name in found]
+
+
+def _matches(name: str, wanted: list[str]) -> bool:
+    segments = name.split("/")
+    return len(segments) == len(wanted) and all(map(fnmatch.fnmatchcase, segments, wanted))
+
+
+def remote_error(error: OSError, uri: str, position: int | None = None) -> MergeError:
+    """Return what an error of a remote file system means."""
+    parts = _parsed(uri)
+    known = refused(str(error), parts) if parts.scheme == "s3" else None
+    if known is not None:
+        return known.located(position=position)
+    if isinstance(error, FileNotFoundError):
+        return IoError("there is no such file", file=uri, position=position, remedy=CHECK_PATH)
+    return IoError(error.strerror or str(error), file=uri, position=position)
+
+
+def _pure(path: str) -> PurePosixPath:
+    return PurePosixPath(_parsed(path).path if is_uri(path) else path)
+
+
+def _parsed(uri: str) -> Uri:
+    try:
+        return Uri.parse(uri)
+    except ValueError as error:
+        raise IoError(str(error), file=uri, remedy=CHECK_PATH) from None
+
+
+def _located(uri: Uri, seconds: int, attempts: int) -> tuple[Any, str]:
+    try:
+        filesystem, base = _opened(str(uri.with_path("")), seconds, attempts)
+    except MergeError as error:
+        raise error.located(file=str(uri)) from None
+    return filesystem, f"{base.rstrip('/')}/{uri.path}"
+
+
+@lru_cache(maxsize=64)
+def _opened(place: str, seconds: int, attempts: int) -> tuple[Any, str]:
+    """Return the file system of a URI without a path, and the path of its root. Each is opened once in a process."""
+    from pyarrow.fs import FileSystem
+
+    uri = Uri.parse(place)
+    try:
+        if uri.scheme == "s3":
+            return _s3(S3Access.of(uri), seconds, attempts), uri.place
+        filesystem, base = FileSystem.from_uri(place)
+    except (ValueError, OSError) as error:
+        known = refused(str(error), uri) if uri.scheme == "s3" else None
+        raise known or IoError(f"cannot open the file system: {error}") from None
+    return filesystem, str(base)
+
+
+def _s3(access: S3Access, seconds: int, attempts: int) -> Any:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+
+    server = None if access.endpoint is None else urlsplit(access.endpoint)
+    region = access.region
+    if region is None and server is None:
+        region = resolve_s3_region(access.bucket)
+    return S3FileSystem(
+        access_key=access.access_key,
+        secret_key=access.secret_key,
+        session_token=access.session_token,
+        anonymous=access.anonymous,
+        region=region or "us-east-1",
+        scheme="https" if server is None else server.scheme,
+        endpoint_override=None if server is None else server.netloc + server.path.rstrip("/"),
+        connect_timeout=_CONNECT_SECONDS,
+        request_timeout=seconds,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=attempts),
+    )

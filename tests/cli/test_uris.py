@@ -1,0 +1,100 @@
+"""A URI where only a local path can stand is refused at once, and its secrets are nowhere in the output."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import command_line
+from tests.object_store import Store
+
+URI = "s3://AKIAEXAMPLE:s3cr3t@bucket/merged?secret_key=s3cr3t"
+
+EVERYWHERE = [
+    ["merge", "--config", URI],
+    ["merge", "--config", "{config}", "--filter", URI],
+    ["run", "--config", "{config}", "--out", URI],
+    ["capture", "--config", "{config}", "--out", URI],
+    ["status", "--config", "{config}", "--out", URI],
+    ["inspect", URI],
+    ["verify", URI],
+    ["verify", "--from", URI],
+    ["verify", "merged", "--work", URI],
+    ["replay", "--from", URI, "--to", "mysql://root:s3cr3t@127.0.0.1:1"],
+    ["serve", URI],
+    ["position-of", "--tso", "1", URI],
+    ["tso-of", "--position", "a:1", URI],
+    ["purge", URI, "--to", "binlog.000001"],
+    ["ddl", "locks", "--out", URI],
+    ["schema", "show", "a.b", "--store", URI],
+    ["schema", "export", URI],
+    ["debug", "plan", URI],
+    ["debug", "order-key", "1", "--out", URI],
+    ["demo", "--out", URI],
+    ["filter", "test", "--filter", URI, "--table", "a.b"],
+]
+
+
+@pytest.mark.parametrize("arguments", EVERYWHERE, ids=lambda arguments: " ".join(arguments[:2]))
+def test_a_uri_is_refused_where_only_a_path_can_stand(
+    arguments: list[str], cluster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    done = command_line([argument.replace("{config}", cluster) for argument in arguments])
+    assert done.returncode == 2
+    assert "s3:// is not supported here" in done.stderr
+    assert "s3cr3t" not in done.stdout + done.stderr and "AKIA" not in done.stdout + done.stderr
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "output: {dir: URI}",
+        "capture: {dir: URI}",
+        "filter: URI",
+        "base: {logical: URI}",
+        "base: {store: URI}",
+        "base: {physical: {dn-1: URI}}",
+        "nodes: [{source-id: dn-1, files: 'ftp://AKIAEXAMPLE:s3cr3t@bucket/*'}]",
+        "nodes: [{source-id: dn-1, files: 's3://b/*?endpoint=http://AKIAEXAMPLE:s3cr3t@x'}]",
+    ],
+)
+def test_so_it_is_in_the_configuration(setting: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    nodes = "" if setting.startswith("nodes") else "nodes: [{source-id: dn-1, files: 'dn-1/*'}]\n"
+    path.write_text(f"version: 1\nname: n\n{nodes}{setting.replace('URI', repr(URI))}\n")
+    done = command_line(["merge", "--config", path, "--out", tmp_path / "merged", "-o", "json"])
+    assert done.returncode == 2
+    assert str(path) in json.loads(done.stdout)["error"]["file"]
+    assert "s3cr3t" not in done.stdout + done.stderr and "AKIA" not in done.stdout + done.stderr
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
+    done = command_line(["verify", f"file://{tmp_path}/a%20b"])
+    assert done.returncode == 28
+    assert f"{tmp_path}/a b" in done.stderr
+
+
+def test_no_file_is_said_before_java_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text("version: 1\nname: n\nnodes: [{source-id: dn-1, files: 'nope/*'}]\n")
+    monkeypatch.setattr("binlog_merge.cli.merge._session", lambda *_: pytest.fail("Java was started"))
+    assert command_line(["merge", "--config", path, "--out", tmp_path / "merged"]).returncode == 10
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_keys_of_inputs_are_shown_nowhere(output: str, s3: Store, tmp_path: Path) -> None:
+    s3.put("dn-1/notes.txt", b"none of a server's")
+    s3.put("dn-1/mysql-bin.000001", b"\xfebin and then nothing that is an event")
+    where = s3.uri("dn-1/*", "access_key=AKIAEXAMPLE", "secret_key=s3cr3t")
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"version: 1\nname: n\nnodes: [{{source-id: dn-1, files: '{where}'}}]\n")
+    shown = ""
+    for arguments in (["debug", "plan", path], ["status", "--config", path], ["--debug", "debug", "plan", path]):
+        done = command_line([*arguments, "--out", tmp_path / "merged", "-o", output])
+        shown += done.stdout + done.stderr
+    assert "dn-1/" in shown
+    assert "s3cr3t" not in shown and "AKIA" not in shown
