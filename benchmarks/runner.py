@@ -32,6 +32,9 @@ class ProcessRunner:
         self._pool = ProcessPoolExecutor(processes, get_context("forkserver"))
         list(self._pool.map(_warm, range(processes)))
 
+    def start(self) -> None:
+        """Do nothing: the pool is there."""
+
     @property
     def slots(self) -> int:
         """Return how many tasks run at once."""
@@ -55,6 +58,9 @@ class InlineRunner:
     """Runs tasks one after the other in this process, to be profiled."""
 
     slots = 1
+
+    def start(self) -> None:
+        """Do nothing: this process is there."""
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run every task and return the results in order."""

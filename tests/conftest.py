@@ -108,7 +108,7 @@ def spark() -> Iterator[Any]:
 @pytest.fixture
 def commands_share_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that run in this process take the run's Spark session, which goes on behind them."""
-    monkeypatch.setattr("binlog_merge.spark.session.create_session", lambda master, conf: spark)
+    monkeypatch.setattr("binlog_merge.spark.session.create_session", lambda *settings: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
 
 

@@ -79,7 +79,7 @@ def test_the_commands_for_live_capture_run(mysql_server: MySqlServer, tmp_path: 
 
 
 def test_the_chapter_on_production_names_what_there_is(tmp_path: Path) -> None:
-    chapter = TEXT[TEXT.index("\n## Run it in production\n") : TEXT.index("\n## PolarDB-X\n")]
+    chapter = TEXT[TEXT.index("\n## Run it in production\n") : TEXT.index("\n## On a cluster\n")]
     shown = re.search(r"```yaml\n(.*?)```", chapter, re.S)
     assert shown is not None
     path = tmp_path / "cluster.yaml"

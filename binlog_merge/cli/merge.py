@@ -4,7 +4,8 @@ import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -102,7 +103,12 @@ Verify = Annotated[
     typer.Option("--verify", help="Look through the files written, as `verify` does; its exit code is the command's."),
 ]
 Master = Annotated[
-    str | None, typer.Option("--master", help="The Spark master; default: spark.master, else local[*].", metavar="URL")
+    str | None,
+    typer.Option(
+        "--master",
+        help="The Spark master; default: spark-submit's, else `spark.master` of the configuration, else local[*].",
+        metavar="URL",
+    ),
 ]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A Spark option, K=V; may be given again.", metavar="K=V")
@@ -187,14 +193,10 @@ def run(
 
     `verify`: what this run wrote is looked through before the result is printed; what is wrong there is the error.
     """
-    from binlog_merge.files.directory import check_listed
-
-    check_listed(config)  # before Java is started
-    spark = _session(config, master, options)
     from binlog_merge.spark.job import merge as merge_job
 
     try:
-        with progress() as report:
+        with Session(config, master, options) as spark, progress() as report:
             result = merge_job(
                 spark,
                 config,
@@ -208,8 +210,6 @@ def run(
         if error.result is not None and output is OutputFormat.text:
             print_result(error.result, str(out), verbose)
         raise
-    finally:
-        spark.stop()
     verified = _look_through(out, result, output) if verify else None
     if output is OutputFormat.json:
         document = document_of(out=str(out), result=result)
@@ -236,24 +236,37 @@ def run_on(
     from binlog_merge.cli.follow import follow
     from binlog_merge.cli.status import status_shown
 
-    with status_shown(config, out, listen):
-        spark = _session(config, master, options)
-        try:
-            follow(spark, config, out, output, pace, in_driver, start_tso)
-        finally:
+    with status_shown(config, out, listen), Session(config, master, options) as spark:
+        follow(spark, config, out, output, pace, in_driver, start_tso)
+
+
+class Session:
+    """The Spark session of a command: started at the first call, stopped with the command if it has started it."""
+
+    def __init__(self, config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> None:
+        self._configured, self._master, self._options = config.spark, master, options or {}
+        self._started: Any = None
+
+    def __call__(self) -> Any:
+        """Return the session that is active already, else one as the command line and the configuration say."""
+        from binlog_merge.spark.session import active_session, create_session, is_connect, is_submitted
+
+        if (active := active_session(self._master)) is not None:
+            return active
+        if not is_submitted() and not is_connect(self._master):
+            check_java()
+        self._started = create_session(self._master, self._options, self._configured)
+        return self._started
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._started is not None:
             with suppress(Exception):  # a signal to all processes has ended the JVM, too
-                spark.stop()
-
-
-def _session(config: "MergeConfig", master: str | None, options: dict[str, str] | None) -> Any:
-    """Start Spark as the command line or the configuration says."""
-    check_java()
-    # Spark's own progress bar would overwrite our lines.
-    conf = {"spark.ui.showConsoleProgress": "false", **config.spark, **(options or {})}
-    master = master or conf.pop("spark.master", "local[*]")
-    from binlog_merge.spark.session import create_session
-
-    return create_session(master, conf)
+                self._started.stop()
 
 
 def _check_ends(min_interval: float | None, in_driver: int | None, listen: str | None) -> None:

@@ -52,15 +52,6 @@ def discover(config: MergeConfig, known: KnownHeads | None = None) -> Discovery:
     return Discovery(nodes, tuple(ignored))
 
 
-def check_listed(config: MergeConfig) -> None:
-    """List the nodes' files without reading them. Raises NoFiles, and what is wrong with where they are."""
-    for node in config.nodes:
-        ignored: list[IgnoredFile] = []
-        paths, _ = paths_by_server(node, ignored)
-        if not paths:
-            raise _no_files(node, ignored)
-
-
 def _no_files(node: Node, ignored: Iterable[IgnoredFile]) -> NoFiles:
     """Return the error for a node without files, which says what was found instead."""
     unborn = next((f.path for f in ignored if f.node == node.source_id and f.reason == UNBORN), None)

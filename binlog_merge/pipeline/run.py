@@ -86,6 +86,7 @@ def merge_once(job: Job, between: Between) -> MergeResult:
 def _merge(job: Job, between: Between) -> MergeResult:
     with job.stage("discover"):
         inputs = begin(job, between)
+    job.engine.start()
     scanned = scan_nodes(job, inputs, between.pieces)
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):

@@ -29,6 +29,7 @@ def merge(
 ) -> MergeResult:
     """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`.
 
+    `spark` is a session, or a function that returns one: it is called when the nodes' files are found and in order.
     `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held
     back. `partitions` overrides the number of scanned chunks and ordered ranges; the files do not depend on it. Raises
     MergeError; its `result` is what was published before the stop.

@@ -20,10 +20,19 @@ Result = TypeVar("Result")
 
 
 class SparkRunner:
-    """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt."""
+    """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt.
+
+    `spark` is a session, or a function that starts one when tasks are near.
+    """
 
     def __init__(self, spark: Any) -> None:
-        self._spark = spark
+        self._starts = spark if callable(spark) else None
+        self._spark: Any = None if callable(spark) else spark
+
+    def start(self) -> None:
+        """Start the session, if it is not there. Raises ConfigError or EngineFailed."""
+        if self._spark is None and self._starts is not None:
+            self._spark = self._starts()
 
     @property
     def slots(self) -> int:

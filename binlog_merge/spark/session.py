@@ -1,4 +1,4 @@
-"""The Spark session: local by default, quiet, and quick to start."""
+"""The Spark session: the one that is active, that of spark-submit, or one of our own: local, quiet, quick to start."""
 
 import os
 import subprocess
@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import ConfigError, EngineFailed
+from binlog_merge.errors import ConfigError, EngineLost
 
 _ENDS_WITHIN: Final = 1.0
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
+LOCAL: Final = "local[*]"
+_MASTER: Final = "spark.master"
 _DEFAULTS = {
     "spark.app.name": "binlog-merge",
     "spark.ui.enabled": "false",
@@ -33,30 +35,92 @@ _DEFAULTS = {
 }
 
 
-def create_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Any:
-    """Return a session; `conf` overrides the defaults.
+def is_local(master: str) -> bool:
+    """Return whether a master runs its executors on this machine, for this session alone."""
+    return master.startswith("local")
 
-    Raises ConfigError if Spark does not start, EngineFailed if something has killed its Java.
 
-    Workers run this interpreter, with the same cache of kernels.
-    """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+def is_submitted() -> bool:
+    """Return whether spark-submit has started this process, and the Java that it talks to."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_connect(master: str | None) -> bool:
+    """Return whether a master is a server of Spark Connect: Java runs there, not here."""
+    return master is not None and master.startswith("sc://")
+
+
+def active_session(master: str | None = None) -> Any:
+    """Return this process's active session, None if there is none. Raises ConfigError if it has another master."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master(master)
-    for key, value in {**_DEFAULTS, **(conf or {})}.items():
-        builder = builder.config(key, value)
+    active = SparkSession.getActiveSession()
+    if active is not None and master is not None and (its := active.conf.get(_MASTER, None)) != master:
+        raise ConfigError(f"a Spark session on {its} is active already", remedy="leave --master out, or stop it first")
+    return active
+
+
+def settings(
+    master: str | None,
+    options: Mapping[str, str],
+    configured: Mapping[str, str],
+    submitted: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """Return the settings of a new session, `spark.master` among them.
+
+    The nearer to the command, the stronger: `master`, then `options`, then what spark-submit was told, then what the
+    configuration says, then our defaults. `submitted` is None without spark-submit; it always has a master.
+    """
+    values = {**_DEFAULTS, _MASTER: LOCAL, **configured, **(submitted or {}), **options}
+    return values if master is None else {**values, _MASTER: master}
+
+
+def create_session(
+    master: str | None = None, options: Mapping[str, str] | None = None, configured: Mapping[str, str] | None = None
+) -> Any:
+    """Return a new session, with the settings of `settings`.
+
+    Raises ConfigError if Spark does not start, EngineLost if something has killed its Java.
+
+    Workers run this interpreter, with the same cache of kernels, if nothing else is said.
+    """
     try:
-        return builder.getOrCreate()
+        return _create(settings(master, options or {}, configured or {}, _submitted()))
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
         remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
         if (number := _killed_by(error)) is not None:
-            raise EngineFailed(f"Spark does not start: its Java was ended by signal {number}") from error
+            raise EngineLost(f"Spark does not start: its Java was ended by signal {number}") from error
         raise ConfigError(f"Spark does not start: {reason}", remedy=remedy) from error
+
+
+def _submitted() -> dict[str, str] | None:
+    """Return the settings that spark-submit was given, on its command line and in spark-defaults.conf."""
+    if not is_submitted():
+        return None
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext.getSystemProperty(_MASTER)  # without the connection to Java, which this makes, a SparkConf is empty
+    return dict(SparkConf().getAll())
+
+
+def _create(values: Mapping[str, str]) -> Any:
+    master = values[_MASTER]
+    if python := values.get("spark.pyspark.python"):  # pyspark itself looks at the environment alone
+        os.environ["PYSPARK_PYTHON"] = python
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
+    if is_local(master):  # executors on other hosts have to find the driver
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    if is_connect(master):  # the server has been started with settings of its own
+        return SparkSession.builder.remote(master).getOrCreate()
+    builder = SparkSession.builder
+    for key, value in values.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def _killed_by(error: Exception) -> int | None:

@@ -53,15 +53,15 @@ RESULT = FakeResult(
 class FakeJob:
     """What the command line did with Spark and the job."""
 
-    session: tuple[str, dict[str, str]] | None = None
+    session: tuple[str | None, dict[str, str], dict[str, str]] | None = None
     stopped: int = 0
     config: Any = None
     out: Path | None = None
     options: dict[str, Any] = field(default_factory=dict)
     raises: BaseException | None = None
 
-    def create_session(self, master: str, conf: dict[str, str]) -> "FakeJob":
-        self.session = (master, dict(conf))
+    def create_session(self, master: str | None, options: dict[str, str], configured: dict[str, str]) -> "FakeJob":
+        self.session = (master, options, configured)
         return self
 
     def stop(self) -> None:
@@ -69,6 +69,7 @@ class FakeJob:
 
     def merge(self, spark: Any, config: Any, out: Path, *, progress: Any, **options: Any) -> FakeResult:
         self.config, self.out, self.options = config, out, options
+        spark()
         progress("scan", 0, 3)
         progress("scan", 3, 3)
         if self.raises is not None:
@@ -80,6 +81,9 @@ class FakeJob:
 def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     fake = FakeJob()
     package, session, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ("", ".session", ".job"))
+    session.active_session = lambda master: None  # type: ignore[attr-defined]
+    session.is_submitted = lambda: False  # type: ignore[attr-defined]
+    session.is_connect = lambda master: False  # type: ignore[attr-defined]
     session.create_session = fake.create_session  # type: ignore[attr-defined]
     module.merge = fake.merge  # type: ignore[attr-defined]
     for one in (package, session, module):
@@ -92,6 +96,4 @@ def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
 def cluster(tmp_path: Path) -> str:
     path = tmp_path / "cluster.yaml"
     path.write_text(CLUSTER)
-    (tmp_path / "dn-1").mkdir()
-    (tmp_path / "dn-1" / "mysql-bin.000001").touch()
     return str(path)

@@ -24,8 +24,9 @@ from binlog_merge.errors import (
     MergeError,
 )
 from tests.cli.conftest import RESULT, FakeJob
+from tests.merge_e2e.cases import case_named
 
-QUIET = {"spark.ui.showConsoleProgress": "false"}
+CONFIGURED = {"spark.ui.enabled": "false", "a": "config"}
 
 Captured = pytest.CaptureFixture[str]
 
@@ -72,7 +73,7 @@ def test_help_and_configuration_errors_are_fast_and_load_nothing_heavy(tmp_path:
 
 def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, capsys: Captured) -> None:
     assert main.run(["merge", "--config", cluster]) == 0
-    assert job.session == ("local[*]", {**QUIET, "spark.ui.enabled": "false", "a": "config"})
+    assert job.session == (None, {}, CONFIGURED)
     assert job.stopped == 1
     assert job.out == tmp_path / "merged"
     assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False}
@@ -93,14 +94,9 @@ def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path)
     arguments = ["--out", str(tmp_path / "o"), "--start-tso", "5", "--stop-tso", "9", "--end-of-input"]
     spark = ["--master", "local[2]", "--conf", "a=b=c", "--conf", "d="]
     assert main.run(["merge", "-c", cluster, *arguments, *spark]) == 0
-    assert job.session == ("local[2]", {**QUIET, "spark.ui.enabled": "false", "a": "b=c", "d": ""})
+    assert job.session == ("local[2]", {"a": "b=c", "d": ""}, CONFIGURED)
     assert job.out == tmp_path / "o"
     assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True}
-
-
-def test_the_master_may_be_configured(job: FakeJob, cluster: str) -> None:
-    main.run(["merge", "-c", cluster, "--conf", "spark.master=spark://h:7077"])
-    assert job.session == ("spark://h:7077", {**QUIET, "spark.ui.enabled": "false", "a": "config"})
 
 
 def test_json_is_exactly_one_object(job: FakeJob, cluster: str, capsys: Captured) -> None:
@@ -293,22 +289,36 @@ def test_a_position_beyond_all_files_is_refused(capsys: Captured) -> None:
     assert "--start-position" in capsys.readouterr().err
 
 
-def test_a_spark_that_does_not_start_is_told(cluster: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", cluster, "--master", "nonsense"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def merged(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Merge two nodes' files in a process of its own, with other variables in its environment."""
+    config = case_named("two-nodes") / "cluster.yaml"
+    command = [
+        sys.executable,
+        "-m",
+        "binlog_merge.cli.main",
+        "merge",
+        "-c",
+        str(config),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    whole = {**os.environ, **environment}
+    return subprocess.run([*command, *options], capture_output=True, text=True, env=whole, check=False)
+
+
+def test_a_spark_that_does_not_start_is_told(tmp_path: Path) -> None:
+    done = merged(tmp_path, "--master", "nonsense")
     assert done.returncode == ConfigError.exit_code, done.stderr
     assert "config: Spark does not start: " in done.stderr
 
 
-def test_a_java_that_is_killed_may_start_another_time(cluster: str, tmp_path: Path) -> None:
+def test_a_java_that_is_killed_may_start_another_time(tmp_path: Path) -> None:
     """As a system without memory does it. A first Java says how to start the second, which is to be Spark."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text('#!/bin/sh\n[ "$1" = Spark ] && kill -9 $$\nprintf "\\n$0\\0Spark\\0"\n')
     java.chmod(0o755)
-    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", cluster, "--out", str(tmp_path / "out")]
-    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = merged(tmp_path, JAVA_HOME=str(tmp_path))
     assert done.returncode == EngineFailed.exit_code, done.stderr
     assert "its Java was ended by signal 9" in done.stderr
 

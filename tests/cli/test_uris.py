@@ -81,7 +81,7 @@ def test_a_file_uri_is_a_local_path(tmp_path: Path) -> None:
 def test_no_file_is_said_before_java_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("version: 1\nname: n\nnodes: [{source-id: dn-1, files: 'nope/*'}]\n")
-    monkeypatch.setattr("binlog_merge.cli.merge._session", lambda *_: pytest.fail("Java was started"))
+    monkeypatch.setattr("binlog_merge.cli.merge.Session.__call__", lambda *_: pytest.fail("Java was started"))
     assert command_line(["merge", "--config", path, "--out", tmp_path / "merged"]).returncode == 10
 
 

@@ -12,7 +12,7 @@ import pytest
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import MergeError, NoFiles, ObjectStoreRefused, ObjectStoreUnreachable
-from binlog_merge.files.directory import check_listed, discover
+from binlog_merge.files.directory import discover
 from binlog_merge.files.globs import expand
 from binlog_merge.files.source import open_source
 from tests.files.binlogs import series
@@ -60,12 +60,12 @@ def test_a_file_without_wildcards(s3: Store, tmp_path: Path) -> None:
 
 def test_nothing_there_is_said(s3: Store) -> None:
     with pytest.raises(NoFiles):
-        check_listed(config(s3.uri("dn-1/mysql-bin.*")))
+        discover(config(s3.uri("dn-1/mysql-bin.*")))
 
 
 def refused(kind: type[MergeError], uri: str, *words: str) -> MergeError:
     with pytest.raises(MergeError) as raised:
-        check_listed(config(uri))
+        discover(config(uri))
     assert type(raised.value) is kind, raised.value
     assert raised.value.node == "a" or raised.value.file is not None
     text = str(raised.value)

@@ -19,6 +19,9 @@ class LocalRunner:
 
     slots = 2
 
+    def start(self) -> None:
+        pass
+
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         results = []
         for task in tasks:

@@ -11,6 +11,9 @@ Result = TypeVar("Result")
 class Runner(Protocol):
     """Runs module-level functions on frozen values, locally or on a cluster."""
 
+    def start(self) -> None:
+        """Make ready for tasks. Called when the nodes' files are found: what is wrong with them costs no start."""
+
     @property
     def slots(self) -> int:
         """Return how many tasks run at once."""
@@ -28,6 +31,9 @@ class InDriver:
     """
 
     slots = 1
+
+    def start(self) -> None:
+        """Do nothing: this process is there."""
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run every task and return the results in the order of the tasks."""

@@ -56,6 +56,9 @@ class Gathers:
 
     slots = 1
 
+    def start(self) -> None:
+        pass
+
     def run(self, name: str, function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         return [gather(task) for task in tasks]
 
