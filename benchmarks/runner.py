@@ -8,6 +8,8 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from binlog_merge.pipeline.base.runner import Files
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -26,6 +28,8 @@ def _warm(_: int) -> None:
 
 class ProcessRunner:
     """Runs tasks in a pool of processes (the job's Runner protocol). Make it before a Spark session: it forks."""
+
+    exchange = Files()
 
     def __init__(self, processes: int) -> None:
         self._processes = processes
@@ -58,6 +62,7 @@ class InlineRunner:
     """Runs tasks one after the other in this process, to be profiled."""
 
     slots = 1
+    exchange = Files()
 
     def start(self) -> None:
         """Do nothing: this process is there."""

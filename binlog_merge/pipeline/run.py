@@ -77,16 +77,17 @@ def run_merge(
 def merge_once(job: Job, between: Between) -> MergeResult:
     """Merge what the nodes' files hold now, going on from what the round before has left."""
     try:
-        return _merge(job, between)
+        with job.stage("discover"):
+            inputs = begin(job, between)
+        job.engine.start()
+        with job.engine.exchange.opened():
+            return _merge(job, inputs, between)
     except MergeError as error:
         note_error(job.directory, error)
         raise
 
 
-def _merge(job: Job, between: Between) -> MergeResult:
-    with job.stage("discover"):
-        inputs = begin(job, between)
-    job.engine.start()
+def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     scanned = scan_nodes(job, inputs, between.pieces)
     floor = floor_of(job, inputs)
     if inputs.carrier not in (POLARDBX, BY_TIME):

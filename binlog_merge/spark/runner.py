@@ -1,17 +1,18 @@
-"""Runs stages as Spark jobs: a task is a row of `spark.range`, with its input in the closure and its result a value.
+"""Runs stages as Spark jobs: a task is a row, or a few with the blocks that it reads, and its result is a value.
 
-No shuffle, no RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connect as well.
+No RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connect as well.
 """
 
 import logging
-import pickle
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from binlog_merge.errors import EngineFailed, EngineLost
+from binlog_merge.pipeline.base.blocks import reads_of
+from binlog_merge.pipeline.base.runner import Exchange, Files
+from binlog_merge.spark.engine import finishing, slots
+from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
+from binlog_merge.spark.tasks import OUT, Numbered, Work, pickled, result_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,22 +28,29 @@ class SparkRunner:
 
     def __init__(self, spark: Any) -> None:
         self._starts = spark if callable(spark) else None
-        self._spark: Any = None if callable(spark) else spark
+        self._spark: Any = None
+        self._shuffle: ShuffleExchange | None = None
+        if not callable(spark):
+            self._take(spark)
 
     def start(self) -> None:
         """Start the session, if it is not there. Raises ConfigError or EngineFailed."""
         if self._spark is None and self._starts is not None:
-            self._spark = self._starts()
+            self._take(self._starts())
+
+    def _take(self, spark: Any) -> None:
+        self._spark = spark
+        self._shuffle = ShuffleExchange(spark) if carries_blocks(spark) else None
+
+    @property
+    def exchange(self) -> Exchange:
+        """Return how blocks travel: through Spark, or as files where all processes are on one machine."""
+        return self._shuffle or Files()
 
     @property
     def slots(self) -> int:
         """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
-        try:
-            return int(self._spark.sparkContext.defaultParallelism)
-        except (AttributeError, NotImplementedError):  # Spark Connect
-            return int(self._spark.conf.get("spark.default.parallelism", "2"))
-        except Exception as error:
-            raise EngineLost(f"Spark is gone: {_gist(error)}") from error
+        return slots(self._spark)
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run `function` on every task, each as a Spark task, and return the results in order.
@@ -52,50 +60,20 @@ class SparkRunner:
         """
         if not tasks:
             return []
-        from pyspark.errors import PythonException
-
-        try:
-            frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
-            rows = frame.mapInArrow(_Body(function, tuple(tasks)), "number long, result binary").collect()
-        except PythonException:
-            raise
-        except Exception as error:
-            kind = EngineLost if self._is_lost() else EngineFailed
-            raise kind(f"Spark could not finish the stage {name}: {_gist(error)}") from error
-        results = {row["number"]: pickle.loads(row["result"]) for row in rows}
-        for number, (seconds, _) in sorted(results.items()):
-            _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(seconds, 3)})
-        return [results[i][1] for i in range(len(tasks))]
-
-    def _is_lost(self) -> bool:
-        try:
-            return self.slots < 0
-        except EngineLost:
-            return True
+        common, own = pickled(tasks)
+        work = partial(_work, function, common, len(tasks))
+        with finishing(self._spark, name):
+            if self._shuffle is not None:
+                rows = self._shuffle.run(work, own, [reads_of(task) for task in tasks])
+                found = {number: result_of(data) for number, _, data in rows}
+            else:
+                frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
+                collected = frame.mapInArrow(work(Numbered(own)), OUT).select("number", "data").collect()
+                found = {row["number"]: result_of(row["data"]) for row in collected}
+        for number, result in sorted(found.items()):
+            _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(result.seconds, 3)})
+        return [found[number].value for number in range(len(tasks))]
 
 
-def _gist(error: Exception) -> str:
-    """Return the line that says most of what Java has to say."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))[:500]
-
-
-class _Body:
-    """The body of a Spark task: looks up its input by number, calls the function, and returns seconds and result."""
-
-    def __init__(self, function: Callable[[Any], Any], tasks: tuple[Any, ...]) -> None:
-        self._function = function
-        self._tasks = tasks
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            numbers = batch.column(0).to_pylist()
-            results = [pickle.dumps(self._timed(self._tasks[n])) for n in numbers]
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(numbers, pa.int64()), pa.array(results, pa.binary())], ["number", "result"]
-            )
-
-    def _timed(self, task: Any) -> tuple[float, Any]:
-        begun = time.perf_counter()
-        result = self._function(task)
-        return time.perf_counter() - begun, result
+def _work(function: Callable[[Any], Any], common: bytes, tasks: int, inputs: Any) -> Work:
+    return Work(function, common, inputs, tasks)

@@ -160,7 +160,7 @@ def test_blocks_are_printed(work: Path) -> None:
 def test_flags_have_names(tmp_path: Path) -> None:
     from binlog_merge.binlog.kernels import scan_layout as k
     from binlog_merge.cli.debug import _FLAGS
-    from binlog_merge.pipeline.scan.block import write_block
+    from binlog_merge.pipeline.base.blocks import write_block
 
     known = {name for bit, name in _FLAGS.items() if getattr(k, name.upper().replace("-", "_"), None) == bit}
     assert known == set(_FLAGS.values()) - {"create-select"}

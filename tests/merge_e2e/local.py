@@ -2,11 +2,14 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest, ManifestState
+from binlog_merge.pipeline.base.blocks import HELD, Held, holding, packed, reads_of, unpacked
+from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import run_merge
 
@@ -18,6 +21,7 @@ class LocalRunner:
     """A `Runner` that makes every task and every result cross a process boundary, but for the process."""
 
     slots = 2
+    exchange: Exchange = Files()
 
     def start(self) -> None:
         pass
@@ -30,11 +34,50 @@ class LocalRunner:
         return results
 
 
-def merge(config: MergeConfig | Path, out: Path, *, end_of_input: bool = True, **options: Any) -> MergeResult:
+class _Carried(Held):
+    """An exchange that shares nothing: blocks are where the driver is, and a task gets the parts that it names."""
+
+    def prefix(self, work: Path) -> str:
+        return HELD
+
+    def opened(self) -> AbstractContextManager[None]:
+        return holding(self)
+
+    def clear(self, work: Path, kept: frozenset[str]) -> None:
+        Files().clear(work, frozenset())
+        self.written = {path: block for path, block in self.written.items() if path.partition(".")[0] in kept}
+
+
+class HeldRunner(LocalRunner):
+    """A `Runner` whose tasks share nothing but what they say that they read."""
+
+    def __init__(self) -> None:
+        self.carried = _Carried()
+        self.exchange = self.carried
+
+    def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        results = []
+        for task in tasks:
+            brought = {r.path: packed(r.part.of(unpacked(self.carried.get(r.path)))) for r in reads_of(task)}
+            own = Held(brought)
+            with holding(own):
+                results += super().run(name, function, [task])
+            self.carried.written |= own.written
+        return results
+
+
+def merge(
+    config: MergeConfig | Path,
+    out: Path,
+    *,
+    end_of_input: bool = True,
+    runner: LocalRunner | None = None,
+    **options: Any,
+) -> MergeResult:
     """Merge a configuration, or a file of one, into `out`."""
     if isinstance(config, Path):
         config = MergeConfig.load(config)
-    return run_merge(LocalRunner(), config, out, end_of_input=end_of_input, **options)
+    return run_merge(runner or LocalRunner(), config, out, end_of_input=end_of_input, **options)
 
 
 def written(out: Path) -> dict[str, bytes]:

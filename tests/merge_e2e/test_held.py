@@ -17,7 +17,7 @@ from snapshot_store.tso import OrderKey
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import merge_growing
 from tests.merge_e2e.holding import ShardStatement, coordinated, random_holding
-from tests.merge_e2e.local import merge, state_of, written
+from tests.merge_e2e.local import HeldRunner, LocalRunner, merge, state_of, written
 from tests.merge_e2e.simulator import FIRST_TSO, Alteration, Simulator, Style
 from tests.oracle import merge_case
 from tests.oracle.config import load
@@ -83,7 +83,8 @@ def play(seed: int, style: Style, folder: Path) -> None:
     expected = merge_case(config, holding=holding)
     with coordinated(holding):
         for number, partitions in enumerate((None, 2, rng.randint(3, 9), rng.randint(10, 60))):
-            merge(config, folder / f"out-{number}", partitions=partitions)
+            runner = rng.choice([LocalRunner, HeldRunner])()
+            merge(config, folder / f"out-{number}", partitions=partitions, runner=runner)
             assert written(folder / f"out-{number}") == expected.files
         merge(config, folder / "unfinished", end_of_input=False, partitions=rng.randint(1, 9))
         assert written(folder / "unfinished") == merge_case(config, end_of_input=False, holding=holding).files

@@ -24,7 +24,7 @@ from snapshot_store.tso import OrderKey
 from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
-from tests.merge_e2e.local import LocalRunner, merge, state_of, written
+from tests.merge_e2e.local import HeldRunner, LocalRunner, merge, state_of, written
 
 
 def _nodes(path: Path) -> dict[str, GrowingNode]:
@@ -33,9 +33,13 @@ def _nodes(path: Path) -> dict[str, GrowingNode]:
 
 
 def _rounds(config: MergeConfig, out: Path, rng: random.Random) -> Rounds:
-    """Return rounds whose stages run in the driver, on the engine, or here or there by what they read."""
+    """Return rounds whose stages run in the driver, on the engine, or both, and whose tasks share files or not."""
     return Rounds(
-        LocalRunner(), config, out, partitions=rng.choice([None, 5]), in_driver=rng.choice([0, 4000, IN_DRIVER])
+        rng.choice([LocalRunner, HeldRunner])(),
+        config,
+        out,
+        partitions=rng.choice([None, 5]),
+        in_driver=rng.choice([0, 4000, IN_DRIVER]),
     )
 
 

@@ -7,10 +7,10 @@ it or with none, `R1` rolls it back; `M1`, `H1` and `S1` prepare a marker, a hea
 transaction, `D` a DDL. All touch table d.t; `P1:x` and `L:x` touch d.x. A piece ends at `|`, a file at `/`.
 """
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,12 +19,13 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.node import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.blocks import HELD, Column, Held, holding
 from binlog_merge.pipeline.base.branches import Carry, LateCommit, OpenBranch
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
-from binlog_merge.pipeline.scan.block import Column, PieceBlock
+from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.found import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
-from binlog_merge.pipeline.scan.values import ScanResult
+from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
 from snapshot_store.tso import OrderKey
 
 SIZE = 10  # bytes of every event
@@ -51,22 +52,18 @@ class Row(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The block of a piece, in memory."""
+BLOCKS = Held()
+"""The blocks of pieces; tests of this folder read them."""
 
-    of_timed: Mapping[str, Column]
-    of_local: Mapping[str, Column]
-    of_rows: Mapping[str, Column]
+_numbers = itertools.count()
 
-    def timed(self) -> dict[str, Column]:
-        return dict(self.of_timed)
 
-    def local(self) -> dict[str, Column]:
-        return dict(self.of_local)
-
-    def used_rows(self) -> dict[str, Column]:
-        return dict(self.of_rows)
+def block_of(timed: Mapping[str, Column], local: Mapping[str, Column], rows: Mapping[str, Column]) -> PieceBlock:
+    """Return the block of a piece, in memory."""
+    block = PieceBlock(f"{HELD}log-{next(_numbers)}")
+    with holding(BLOCKS):
+        block.write(timed, local, rows)
+    return block
 
 
 def words(text: str) -> list[list[list[Event]]]:
@@ -115,7 +112,7 @@ def rows(text: str, node: int = 1) -> list[Row]:
     return sorted(found)
 
 
-def scan(events: Sequence[Event], file: int = 0, seen: int = -1, number: int = 0) -> tuple[ScanResult, Columns]:
+def scan(events: Sequence[Event], file: int = 0, seen: int = -1, number: int = 0) -> tuple[ScanResult, PieceBlock]:
     """Return what a scan finds in a piece; `seen` is up to where an earlier run had read its file."""
     timed: list[tuple[int, ...]] = []
     local: list[tuple[int, ...]] = []
@@ -176,9 +173,11 @@ def scan(events: Sequence[Event], file: int = 0, seen: int = -1, number: int = 0
         open=tuple(prepared.values()), commit_rows=tuple((t, 1, tso) for t, tso in pending.items()),
         used_rows=len(used), ddl=tuple(i for i, row in enumerate(local) if row[4] & k.DDL), markers=(),
         local_markers=(), unfinished=None,
+        timed_span=TsoSpan(min(timed)[0], max(timed)[0]) if timed else None,
+        last_timed=(*sorted(timed)[-1][:2], sorted(timed)[-1][6]) if timed else None,
     )  # fmt: skip
     spent = [(t, 1, tso) for t, tso in used.items()]
-    return result, Columns(
+    return result, block_of(
         columns(TIMED_COLUMNS, sorted(timed)), columns(LOCAL_COLUMNS, local), columns(ROW_COLUMNS, spent)
     )
 
@@ -214,7 +213,7 @@ def assembled(text: str, node: int = 1, source: NodeInput | None = None, end_of_
             start = source.resume.start if file == source.first else 4
             found = [[event for event in part if event.at >= start] for part in parts]
             pieces += [scan(part, file, at, number) for number, part in enumerate(found)]
-    blocks = [cast(PieceBlock, block) for _, block in pieces]
+    blocks = [block for _, block in pieces]
     return assemble_node(source, [result for result, _ in pieces], blocks, end_of_input)
 
 

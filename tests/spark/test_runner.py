@@ -22,6 +22,7 @@ class Session:
 
     def __init__(self, alive: bool) -> None:
         self.sparkContext = Context(alive)
+        self.conf = {"spark.binlogmerge.exchange": "files"}
 
     def range(self, *arguments: object, **options: object) -> object:
         raise RuntimeError("java.lang.Exception: executor lost")

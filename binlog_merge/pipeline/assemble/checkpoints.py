@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.kernels import scan_layout
 from binlog_merge.pipeline.assemble.gaps import MOST_KEPT
@@ -61,13 +59,10 @@ def _needed(node: ScannedNode, floor: OrderKey, done: OrderKey) -> Iterator[Plac
 
 
 def _holds_timed(piece: ScanResult, block: Block, floor: OrderKey) -> bool:
-    if not piece.timed:
+    if piece.last_timed is None:
         return False
-    columns = block.timed()
-    last = OrderKey(int(columns["tso"][-1]), int(columns["transaction"][-1]), 0, 0)
-    if np.any(columns["flags"][-1:] & scan_layout.OWN_TSO):
-        last = last._replace(node_seq=block.node)
-    return last >= floor
+    tso, transaction, flags = piece.last_timed
+    return OrderKey(tso, transaction, 0, block.node if flags & scan_layout.OWN_TSO else 0) >= floor
 
 
 def _holds_ddl(piece: ScanResult, block: Block, done: OrderKey) -> bool:

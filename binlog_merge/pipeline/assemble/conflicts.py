@@ -9,7 +9,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.errors import CommitTsoConflict
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.scan.block import Column
+from binlog_merge.pipeline.base.blocks import Column, read_blocks
 from snapshot_store.tso import OrderKey
 
 PART = 1 << 20  # branches examined at once
@@ -52,7 +52,8 @@ def tso_conflict(nodes: Sequence[ScannedNode], unique: bool, floor: OrderKey) ->
 
 def _suspects(nodes: Sequence[ScannedNode]) -> Column:
     """Return the ids of transactions with several TSOs; none if there are more than MANY."""
-    columns = [_of_distributed(b.timed()) for n in nodes for b in n.blocks]
+    paths = [b.scanned.timed_path for n in nodes for b in n.blocks if b.timed_span is not None]
+    columns = [_of_distributed(found) for found in read_blocks(paths, ("transaction", "tso", "flags"))]
     edges = [e for n in nodes for e in n.edges if not e.seq]
     columns.append((np.array([e.transaction for e in edges], np.int64), np.array([e.tso for e in edges], np.int64)))
     total = sum(len(transaction) for transaction, _ in columns)

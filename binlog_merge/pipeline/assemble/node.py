@@ -79,7 +79,7 @@ def _assembled(
             break
         scanned.pieces.append(piece)
         scanned.carries.append(scanned.carry)
-        scanned.blocks.append(Block(node.number, node.source_id, piece.file_index, block, assembled.patch, piece.sets))
+        scanned.blocks.append(Block.of(node, piece, block, assembled.patch, assembled.carry.max_tso))
         scanned.edges += [
             EdgeRow(
                 node.number,

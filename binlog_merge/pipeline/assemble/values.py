@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch, local_keys
-from binlog_merge.pipeline.scan.block import Column, PieceBlock
+from binlog_merge.pipeline.base.blocks import Column
+from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.scan.block import PieceBlock
+from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
 from snapshot_store.tso import OrderKey
 
 TableSet = tuple[tuple[str, str], ...]
@@ -14,7 +17,8 @@ class Block:
     """One scanned piece as later stages use it.
 
     `node` is the node's number, `patch` the data from other pieces. `sets` are the table sets that the column `set`
-    indexes.
+    indexes. The spans hold the TSOs of the branches whose commit TSO is known, and of the others; None if there are
+    none.
     """
 
     node: int
@@ -23,6 +27,14 @@ class Block:
     scanned: PieceBlock
     patch: Patch
     sets: tuple[TableSet, ...]
+    timed_span: TsoSpan | None
+    local_span: TsoSpan | None
+
+    @classmethod
+    def of(cls, node: NodeInput, piece: ScanResult, scanned: PieceBlock, patch: Patch, greatest: int) -> "Block":
+        """Return the block of a piece; `greatest` is the node's greatest commit TSO at its end."""
+        local = TsoSpan(patch.max_tso, greatest) if piece.local else None
+        return cls(node.number, node.source_id, piece.file_index, scanned, patch, piece.sets, piece.timed_span, local)
 
     def timed(self) -> dict[str, Column]:
         """Map the branches whose commit TSO is known, by TSO and transaction."""

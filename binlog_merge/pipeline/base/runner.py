@@ -2,10 +2,47 @@
 
 import pickle
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+
+class Exchange(Protocol):
+    """How index blocks come from the tasks that write them to the tasks that read them."""
+
+    def prefix(self, work: Path) -> str:
+        """Return the beginning of the paths of a run's blocks."""
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Let this process write blocks, and read those of all tasks."""
+
+    def clear(self, work: Path, kept: frozenset[str]) -> None:
+        """Remove the blocks, but for those whose paths up to the first dot of their names are `kept`."""
+
+
+class Files:
+    """Blocks are files in the work folder, which the driver and all executors see under one path."""
+
+    def prefix(self, work: Path) -> str:
+        """Return the work folder's path."""
+        return f"{work}/"
+
+    def opened(self) -> AbstractContextManager[None]:
+        """Do nothing: files need nobody."""
+        return nullcontext()
+
+    def clear(self, work: Path, kept: frozenset[str]) -> None:
+        """Remove the work folder with its files, whether this run or a killed one left them, but for those `kept`."""
+        if work.is_dir():
+            for path in work.iterdir():
+                if str(path.with_name(path.name.partition(".")[0])) not in kept:
+                    path.unlink(missing_ok=True)
+            if not kept:
+                with suppress(OSError):  # an executor of a killed driver has just written something
+                    work.rmdir()
 
 
 class Runner(Protocol):
@@ -18,6 +55,10 @@ class Runner(Protocol):
     def slots(self) -> int:
         """Return how many tasks run at once."""
 
+    @property
+    def exchange(self) -> Exchange:
+        """Return how tasks get the blocks of others. A task names those that it reads in `reads`."""
+
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run every task and return the results in the order of the tasks. A failed task is retried, so it may run
         several times.
@@ -27,10 +68,14 @@ class Runner(Protocol):
 class InDriver:
     """Runs tasks one after the other in this process: what an engine would need longer to hand out than to run.
 
-    Tasks and results are pickled, as an engine pickles them, so that nothing is shared with the driver.
+    Tasks and results are pickled, as an engine pickles them, so that nothing is shared with the driver. Blocks are
+    where those of the engine are.
     """
 
     slots = 1
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
 
     def start(self) -> None:
         """Do nothing: this process is there."""

@@ -4,7 +4,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,28 +64,19 @@ class Job:
         return self.directory / WORK_FOLDER
 
     def scratch(self, kind: str) -> str:
-        """Return the beginning of the paths of this run's files of a kind in the work folder.
+        """Return the beginning of the paths of this run's blocks of a kind.
 
         No other run has it: executors of a driver that was killed may go on for a while, and write what they were to.
         """
-        return str(self.work / f"{kind}-{self.attempt}")
+        return f"{self.engine.exchange.prefix(self.work)}{kind}-{self.attempt}"
 
     def runner(self, size: int) -> Runner:
         """Return what runs tasks that read so many bytes in all."""
-        return self.engine if size > self.in_driver else InDriver()
+        return self.engine if size > self.in_driver else InDriver(self.engine.exchange)
 
     def clear_work(self, kept: frozenset[str] = frozenset()) -> None:
-        """Remove the work folder with its files, whether this run or a killed one left them.
-
-        Files stay, and the folder, whose paths up to the first dot of their names are `kept`.
-        """
-        if self.work.is_dir():
-            for path in self.work.iterdir():
-                if str(path.with_name(path.name.partition(".")[0])) not in kept:
-                    path.unlink(missing_ok=True)
-            if not kept:
-                with suppress(OSError):  # an executor of a killed driver has just written something
-                    self.work.rmdir()
+        """Remove what runs left, this one or a killed one, but for the blocks whose paths begin as those `kept`."""
+        self.engine.exchange.clear(self.work, kept)
 
     @contextmanager
     def stage(self, name: str, total: int = 1) -> Iterator[None]:

@@ -19,12 +19,12 @@ from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction
 from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
+from binlog_merge.pipeline.base.blocks import view
 from binlog_merge.pipeline.gather.giant_rows import GiantRows
 from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Part, branch_parts
-from binlog_merge.pipeline.scan.block import view
 
 PIECE = 8 << 20
 STREAMED_EVENT = (

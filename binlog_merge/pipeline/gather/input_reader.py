@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from binlog_merge.files.known import open_known
 from binlog_merge.files.source import Source
+from binlog_merge.pipeline.base.blocks import Column, view
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import InputFile
-from binlog_merge.pipeline.scan.block import Column, view
 
 WINDOW_BYTES = 4 << 20
 GAP = 64 << 10  # ranges closer than this are read as one

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from binlog_merge.pipeline.base.blocks import Column, read_block
 from binlog_merge.pipeline.order.ordered import KEY, OWN
-from binlog_merge.pipeline.scan.block import Column, read_block
 from snapshot_store.tso import OrderKey
 
 

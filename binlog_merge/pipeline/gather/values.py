@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog_merge.files.known import KnownFile
+from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.gather.schemas import Schemas
 from snapshot_store.tso import OrderKey
@@ -48,6 +49,11 @@ class GatherTask:
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Return the rows' blocks."""
+        return tuple(Read(path) for path in dict.fromkeys(path for path, _, _ in self.runs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from binlog_merge.pipeline.base.blocks import Column, read_block
 from binlog_merge.pipeline.order.values import OrderResult
-from binlog_merge.pipeline.scan.block import Column, read_block
 
 
 @dataclass
@@ -36,7 +36,13 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
     for part in ranges:
         if not part.rows:
             continue
-        columns = read_block(part.path)
+        if cuts and filled < max_size and filled + part.bytes <= max_size:
+            # No transaction of the range begins where the file is full.
+            cuts[-1].runs.append((part.path, 0, part.rows))
+            filled += part.bytes
+            rank += part.transactions
+            continue
+        columns = read_block(part.path, ("before", "first", "rank"))
         before, first, ranks = columns["before"], columns["first"], columns["rank"]
         row = 0
         while row < part.rows:

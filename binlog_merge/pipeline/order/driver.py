@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.values import TableSet
+from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.coordinate.holds import Holds
@@ -55,17 +55,18 @@ def order_all(
     blocks = tuple(b for n in scanned for b in n.blocks)
     edges = tuple(e for n in scanned for e in n.edges)
     seen = {n.number: n.seen for n in inputs.nodes if n.seen is not None}
+    ddl = frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0))
     tasks = [
         OrderTask(
-            i, low, high, floor, limit, blocks, edges, coordination.topology,
-            frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0)), seen,
+            i, low, high, floor, limit, tuple(b for b in blocks if _meets(b, low, high)), edges, coordination.topology,
+            ddl, seen,
             f"{job.scratch('order')}-{i:06d}.arrow", coordination.places, job.config.output.heartbeat,
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
     ]  # fmt: skip
     with job.stage("order", len(tasks)):
         if coordination.holds is not None:
-            ordered = _with_holds(runner, tasks, coordination, coordination.holds)
+            ordered = _with_holds(runner, tasks, blocks, coordination, coordination.holds)
         else:
             ordered = Ordered(runner.run("order", order, tasks))
     for part in ordered.parts:
@@ -74,11 +75,18 @@ def order_all(
     return ordered
 
 
-def _with_holds(runner: Runner, tasks: Sequence[OrderTask], coordination: Coordination, holds: Holds) -> Ordered:
+def _meets(block: Block, low: int, high: int) -> bool:
+    """Return whether a block may have rows in a range."""
+    return any(span is not None and span.meets(low, high) for span in (block.timed_span, block.local_span))
+
+
+def _with_holds(
+    runner: Runner, tasks: Sequence[OrderTask], blocks: Sequence[Block], coordination: Coordination, holds: Holds
+) -> Ordered:
     floor, limit = tasks[0].floor, tasks[0].limit
     effects = live(holds.effects, floor, limit)
     ddl = tuple(sorted(place for place in holds.ddl if floor <= place.key < limit))
-    sets = _sets(tasks[0])
+    sets = _sets(blocks, tasks[0].edges)
     numbers = {known: number for number, known in enumerate(sets)}
     stood: list[OrderResult] = runner.run(
         "stand", stand, [replace(task, holds=Holds(effects, ddl), sets=numbers) for task in tasks]
@@ -87,7 +95,7 @@ def _with_holds(runner: Runner, tasks: Sequence[OrderTask], coordination: Coordi
     touched = tuple(_coming_out(coordination.topology, *known) for known in sets)
     held: HoldResult = runner.run("hold", hold, [HoldTask(standing, touched, effects)])[0]
     places = list(enumerate(sorted({e.place for e in effects if e.place is not None}), 1))
-    anywhere = next(((b.node, b.file_index) for b in tasks[0].blocks), (0, 0))
+    anywhere = next(((b.node, b.file_index) for b in blocks), (0, 0))
     settled: list[list[OrderResult]] = runner.run(
         "settle",
         settle,
@@ -99,8 +107,9 @@ def _with_holds(runner: Runner, tasks: Sequence[OrderTask], coordination: Coordi
                 tuple(place for place in ddl if task.low <= place.key.commit_tso < task.high),
                 tuple((n, place) for n, place in places if task.low <= place.key.commit_tso < task.high),
                 anywhere,
+                sources,
             )
-            for task in tasks
+            for task, sources in zip(tasks, held.sources, strict=True)
         ],
     )
     parts = []
@@ -112,11 +121,11 @@ def _with_holds(runner: Runner, tasks: Sequence[OrderTask], coordination: Coordi
     return Ordered(parts, held.held, held.files, held.branches)
 
 
-def _sets(task: OrderTask) -> tuple[tuple[str, TableSet], ...]:
+def _sets(blocks: Sequence[Block], edges: Sequence[EdgeRow]) -> tuple[tuple[str, TableSet], ...]:
     """Return the distinct (node, table set) pairs that branches touch."""
-    found = {(block.source_id, tables) for block in task.blocks for tables in block.sets}
-    found |= {(block.source_id, kept.tables) for block in task.blocks for kept in block.patch.kept}
-    found |= {(edge.source_id, edge.tables) for edge in task.edges}
+    found = {(block.source_id, tables) for block in blocks for tables in block.sets}
+    found |= {(block.source_id, kept.tables) for block in blocks for kept in block.patch.kept}
+    found |= {(edge.source_id, edge.tables) for edge in edges}
     return tuple(sorted(found))
 
 

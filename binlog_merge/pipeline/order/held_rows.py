@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
+from binlog_merge.pipeline.base.blocks import Column, Read, read_block, write_block
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.hold_kernel import HELD, Holding, rows_at
 from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, at_least, in_order, summed, transactions
 from binlog_merge.pipeline.order.task import collect, late
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
-from binlog_merge.pipeline.scan.block import Column, read_block, write_block
 from binlog_merge.places import Place, key_of, moved_key
 from snapshot_store.tso import ORIGIN, OrderKey
 
@@ -57,14 +57,23 @@ class HoldTask:
     tables: tuple[frozenset[Shard], ...]
     effects: tuple[Effect, ...]
 
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Return the rows of all ranges."""
+        return tuple(Read(path) for _, path, _ in self.ranges)
+
 
 @dataclass(frozen=True, slots=True)
 class HoldResult:
-    """The rows that are not moved yet: counts per shard, and per node the first file with such rows."""
+    """The rows that are not moved yet: counts per shard, and per node the first file with such rows.
+
+    `sources` are, for each range, the indexes of those from which rows are moved into it.
+    """
 
     held: tuple[HeldRows, ...]
     files: Mapping[int, int]
     branches: int
+    sources: tuple[frozenset[int], ...] = ()
 
 
 def hold(task: HoldTask) -> HoldResult:
@@ -75,7 +84,8 @@ def hold(task: HoldTask) -> HoldResult:
     moved: list[list[tuple[Column, npt.NDArray[np.int32]]]] = [[] for _ in task.ranges]
     waiting = _Waiting(task.tables)
     begin = 0
-    for _, path, count in task.ranges:
+    sources: list[set[int]] = [set() for _ in task.ranges]
+    for number, (_, path, count) in enumerate(task.ranges):
         rows = read_block(path)
         places = holding.take(np.stack([rows[name] for name in KEY]), rows["set"])
         write_block(_places_of(path), {"place": places})
@@ -85,6 +95,7 @@ def hold(task: HoldTask) -> HoldResult:
         for into in np.unique(target[place - 1]).tolist():
             here = target[place - 1] == into
             moved[into].append((at[here] + begin, place[here]))
+            sources[into].add(number)
         begin += count
     for (_, path, _), found in zip(task.ranges, moved, strict=True):
         row = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in found)])
@@ -92,7 +103,7 @@ def hold(task: HoldTask) -> HoldResult:
         found.clear()
         by_place = np.argsort(to, kind="stable")
         write_block(_moved_into(path), {"row": row[by_place], "place": to[by_place]})
-    return waiting.result()
+    return replace(waiting.result(), sources=tuple(map(frozenset, sources)))
 
 
 def _places_of(path: str) -> str:
@@ -145,7 +156,7 @@ class SettleTask:
     """One range in output order. `number` is its index among `ranges`, which are those of the HoldTask.
 
     `ddl` are the places in the range at which a logical DDL comes out, in order; `places` those that rows are moved to,
-    with their numbers. `anywhere` is the (node, file) given to a DDL that is in no log.
+    with their numbers. `anywhere` is the (node, file) given to a DDL that is in no log. `sources`: see `HoldResult`.
     """
 
     number: int
@@ -154,6 +165,14 @@ class SettleTask:
     ddl: tuple[Place, ...]
     places: tuple[tuple[int, Place], ...]
     anywhere: tuple[int, int]
+    sources: frozenset[int]
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Return the range's own rows, what `hold` found of them, and the ranges that rows are moved from."""
+        own = self.ranges[self.number][1]
+        paths = (self.ranges[index][1] for index in sorted(self.sources | {self.number}))
+        return tuple(Read(path) for path in (*paths, _places_of(own), _moved_into(own)))
 
 
 def settle(task: SettleTask) -> list[OrderResult]:

@@ -4,7 +4,7 @@ A range holds every row with `low <= commit_tso < high`; ranges may differ in si
 in global order, a row per branch, so that the driver can cut output files exactly and gather needs no sorting.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
+from binlog_merge.pipeline.base.blocks import Column, write_block
 from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
-from binlog_merge.pipeline.scan.block import Column, write_block
 from binlog_merge.polardbx.places import Span
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
 
@@ -123,13 +123,21 @@ def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
     runs, empty = [], 0
     keeper = _Keeper(task)
     for block in task.blocks:
-        for run in (_timed(task, block, keeper), _local(task, block, keeper)):
+        for run in _runs(task, block, keeper):
             kept = run.pop("keep").astype(bool)
             empty += int(np.count_nonzero(~kept))
             runs.append({name: values[kept] for name, values in run.items()})
     edges, dropped = _edges(task, keeper)
     runs.append(edges)
     return {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}, empty + dropped
+
+
+def _runs(task: OrderTask, block: Block, keeper: _Keeper) -> Iterator[dict[str, Column]]:
+    """Yield what the range has of a block."""
+    if block.timed_span is not None and block.timed_span.meets(task.low, task.high):
+        yield _timed(task, block, keeper)
+    if block.local_span is not None and block.local_span.meets(task.low, task.high):
+        yield _local(task, block, keeper)
 
 
 def late(task: OrderTask, rows: Mapping[str, Column]) -> tuple[OrderKey, int, int, int] | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
+from binlog_merge.pipeline.base.blocks import Between, Read
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.polardbx.places import Places
 from snapshot_store.topology import Topology
@@ -34,6 +35,13 @@ class OrderTask:
     heartbeat: int = 0  # seconds of TSO time between heartbeats that come out; 0: none
     holds: Holds | None = None
     sets: Mapping[tuple[str, TableSet], int] = field(default_factory=dict)  # with holds: numbers of nodes' table sets
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        """Return what the range has of each block."""
+        timed = (b.scanned.timed_path for b in self.blocks if b.timed_span and b.timed_span.meets(self.low, self.high))
+        local = (b.scanned.local_path for b in self.blocks if b.local_span and b.local_span.meets(self.low, self.high))
+        return (*(Read(path, Between(self.low, self.high)) for path in timed), *(Read(path) for path in local))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
+from binlog_merge.pipeline.base.blocks import from_rows
 from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
 from binlog_merge.pipeline.base.clock import clocked
-from binlog_merge.pipeline.scan.block import from_rows
 from binlog_merge.pipeline.scan.logged import logged
-from binlog_merge.pipeline.scan.values import ScanResult
+from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
 from binlog_merge.pipeline.scan.walk import Walk
 
 QUANTILES = 256
@@ -71,6 +71,8 @@ def result(walk: Walk, first: int, truncated: int | None, error: dict[str, Any] 
         unfinished=None if reg[k.PHASE] in (k.IDLE, k.LEAVING_OUT) else int(reg[k.GROUP_START]),
         logged=logged(walk),
         clock=clocked(local[:, k.L_MAX_TSO], local[:, k.L_COMMIT_US]) if task.carrier == k.BY_TIME else None,
+        timed_span=TsoSpan(int(timed[0, k.T_TSO]), int(timed[-1, k.T_TSO])) if len(timed) else None,
+        last_timed=tuple(timed[-1, [k.T_TSO, k.T_TRANSACTION, k.T_FLAGS]].tolist()) if len(timed) else None,
         error=error,
     )
 

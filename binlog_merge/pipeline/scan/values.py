@@ -44,6 +44,17 @@ class ScanTask:
         return min(self.stop, self.size) - self.start
 
 
+class TsoSpan(NamedTuple):
+    """From the least TSO to the greatest, both included."""
+
+    least: int
+    greatest: int
+
+    def meets(self, low: int, high: int) -> bool:
+        """Return whether a TSO of the span may be in low <= tso < high."""
+        return self.least < high and low <= self.greatest
+
+
 @dataclass(frozen=True, slots=True)
 class ScanResult:
     """The summary of a scanned piece that the driver gets; rows stay in the block."""
@@ -77,6 +88,8 @@ class ScanResult:
     unfinished: int | None  # where the group begins that is open at the end of the walk
     logged: Logged = Logged()  # noqa: RUF009 - frozen
     clock: Clocked | None = None  # where the node's clock gives the order
+    timed_span: TsoSpan | None = None  # of the branches whose commit TSO is known
+    last_timed: tuple[int, int, int] | None = None  # (tso, transaction, flags) of the last of these
     error: dict[str, Any] | None = None
 
 

@@ -25,8 +25,9 @@ from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_with
 from binlog_merge.pipeline.base.branches import KeptBranch
 from binlog_merge.pipeline.base.clock import Clocked, time_tso
 from binlog_merge.pipeline.base.logged import Logged, NodeGtids
+from binlog_merge.pipeline.scan.found import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
 from snapshot_store.tso import ORIGIN, OrderKey
-from tests.pipeline.logs import LOCAL_COLUMNS, assembled, columns, node_input, scan, words
+from tests.pipeline.logs import assembled, block_of, columns, node_input, scan, words
 
 SID = bytes(16)
 
@@ -138,7 +139,7 @@ def by_time(*pieces: list[int]) -> ScannedNode:
         clock = Clocked(max(most - us for most, us in zip(own, times, strict=True)), min(times))
         node.pieces[i] = replace(node.pieces[i], clock=clock)
         node.carries[i] = replace(node.carries[i], max_tso=time_tso(greatest))
-        scanned: Any = replace(node.blocks[i].scanned, of_local=columns(LOCAL_COLUMNS, local))  # type: ignore[type-var]
+        scanned = block_of(columns(TIMED_COLUMNS, []), columns(LOCAL_COLUMNS, local), columns(ROW_COLUMNS, []))
         node.blocks[i] = replace(node.blocks[i], scanned=scanned, patch=Patch(time_tso(greatest), 0, 0))
         greatest = max(greatest, *own)
     return node

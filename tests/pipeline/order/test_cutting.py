@@ -6,10 +6,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from binlog_merge.pipeline.base.blocks import write_block
 from binlog_merge.pipeline.order.cutting import Cut, cut, rows_of
 from binlog_merge.pipeline.order.ordered import COLUMNS, transactions
 from binlog_merge.pipeline.order.values import OrderResult
-from binlog_merge.pipeline.scan.block import write_block
 from tests.pipeline.logs import columns
 
 HERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from binlog_merge.files.manifest import Manifest, ManifestState
 from binlog_merge.pipeline.base.bound import NO_BOUND
+from binlog_merge.pipeline.base.runner import Files
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.gather.driver import gather_files
 from binlog_merge.pipeline.gather.rows import Rows
@@ -55,6 +56,7 @@ class Gathers:
     """A runner that gathers in its own way."""
 
     slots = 1
+    exchange = Files()
 
     def start(self) -> None:
         pass

@@ -11,9 +11,10 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
+from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order
 from binlog_merge.pipeline.order.values import OrderTask
-from binlog_merge.pipeline.scan.block import PieceBlock, read_block
+from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.inputs import node_inputs, scan_tasks
 from binlog_merge.pipeline.scan.task import scan
 from binlog_merge.pipeline.scan.values import ScanTask

@@ -1,0 +1,47 @@
+"""What becomes of a job that Spark could not finish."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from binlog_merge.errors import EngineFailed, EngineLost
+
+
+def slots(spark: Any) -> int:
+    """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except (AttributeError, NotImplementedError):  # Spark Connect
+        return int(spark.conf.get("spark.default.parallelism", "2"))
+    except Exception as error:
+        raise EngineLost(f"Spark is gone: {_gist(error)}") from error
+
+
+@contextmanager
+def finishing(spark: Any, stage: str) -> Iterator[None]:
+    """Raise EngineFailed if Spark cannot finish the job within, EngineLost if this session never will again.
+
+    What a task's function raised is raised as it is.
+    """
+    from pyspark.errors import PythonException
+
+    try:
+        yield
+    except PythonException:
+        raise
+    except Exception as error:
+        kind = EngineLost if _is_lost(spark) else EngineFailed
+        raise kind(f"Spark could not finish the stage {stage}: {_gist(error)}") from error
+
+
+def _is_lost(spark: Any) -> bool:
+    try:
+        return slots(spark) < 0
+    except EngineLost:
+        return True
+
+
+def _gist(error: Exception) -> str:
+    """Return the line that says most of what Java has to say."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))[:500]

@@ -1,0 +1,77 @@
+"""Blocks that go through Spark, near and far, give the bytes that files give."""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import UnannouncedDdl
+from binlog_merge.pipeline.rounds import Rounds
+from binlog_merge.spark import tasks
+from binlog_merge.spark.exchange import OPTION, carries_blocks
+from binlog_merge.spark.job import merge
+from binlog_merge.spark.runner import SparkRunner
+from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
+from tests.merge_e2e.editing import assert_prefix
+from tests.merge_e2e.growth import GrowingNode, schedule
+from tests.merge_e2e.local import written
+
+pytestmark = [pytest.mark.spark]
+
+
+@pytest.fixture
+def carrying(spark: Any) -> Any:
+    """The session, told to carry the blocks; a local one has them in files."""
+    assert not carries_blocks(spark)
+    spark.conf.set(OPTION, "spark")
+    yield spark
+    spark.conf.unset(OPTION)
+
+
+@pytest.fixture(params=["near", "far"])
+def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small blocks come to the driver; with `far` none does."""
+    if request.param == "far":
+        monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
+
+
+@pytest.mark.usefixtures("distance")
+@pytest.mark.parametrize(
+    "name", ["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "polardbx-rename", "in-doubt"]
+)
+def test_the_same_bytes(name: str, carrying: Any, tmp_path: Path) -> None:
+    path = copy_case(case_named(name), tmp_path / "case", max_size(4000))
+    merge(carrying, MergeConfig.load(path), tmp_path / "out", end_of_input=True, partitions=3)
+    assert written(tmp_path / "out") == whole(path)
+    assert not (tmp_path / "out" / ".work").exists()
+
+
+@pytest.mark.usefixtures("distance")
+def test_rounds_here_and_there(carrying: Any, tmp_path: Path) -> None:
+    """Blocks of rounds in the driver go to stages on Spark, and the other way round."""
+    rng = random.Random(1)
+    path = copy_case(case_named("three-nodes-online-ddl"), tmp_path / "case")
+    good = whole(path)
+    names = [node["source-id"] for node in yaml.safe_load(path.read_text())["nodes"]]
+    nodes = {name: GrowingNode.of(path.parent / "nodes" / name) for name in names}
+    with Rounds(SparkRunner(carrying), MergeConfig.load(path), tmp_path / "out", in_driver=4000) as rounds:
+        for number, places in enumerate(schedule(nodes, 6, True, rng), 1):
+            for name, place in places.items():
+                nodes[name].grow(place, True)
+            with suppress(*(() if number == 6 else (UnannouncedDdl,))):
+                rounds.merge(end_of_input=number == 6)
+            assert_prefix(written(tmp_path / "out"), good)
+    assert written(tmp_path / "out") == good
+
+
+def test_what_tasks_share_travels_once() -> None:
+    from tests.spark.sharing import Sharing
+
+    common = tuple(range(1000))
+    shared, own = tasks.pickled([Sharing(number, common) for number in range(20)])
+    assert len(shared) > 1000 and max(map(len, own)) < 200
+    assert [tasks.task_of(data, shared) for data in own] == [Sharing(number, common) for number in range(20)]
