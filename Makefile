@@ -24,6 +24,7 @@ WITH_GROUP := UV_PROJECT_ENVIRONMENT=.venv UV_PYTHON=$(VENV)/python UV_PYTHON_DO
   $(VENV)/uv sync --frozen --inexact --quiet --group
 
 export NUMBA_CACHE_DIR := $(CURDIR)/build/numba-cache
+export THOROUGH ?= 0
 
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
@@ -34,7 +35,8 @@ help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
 	@echo "make demo-live  real MySQL servers under load, run and followed by a real replica: DEMO_SECONDS=$(DEMO_SECONDS)"
 	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
-	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand"
+	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand; THOROUGH=1: random searches go"
+	@echo "             two to three times as far"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
 	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
 	@echo "make mutants  change order keys, assemble, lattice, lock and GTID sets: do their tests notice?"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.effort import effort
 from tests.merge_e2e.attack import attacks
 from tests.merge_e2e.cases import INPUTS
 
-ATTACKS = 500
+ATTACKS = effort(160, 500)
 # Each case in one of them, as its good output is made once in each process.
 HALVES = [[seed for seed in range(ATTACKS) if seed % len(INPUTS) % 2 == half] for half in range(2)]
 

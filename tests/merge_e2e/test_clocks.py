@@ -8,6 +8,7 @@ import yaml
 
 from binlog_merge.errors import ClockStep
 from binlog_merge.pipeline.base.clock import time_tso, tso_us
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case
 from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.simulator import Simulator, Style
@@ -39,7 +40,7 @@ def test_real_binlogs(name: str, tmp_path: Path) -> None:
     assert (result.carrier, result.transactions) == ("gtid-time", len(expected.transactions))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(effort(2, 4)))
 def test_steps_back_are_told_and_may_be_errors(seed: int, tmp_path: Path) -> None:
     config = Simulator(seed, STEADY).write(tmp_path)
     whole = merge(config, tmp_path / "out")

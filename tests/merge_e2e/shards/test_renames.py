@@ -11,6 +11,7 @@ from binlog_merge.errors import ShardDdlStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.replay.server.run import replay
+from tests.effort import effort
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import merge, written
@@ -71,7 +72,7 @@ def test_merges_cut_into_runs_come_to_the_same(stage: Stage, told: Told, mode: s
     whole = written(one.parent / "out")
     rng = random.Random(seed)
     path = stage.configuration(f"{mode}-{seed}-cut", played, mode, sections=ERROR)
-    assert grown(path, whole, rng, 12) == whole
+    assert grown(path, whole, rng, effort(5, 12)) == whole
 
 
 @pytest.mark.parametrize("mode", ["pessimistic", "optimistic"])
@@ -154,7 +155,7 @@ LATER = """
     """
 
 
-STORIES = int(os.environ.get("RENAME_STORIES", "4"))
+STORIES = int(os.environ.get("RENAME_STORIES", str(effort(2, 4))))
 FIRST = int(os.environ.get("RENAME_FIRST", "0"))
 
 

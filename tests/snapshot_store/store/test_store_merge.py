@@ -22,6 +22,7 @@ from snapshot_store.store.db import Store
 from snapshot_store.store.settings import Stop
 from snapshot_store.topology import Route, Topology
 from snapshot_store.tso import ORIGIN, OrderKey
+from tests.effort import effort
 from tests.snapshot_store.store.test_store import memory_store
 from tests.snapshot_store.strategies import KEYS, UNHURRIED, VERSIONS
 
@@ -191,7 +192,7 @@ def test_killed_at_any_statement_a_change_is_whole_or_not_there(
     after = _state(tmp_path / "after")
     assert before != after
     seen = []
-    for nth in range(1, 60):
+    for nth in range(1, 60, effort(3, 1)):
         path = new(tmp_path / f"{nth}")
         process = _context.Process(target=_until, args=(change, path, nth, nth % 2 == 0))
         process.start()
