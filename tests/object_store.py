@@ -1,10 +1,13 @@
 """A real S3 server on loopback (moto's), and a proxy before it that answers 500 and 503 and cuts connections."""
 
 import json
+import random
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import boto3
 import requests
@@ -87,3 +90,59 @@ def object_store(bucket: str = "cluster-logs") -> Iterator[Store]:
         yield store
     finally:
         server.stop()
+
+
+class Faults:
+    """A proxy before a server: of its connections some are answered with 500 or 503, some are cut somewhere."""
+
+    def __init__(self, store: Store, seed: int, share: float) -> None:
+        host, _, port = store.address.removeprefix("http://").partition(":")
+        self._server = (host, int(port))
+        self._random = random.Random(seed)
+        self._share = share
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.done = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                faulty = self._random.random() < self._share
+                fate = self._random.choice(("500", "503", "cut")) if faulty else "pass"
+                # Kept alive, a connection would meet its fate only once.
+                most = self._random.randrange(20_000) if fate == "cut" else 4_000_000
+                self.done += faulty
+                threading.Thread(target=self._serve, args=(client, fate, most), daemon=True).start()
+
+    def _serve(self, client: socket.socket, fate: str, most: int) -> None:
+        with client, suppress(OSError):
+            if fate in ("500", "503"):
+                client.recv(65536)
+                body = f"<Error><Code>{'InternalError' if fate == '500' else 'SlowDown'}</Code></Error>"
+                head = f"HTTP/1.1 {fate} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                client.sendall((head + body).encode())
+                return
+            with socket.create_connection(self._server) as server:
+                back = threading.Thread(target=_relay, args=(server, client, most), daemon=True)
+                back.start()
+                _relay(client, server, most)
+                back.join()
+
+
+def _relay(source: socket.socket, target: socket.socket, most: int) -> None:
+    """Pass on at most so many bytes, then cut both connections."""
+    with suppress(OSError):
+        while most > 0 and (data := source.recv(min(65536, most))):
+            target.sendall(data)
+            most -= len(data)
+    for each in (source, target):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

@@ -5,12 +5,13 @@ the command with its position and the error. Sound events of an unknown type are
 fails with the first of them at the end.
 """
 
+import io
 import json
 import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -32,7 +33,7 @@ from binlog_merge.binlog.events import (
 )
 from binlog_merge.cli.inspect_events import event_lines, rows_lines
 from binlog_merge.cli.inspect_records import event_record, rows_record
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import input_file
 from binlog_merge.errors import (
     CHECK_PATH,
     ChecksumMismatch,
@@ -43,7 +44,8 @@ from binlog_merge.errors import (
     UnknownEvent,
     UnsupportedInput,
 )
-from binlog_merge.files.source import open_local
+from binlog_merge.files.source import SourceFile, local_path, open_local, open_source
+from binlog_merge.redaction import redacted
 
 SCHEMA_VERSION = 1
 _RENUMBERED = "-a_drop"  # previews of 5.1 and 5.2 (mysql-server 5.7, `control_events.cpp`)
@@ -81,7 +83,7 @@ of their payload.
   binlog-merge inspect merged/binlog.000001 -v | less
   binlog-merge inspect binlog.000007 --start-position 1537 --stop-position 2722 -o jsonl"""
 
-Files = Annotated[list[Path], typer.Argument(help="Binlog files.", metavar="FILE...", parser=local_path)]
+Files = Annotated[list[str], typer.Argument(help="Binlog files.", metavar="FILE...", parser=input_file)]
 StartPosition = Annotated[
     int,
     typer.Option(
@@ -116,12 +118,13 @@ def inspect(
 
 
 def inspect_file(
-    path: Path, start: int, stop: int | None, verbose: int, output: InspectFormat = InspectFormat.text
+    path: str | Path, start: int, stop: int | None, verbose: int, output: InspectFormat = InspectFormat.text
 ) -> Iterator[str]:
     """Yield the lines for one file. Raises a MergeError at the first event that cannot be read."""
     try:
-        with os.fdopen(open_local(str(path)), "rb") as file:
-            yield from lines_of(read_events(file, str(path), start, stop), str(path), verbose, output)
+        with _opened(str(path)) as file:
+            shown = redacted(str(path))
+            yield from lines_of(read_events(file, shown, start, stop), shown, verbose, output)
     except OSError as error:
         raise IoError(f"{error.strerror or error}", file=str(path), remedy=CHECK_PATH) from error
     except format_errors.BinlogFormatError as error:
@@ -136,6 +139,18 @@ def _failure(error: format_errors.BinlogFormatError) -> MergeError:
         remedy = "copy the file again; if the server is still writing to it, the event is not complete yet"
         return TruncatedEvent(error.reason, **place, remedy=remedy)
     return ChecksumMismatch(error.reason, **place)
+
+
+def _opened(path: str) -> BinaryIO:
+    local = local_path(path)
+    if local is not None:
+        return os.fdopen(open_local(local), "rb")
+    return cast(BinaryIO, io.BufferedReader(SourceFile(open_source(path)), 1 << 20))
+
+
+def _size_of(file: BinaryIO) -> int:
+    raw = getattr(file, "raw", None)
+    return raw.size if isinstance(raw, SourceFile) else os.fstat(file.fileno()).st_size
 
 
 def read_events(file: BinaryIO, name: str, start: int = 4, stop: int | None = None) -> Iterator[RawEvent]:
@@ -184,7 +199,7 @@ def _read_event(file: BinaryIO, name: str, position: int, checksum: bool) -> Raw
     if len(head) < EVENT_HEADER_LEN:
         raise format_errors.TruncatedEvent(f"the file ends {len(head)} bytes into an event header", name, position)
     size = EventHeader.parse(head).event_size
-    rest = os.fstat(file.fileno()).st_size - position
+    rest = _size_of(file) - position
     if EVENT_HEADER_LEN <= size <= MAX_EVENT_SIZE and size > rest:
         # Checked before reading: a damaged length must not make us ask for a gigabyte.
         raise format_errors.TruncatedEvent(f"event of {size} bytes, {rest} are left in the file", name, position)

@@ -11,11 +11,12 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.cli.progress import progress
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
 from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
 
-The output directory gets binlog.000001 and so on, binlog.index, and a manifest. Run it again when the nodes have
-written more: it goes on where it stopped, and the files are the same, byte for byte, as if everything had been merged
-at once.
+The output directory, or s3://bucket/folder, gets binlog.000001 and so on, binlog.index, and a manifest. Run it again
+when the nodes have written more: it goes on where it stopped, and the files are the same, byte for byte, as if
+everything had been merged at once.
 
 \b
   binlog-merge merge --config cluster.yaml --out merged/
@@ -46,12 +47,21 @@ Config = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--out",
-        help="The output directory; default: output.dir of the configuration.",
-        parser=local_path,
+        help="The output directory, or s3://…; default: output.dir of the configuration.",
+        parser=output_place,
         metavar="PATH",
+    ),
+]
+Work = Annotated[
+    Path | None,
+    typer.Option(
+        "--work",
+        help="With an --out at s3://: a local folder, which executors share, to work in; default: in TMPDIR.",
+        parser=local_path,
+        metavar="DIR",
     ),
 ]
 StartTso = Annotated[int | None, typer.Option("--start-tso", min=0, help="Leave out what committed before this TSO.")]
@@ -122,6 +132,7 @@ Verbose = Annotated[
 def merge(
     config: Config,
     out: Out = None,
+    work: Work = None,
     start_tso: StartTso = None,
     stop_tso: StopTso = None,
     end_of_input: EndOfInput = False,
@@ -142,6 +153,7 @@ def merge(
     """Merge the binlogs of all nodes of a cluster into one."""
     start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.config.uri import is_uri
 
     if start_tso is not None and stop_tso is not None and start_tso >= stop_tso:
         raise ConfigError(f"--start-tso {start_tso} is not below --stop-tso {stop_tso}", remedy="nothing lies between")
@@ -155,8 +167,11 @@ def merge(
         cluster = cluster.model_copy(update={"filter": str(filter_file.absolute())})
     if check_rows:
         cluster = cluster.model_copy(update={"check_rows": "always"})
-    directory = output_directory(cluster, out)
+    place = place_of(cluster, out)
+    if work is not None and not is_uri(place):
+        raise ConfigError("--work is for an --out at s3://", remedy="leave it out: an output directory has its own")
     if stop_never:
+        directory = local_path(place)
         from binlog_merge.spark.job import IN_DRIVER, Pace
 
         pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
@@ -164,8 +179,9 @@ def merge(
         return
     run(
         cluster,
-        directory,
+        place if is_uri(place) else Path(place),
         output,
+        work=work,
         start_tso=start_tso,
         stop_tso=stop_tso,
         end_of_input=end_of_input,
@@ -178,9 +194,10 @@ def merge(
 
 def run(
     config: "MergeConfig",
-    out: Path,
+    out: str | Path,
     output: OutputFormat,
     *,
+    work: Path | None = None,
     start_tso: int | None = None,
     stop_tso: int | None = None,
     end_of_input: bool = False,
@@ -205,19 +222,20 @@ def run(
                 stop_tso=stop_tso,
                 end_of_input=end_of_input,
                 progress=report,
+                work=work,
             )
     except MergeError as error:
         if error.result is not None and output is OutputFormat.text:
-            print_result(error.result, str(out), verbose)
+            print_result(error.result, redacted(str(out)), verbose)
         raise
     verified = _look_through(out, result, output) if verify else None
     if output is OutputFormat.json:
-        document = document_of(out=str(out), result=result)
+        document = document_of(out=redacted(str(out)), result=result)
         print_json(document if verified is None else {**document, "verified": verified.to_dict()})
     else:
-        print_result(result, str(out), verbose)
+        print_result(result, redacted(str(out)), verbose)
         if verified is not None:
-            print("\n".join(lines_of(verified, out)), flush=True)
+            print("\n".join(lines_of(verified, redacted(str(out)))), flush=True)
     return result
 
 
@@ -295,28 +313,35 @@ def _check_goes_on(stop_tso: bool, end_of_input: bool, verify: bool) -> None:
             raise ConfigError(f"{name} is for a merge that ends, --stop-never for one that goes on", remedy=remedy)
 
 
-def _look_through(out: Path, result: "MergeResult", output: OutputFormat) -> "Verified":
+def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) -> "Verified":
     """Verify the files that a merge wrote; an error has the merge's result."""
+    from binlog_merge.files.output import local_copy
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
     from binlog_merge.verify.whole import verify
 
+    only = {file["name"] for file in result.files}
     try:
-        return verify(MergedBinlog(out), history_of(out), only={file["name"] for file in result.files})
+        with local_copy(out, only) as folder:
+            return verify(MergedBinlog(folder), history_of(folder), only=only)
     except MergeError as error:
         error.result = result
         if output is OutputFormat.text:
-            print_result(result, str(out))
+            print_result(result, redacted(str(out)))
         raise
 
 
-def output_directory(config: "MergeConfig", out: Path | None) -> Path:
-    """Return --out, else output.dir of the configuration."""
-    if out is not None:
-        return out
-    if config.output.dir is None:
+def place_of(config: "MergeConfig", out: str | None) -> str:
+    """Return --out, else output.dir of the configuration: a local path, or a URI."""
+    place = out if out is not None else config.output.dir
+    if place is None:
         raise ConfigError("no output directory", remedy="give --out DIR, or set output.dir in the configuration")
-    return Path(config.output.dir)
+    return place
+
+
+def output_directory(config: "MergeConfig", out: Path | None) -> Path:
+    """Return --out, else output.dir of the configuration, where it must be a folder. Raises ConfigError for a URI."""
+    return local_path(place_of(config, None if out is None else str(out)))
 
 
 def spark_options(conf: list[str] | None) -> dict[str, str]:

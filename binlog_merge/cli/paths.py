@@ -1,5 +1,6 @@
 """Paths on the command line: local ones, and what is said where a URI cannot stand."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -10,3 +11,26 @@ def local_path(given: str | Path) -> Path:
     from binlog_merge.config.uri import local_or_refused
 
     return Path(local_or_refused(given))
+
+
+def output_place(given: str | Path) -> str:
+    """Return the local path or s3:// URI of an output. Raises ConfigError for a URI of another kind."""
+    from binlog_merge.config.uri import check_output
+
+    return _checked(check_output, str(given), "give a local (or mounted) folder, or s3://bucket/path")
+
+
+def input_file(given: str | Path) -> str:
+    """Return the path or URI of a file to read. Raises ConfigError for a URI of a kind that cannot be read."""
+    from binlog_merge.config.uri import check_input
+
+    return _checked(check_input, str(given), "give a local path, or s3://bucket/path")
+
+
+def _checked(check: Callable[[str], str], given: str, remedy: str) -> str:
+    from binlog_merge.errors import ConfigError
+
+    try:
+        return check(given)
+    except ValueError as error:
+        raise ConfigError(str(error), remedy=remedy) from None

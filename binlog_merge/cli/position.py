@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import output_place
 from binlog_merge.cli.position_log import MergedLog, Transaction, boundaries
 from binlog_merge.errors import ConfigError, OutsideLog
 from snapshot_store.tso import OrderKey, carries_time, tso_millis
@@ -37,7 +37,7 @@ visible yet; the answer says so.
   binlog-merge tso-of --position binlog.000001:108241 merged/ -o json"""
 
 Directory = Annotated[
-    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=local_path)
+    str, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=output_place)
 ]
 TsoOption = Annotated[str, typer.Option("--tso", help="A commit TSO, or an order key of 54 digits.", metavar="TSO")]
 PositionOption = Annotated[str, typer.Option("--position", help="A place in the merged log.", metavar="FILE:POS")]
@@ -57,7 +57,10 @@ class Place:
 
 def position_of(directory: Directory, tso: TsoOption, output: Format = OutputFormat.text) -> None:
     """Find the place in a merged log behind everything that committed at a TSO or before."""
-    place = find_position(MergedLog(directory), _key(tso))
+    from binlog_merge.files.output import local_copy
+
+    with local_copy(directory) as folder:
+        place = find_position(MergedLog(folder), _key(tso))
     if output == OutputFormat.json:
         print_json({"tso": tso, **_place_values(place)})
     else:
@@ -68,7 +71,10 @@ def position_of(directory: Directory, tso: TsoOption, output: Format = OutputFor
 def tso_of(directory: Directory, position: PositionOption, output: Format = OutputFormat.text) -> None:
     """Tell which transactions a reader of a merged log has seen at a position."""
     file, number = _position(position)
-    place = find_transaction(MergedLog(directory), file, number)
+    from binlog_merge.files.output import local_copy
+
+    with local_copy(directory) as folder:
+        place = find_transaction(MergedLog(folder), file, number)
     key = place.last.key if place.last is not None else None
     if output == OutputFormat.json:
         print_json({"tso": None if key is None else key.commit_tso, **_place_values(place)})

@@ -11,9 +11,10 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.log.reader import MergedBinlog
@@ -55,7 +56,7 @@ class CommitOrder(StrEnum):
 
 def replay(
     source: Annotated[
-        Path, typer.Option("--from", help="A merge's output directory.", metavar="DIR", parser=local_path)
+        str, typer.Option("--from", help="A merge's output directory, or s3://…", metavar="DIR", parser=output_place)
     ],
     to: Annotated[
         str | None,
@@ -136,6 +137,8 @@ def replay(
 ) -> None:
     """Apply a merged binlog to a MySQL server."""
     start_log(log_level, log_format)
+    from binlog_merge.config.uri import is_uri
+    from binlog_merge.files.output import local_copy
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions
     from binlog_merge.replay.server.run import dry_run
@@ -143,41 +146,49 @@ def replay(
 
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run")
-    binlog = MergedBinlog(source)
-    first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
-    skipped = skipped_of(binlog, skip or ())
-    rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
-    of_servers = workers > 1 or commit_order is CommitOrder.relaxed or rate is not None or until_lag is not None
-    if of_servers and to is not None and not rows_only:
-        raise ConfigError("--workers, --commit-order, --rate and --until-lag are for servers", remedy="leave them out")
-    options = ReplayOptions(
-        first,
-        last,
-        filter_of(filter_file, rows_only),
-        batch,
-        skipped,
-        retry_seconds,
-        workers,
-        commit_order is CommitOrder.keep,
-        rate,
-        until_lag,
-        system_zone=time_zone_of(time_zone),
-    )
-    if dry:
-        _print(dry_run(binlog, options), f"{source} would be applied", output)
-        return
-    if not rows_only:
-        (_capture if (to or "").startswith("parquet:") else _load)(binlog, to or "", options, temporal, output)
-        return
-    target = _target(binlog, to or "", password_file, ssl_ca)
-    title = f"{source} applied to {target.address}"
-    with _done_so_far(title, output):
-        result = run(binlog, target, options)
-    _print(result, title, output)
+    if until_lag is not None and is_uri(source):
+        raise ConfigError("--until-lag follows a local output only", remedy="leave it out, and run the replay again")
+    shown = redacted(source)
+    with local_copy(source) as folder:
+        binlog = MergedBinlog(folder)
+        first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
+        skipped = skipped_of(binlog, skip or ())
+        rows_only = to is not None and not to.startswith(("parquet:", "duckdb:"))
+        of_servers = workers > 1 or commit_order is CommitOrder.relaxed or rate is not None or until_lag is not None
+        if of_servers and to is not None and not rows_only:
+            raise ConfigError(
+                "--workers, --commit-order, --rate and --until-lag are for servers", remedy="leave them out"
+            )
+        options = ReplayOptions(
+            first,
+            last,
+            filter_of(filter_file, rows_only),
+            batch,
+            skipped,
+            retry_seconds,
+            workers,
+            commit_order is CommitOrder.keep,
+            rate,
+            until_lag,
+            system_zone=time_zone_of(time_zone),
+        )
+        if dry:
+            _print(dry_run(binlog, options), f"{shown} would be applied", output)
+            return
+        if not rows_only:
+            (_capture if (to or "").startswith("parquet:") else _load)(
+                binlog, shown, to or "", options, temporal, output
+            )
+            return
+        target = _target(binlog, to or "", password_file, ssl_ca)
+        title = f"{shown} applied to {target.address}"
+        with _done_so_far(title, output):
+            result = run(binlog, target, options)
+        _print(result, title, output)
 
 
 def _capture(
-    binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
+    binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
 ) -> None:
     from binlog_merge.log.walk import history_of
     from binlog_merge.replay.changes.parquet import ParquetTarget
@@ -185,7 +196,7 @@ def _capture(
 
     folder, chosen = _path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
-    title = f"{binlog.directory} written to {folder}"
+    title = f"{shown} written to {folder}"
     text = temporal is Temporal.text
     history = history_of(binlog.directory)
     with _done_so_far(title, output), ParquetTarget(folder, binlog.cluster_uuid, history, text, columns) as target:
@@ -193,14 +204,16 @@ def _capture(
     _print(result, title, output)
 
 
-def _load(binlog: "MergedBinlog", url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat) -> None:
+def _load(
+    binlog: "MergedBinlog", shown: str, url: str, options: "ReplayOptions", temporal: Temporal, output: OutputFormat
+) -> None:
     from binlog_merge.log.walk import history_of
     from binlog_merge.replay.duckdb.load import load
     from binlog_merge.replay.duckdb.target import DuckdbTarget
 
     path, chosen = _path_of(url, "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
-    title = f"{binlog.directory} loaded into {path}"
+    title = f"{shown} loaded into {path}"
     text = temporal is Temporal.text
     with _done_so_far(title, output), DuckdbTarget(path, binlog.cluster_uuid, text, columns) as target:
         result = load(binlog, target, history_of(binlog.directory), options)

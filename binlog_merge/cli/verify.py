@@ -9,8 +9,9 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.log.reader import MergedBinlog
@@ -40,10 +41,10 @@ be judged, but not all of it can; 0: all was judged, and is the same.
 
 def verify(
     directory: Annotated[
-        Path | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]", parser=local_path)
+        str | None, typer.Argument(help="A merge's output directory.", metavar="[MERGED_DIR]", parser=output_place)
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--from", help="The same, as an option.", metavar="DIR", parser=local_path)
+        str | None, typer.Option("--from", help="The same, as an option.", metavar="DIR", parser=output_place)
     ] = None,
     against: Annotated[
         str | None, typer.Option("--against", help="Compare this server: mysql://user@host:port.", metavar="URL")
@@ -106,32 +107,36 @@ def verify(
     start_log(log_level, log_format)
     if (directory is None) == (source is None):
         raise ConfigError("name one merged directory: MERGED_DIR or --from DIR")
-    merged = directory or source or Path()
-    if against is None:
-        if nodes is not None or node or base is not None:
-            raise ConfigError("--nodes, --node and --base go with --against")
-        _look_through(merged, output)
-        return
-    from binlog_merge.cli.replay_options import address_of, filter_of, range_of
-    from binlog_merge.log.reader import MergedBinlog
-    from binlog_merge.verify.against import compare_with_nodes, compare_with_server
+    if against is None and (nodes is not None or node or base is not None):
+        raise ConfigError("--nodes, --node and --base go with --against")
+    merged = directory or source or ""
+    shown = redacted(merged)
+    from binlog_merge.files.output import local_copy
 
-    binlog = MergedBinlog(merged)
-    server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
-    if nodes is None:
-        _, rank = range_of(binlog, (None, None), (stop_gtid, stop_tso))
-        chosen = filter_of(filter_file, False)
-        with _opened(base, binlog, password_file, ca) as known:
-            found = compare_with_server(
-                binlog, server, ssl_ca=ca, rank=rank, chosen=chosen, most_rows=rows, work=work, base=known
-            )
-    else:
-        if base is not None:
-            raise ConfigError("--base goes without --nodes: the nodes have all rows, those from before the log too")
-        addresses = {name: address_of("--node", url, password_file) for name, url in map(_named, node or ())}
-        found = compare_with_nodes(binlog, server, nodes, addresses, ssl_ca=ca, most_rows=rows)
+    with local_copy(merged) as folder:
+        if against is None:
+            _look_through(folder, shown, output)
+            return
+        from binlog_merge.cli.replay_options import address_of, filter_of, range_of
+        from binlog_merge.log.reader import MergedBinlog
+        from binlog_merge.verify.against import compare_with_nodes, compare_with_server
+
+        binlog = MergedBinlog(folder)
+        server, ca = address_of("--against", against, password_file), None if ssl_ca is None else str(ssl_ca)
+        if nodes is None:
+            _, rank = range_of(binlog, (None, None), (stop_gtid, stop_tso))
+            chosen = filter_of(filter_file, False)
+            with _opened(base, binlog, password_file, ca) as known:
+                found = compare_with_server(
+                    binlog, server, ssl_ca=ca, rank=rank, chosen=chosen, most_rows=rows, work=work, base=known
+                )
+        else:
+            if base is not None:
+                raise ConfigError("--base goes without --nodes: the nodes have all rows, those from before the log too")
+            addresses = {name: address_of("--node", url, password_file) for name, url in map(_named, node or ())}
+            found = compare_with_nodes(binlog, server, nodes, addresses, ssl_ca=ca, most_rows=rows)
     if output is OutputFormat.json:
-        print_json(document_of(out=str(merged), result=found))
+        print_json(document_of(out=shown, result=found))
     else:
         print("\n".join(printable(line) for line in _lines(found, str(server))), flush=True)
     if not found.same or not found.whole:
@@ -165,24 +170,24 @@ def _named(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _look_through(directory: Path, output: OutputFormat) -> None:
+def _look_through(directory: Path, shown: str, output: OutputFormat) -> None:
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
     from binlog_merge.verify.whole import verify as look_through
 
     found = look_through(MergedBinlog(directory), history_of(directory))
     if output is OutputFormat.json:
-        print_json(document_of(out=str(directory), result=found))
+        print_json(document_of(out=shown, result=found))
         return
-    print("\n".join(lines_of(found, directory)), flush=True)
+    print("\n".join(lines_of(found, shown)), flush=True)
 
 
-def lines_of(found: "Verified", directory: Path) -> list[str]:
+def lines_of(found: "Verified", directory: str) -> list[str]:
     """Return the lines about a verified log."""
     values = found.to_dict()
     rows = sum(found.rows.values())
     shapes = "every table map fits the schema history" if found.shapes else "there is no schema history to compare with"
-    whole = f"what this run wrote into {directory}" if found.some else str(directory)
+    whole = f"what this run wrote into {directory}" if found.some else directory
     lines = [
         f"{whole} is whole and in order",
         f"  files      {values['files']}, {values['size']:,} bytes, {values['events']} events",

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from binlog_merge.config.extract import Extract, Extractor
-from binlog_merge.config.values import Duration, LocalPath, Patterns, PlainName, QualifiedName, Size, parse_duration
+from binlog_merge.config.values import (
+    Duration,
+    LocalPath,
+    OutputPlace,
+    Patterns,
+    PlainName,
+    QualifiedName,
+    Size,
+    parse_duration,
+)
 from binlog_merge.polardbx.names import MarkerTables
 from snapshot_store.server import ServerAddress
 
@@ -264,7 +273,7 @@ def _interval(value: Any) -> Any:
 class Output(Section):
     """The merged binlog: where it goes and what it says of itself. `heartbeat` is in seconds of TSO time; 0: none."""
 
-    dir: LocalPath | None = None
+    dir: OutputPlace | None = None
     basename: str = "binlog"
     max_size: Annotated[Size, Field(gt=0)] = 512 * 1024**2
     server_id: ServerId = 9001

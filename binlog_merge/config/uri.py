@@ -131,9 +131,22 @@ def only_local(path: str) -> str:
     return local
 
 
+def check_output(place: str) -> str:
+    """Return the path or URI of an output. Raises ValueError for a kind that cannot be written."""
+    if not is_uri(place) or scheme_of(place) == "file":
+        return only_local(place)
+    if scheme_of(place) != "s3":
+        raise ValueError(f"{redacted(place)!r}: an output is a local (or mounted) folder, or at s3://")
+    try:
+        Uri.parse(place)
+    except ValueError as error:
+        raise ValueError(f"{redacted(place)!r}: {error}") from None
+    return place
+
+
 def local_or_refused(path: str) -> str:
     """Return what `only_local` returns. Raises ConfigError where that raises ValueError."""
     try:
         return only_local(path)
     except ValueError as error:
-        raise ConfigError(str(error), remedy="copy it here, or mount it; `files` of a node may be at s3://…") from None
+        raise ConfigError(str(error), remedy="copy it here, or mount it") from None

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-from binlog_merge.config.uri import check_input, is_uri, only_local
+from binlog_merge.config.uri import check_input, check_output, is_uri, only_local
 
 _UNITS = {
     "": 1, "b": 1,
@@ -93,3 +93,4 @@ PlainName = Annotated[str, AfterValidator(plain_name)]
 QualifiedName = Annotated[str, AfterValidator(qualified_name)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_as_tuple), AfterValidator(_inputs), PlainSerializer(list)]
 LocalPath = Annotated[str, AfterValidator(only_local)]
+OutputPlace = Annotated[str, AfterValidator(check_output)]

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from binlog_merge.errors import IoError, ManifestError
 from binlog_merge.files.durable import replace_file, sync_directory
@@ -244,8 +244,20 @@ class ManifestState:
         return replace(self, files=left, gone=gone)
 
 
+class Elsewhere(Protocol):
+    """Where a record counts before it counts here: an output in an object store, of which the directory is a copy."""
+
+    def append(self, record: Record) -> None:
+        """Publish a record. Raises MergeError; then it is not published."""
+
+
 class Manifest:
-    """The manifest of one directory: `Manifest.load(dir)`, then `state` and `append`. Append only under OutputLock."""
+    """The manifest of one directory: `Manifest.load(dir)`, then `state` and `append`. Append only under OutputLock.
+
+    `elsewhere` gets each record first.
+    """
+
+    elsewhere: Elsewhere | None = None
 
     def __init__(self, path: Path, state: ManifestState, length: int, last_hash: str, inode: int, folded: int) -> None:
         self._path = path
@@ -290,7 +302,7 @@ class Manifest:
 
     def _take(self, line: bytes) -> None:
         try:
-            record, self._last_hash = _decode(line, self._last_hash)
+            record, self._last_hash = decode_record(line, self._last_hash)
             self._state = self._state.after(record)
         except ManifestError as error:
             raise error.located(file=str(self._path), position=self._length) from None
@@ -300,12 +312,14 @@ class Manifest:
 
     def append(self, record: Record) -> ManifestState:
         """Append a record and return the new state once it is on disk. The rest of a torn write is cut off first."""
-        line, last_hash = _encode(record, self._last_hash)
+        line, last_hash = encode_record(record, self._last_hash)
         try:
             # Decoded again, so that the state is what the next run will read (tuples become lists, keys text).
-            state = self._state.after(_decode(line, self._last_hash)[0])
+            state = self._state.after(decode_record(line, self._last_hash)[0])
         except ManifestError as error:
             raise error.located(file=str(self._path)) from None
+        if self.elsewhere is not None:
+            self.elsewhere.append(record)
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -328,7 +342,9 @@ class Manifest:
         """Replace all lines by one that says the same. A failure leaves the lines, for the next record to fold."""
         if self._state.header is None:
             return
-        line, digest = _encode(Folded(self._state.header, self._state.last, self._state.files, self._state.gone), "")
+        line, digest = encode_record(
+            Folded(self._state.header, self._state.last, self._state.files, self._state.gone), ""
+        )
         failpoint("manifest-before-fold")
         with suppress(IoError):
             replace_file(self._path, line)
@@ -346,12 +362,14 @@ def _write(fd: int, line: bytes, offset: int) -> None:
         failpoint("manifest-torn")
 
 
-def _encode(record: Record, previous: str) -> tuple[bytes, str]:
+def encode_record(record: Record, previous: str) -> tuple[bytes, str]:
+    """Return a record's line and its hash; `previous` is the hash of the line before."""
     kind = next(name for name, cls in _KINDS.items() if isinstance(record, cls))
     return encode(kind, asdict(record), previous)
 
 
-def _decode(line: bytes, previous: str) -> tuple[Record, str]:
+def decode_record(line: bytes, previous: str) -> tuple[Record, str]:
+    """Return the record in a line, and its hash. Raises ManifestError."""
     try:
         kind, values, digest = decode(line, previous)
         if values.get("format_version", FORMAT_VERSION) > FORMAT_VERSION:

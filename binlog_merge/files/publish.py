@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError, InternalError, ManifestError
 from binlog_merge.files.durable import replace_file, sync_directory, sync_file, truncate_file
 from binlog_merge.files.failpoint import failpoint
@@ -38,8 +39,10 @@ from binlog_merge.files.intact import (
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.source import io_error, is_text
+from binlog_merge.redaction import redacted
 
 _CHUNK = 1 << 20
+_FLATTENED = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # what Path makes of s3://bucket
 
 FAILPOINTS = (
     "publish-appended",  # half of the bytes: `publish-appended:kill`; all of them: `publish-appended:kill:2`
@@ -62,6 +65,11 @@ def output_directory(path: str | os.PathLike[str]) -> Path:
 
     Raises ConfigError for a path that Arrow and DuckDB, which write there, do not accept.
     """
+    if is_uri(str(path)) or _FLATTENED.match(str(path)):
+        raise ConfigError(
+            f"{redacted(str(path))!r} is no local folder",
+            remedy="give a local (or mounted) one; a URI as a text, not Path",
+        )
     directory = Path(path).absolute()
     real = str(directory.resolve())
     if "?" in real or not is_text(real):

@@ -111,18 +111,15 @@ def _opened(place: str, seconds: int, attempts: int) -> tuple[Any, str]:
 
 
 def _s3(access: S3Access, seconds: int, attempts: int) -> Any:
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem, resolve_s3_region
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
     server = None if access.endpoint is None else urlsplit(access.endpoint)
-    region = access.region
-    if region is None and server is None:
-        region = resolve_s3_region(access.bucket)
     return S3FileSystem(
         access_key=access.access_key,
         secret_key=access.secret_key,
         session_token=access.session_token,
         anonymous=access.anonymous,
-        region=region or "us-east-1",
+        region=access.located(),
         scheme="https" if server is None else server.scheme,
         endpoint_override=None if server is None else server.netloc + server.path.rstrip("/"),
         connect_timeout=_CONNECT_SECONDS,

@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -59,6 +60,19 @@ class S3Access:
             options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
             _endpoint(options),
         )  # fmt: skip
+
+    def located(self) -> str:
+        """Return the region; AWS is asked for one that is not given. Raises ValueError and OSError as pyarrow does."""
+        if self.region is not None or self.endpoint is not None:
+            return self.region or "us-east-1"
+        return _region_of(self.bucket)
+
+
+@lru_cache(maxsize=64)
+def _region_of(bucket: str) -> str:
+    from pyarrow.fs import resolve_s3_region
+
+    return str(resolve_s3_region(bucket))
 
 
 def _endpoint(options: Mapping[str, str]) -> str | None:

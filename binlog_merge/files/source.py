@@ -5,10 +5,11 @@ Local files are read with `pread`: no seek, no mmap (its pages would count as ou
 """
 
 import errno
+import io
 import os
 import stat
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from binlog_merge.config.uri import local_of
 from binlog_merge.errors import CHECK_PATH, IoError
@@ -119,6 +120,30 @@ class RemoteSource(Closing):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class SourceFile(io.RawIOBase):
+    """A source as a file that is read from its beginning."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.size = source.size
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill `buffer` as far as there is something."""
+        got = self._source.read_into(memoryview(buffer), self._at)
+        self._at += got
+        return got
+
+    def close(self) -> None:
+        """Close the source."""
+        self._source.close()
+        super().close()
 
 
 _KINDS = {

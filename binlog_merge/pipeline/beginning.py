@@ -99,6 +99,7 @@ def begin(job: Job, between: Between) -> Inputs:
     manifest, read_again = between.manifest, tuple[str, ...]()
     if manifest is None:
         manifest = Manifest.load(job.directory)
+        manifest.elsewhere = between.elsewhere
         if manifest.state.header is not None:
             check_continuation(manifest.state.header, job.config, bool(manifest.state.files))
         read_again = recover(job.directory, manifest, job.config.output.basename)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.topologies import topology_of
-from binlog_merge.errors import WITHOUT_MARKERS, LateTransaction, MergeError, UnknownTableSchema
-from binlog_merge.files.lock import OutputLock
-from binlog_merge.files.publish import output_directory
+from binlog_merge.config.uri import is_uri
+from binlog_merge.errors import WITHOUT_MARKERS, ConfigError, LateTransaction, MergeError, UnknownTableSchema
+from binlog_merge.files.objects import check_object_size
+from binlog_merge.files.output import Output, opened_output
 from binlog_merge.pipeline.assemble.driver import scan_nodes
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late
 from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, still_without
@@ -60,18 +61,42 @@ def run_merge(
     end_of_input: bool = False,
     partitions: int | None = None,
     progress: Progress | None = None,
+    work: Path | None = None,
 ) -> MergeResult:
-    """Merge the nodes' binlogs into the directory `out`, continuing where its manifest ends.
+    """Merge the nodes' binlogs into the directory or s3:// URI `out`, continuing where its manifest ends.
 
-    Raises MergeError. If something was published before the stop, the error's `result` holds the MergeResult.
+    `work`: see `opened_output`. Raises MergeError. If something was published before the stop, the error's `result`
+    holds the MergeResult.
     """
-    directory = output_directory(out)
-    with OutputLock(directory):
+    if is_uri(str(out)):
+        _check_storable(config)
+    with opened_output(out, work) as output:
+        directory = output.directory
         job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
+        between = Between.of(config, directory)
+        between.elsewhere = output.elsewhere
         try:
-            return merge_once(job, Between.of(config, directory))
+            return _placed(merge_once(job, between), output)
+        except MergeError as error:
+            error.result = None if error.result is None else _placed(error.result, output)
+            raise
         finally:
             job.clear_work()
+
+
+def _check_storable(config: MergeConfig) -> None:
+    """Raise ConfigError for settings that an output in an object store cannot have."""
+    check_object_size(config.output.max_size)
+    if config.retention.age is not None:
+        raise ConfigError(
+            "retention.age is for an output in a local folder: how old objects are is not known to a merge",
+            remedy="set retention.size instead, or leave it out",
+        )
+
+
+def _placed(result: MergeResult, output: Output) -> MergeResult:
+    files = tuple({**file, "path": output.place(file["name"])} for file in result.files)
+    return replace(result, files=files)
 
 
 def merge_once(job: Job, between: Between) -> MergeResult:

@@ -26,8 +26,11 @@ def merge(
     end_of_input: bool = False,
     partitions: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    work: Path | None = None,
 ) -> MergeResult:
-    """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`.
+    """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`, a directory or an s3:// URI.
+
+    `work` is the local folder, which executors share, of an output at a URI; default: one in TMPDIR.
 
     `spark` is a session, or a function that returns one: it is called when the nodes' files are found and in order.
     `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held
@@ -43,6 +46,7 @@ def merge(
         end_of_input=end_of_input,
         partitions=partitions,
         progress=progress,
+        work=work,
     )
 
 

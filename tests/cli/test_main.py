@@ -76,7 +76,7 @@ def test_merge_prints_a_summary(job: FakeJob, cluster: str, tmp_path: Path, caps
     assert job.session == (None, {}, CONFIGURED)
     assert job.stopped == 1
     assert job.out == tmp_path / "merged"
-    assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False}
+    assert job.options == {"start_tso": None, "stop_tso": None, "end_of_input": False, "work": None}
     out, err = capsys.readouterr()
     assert out.startswith(f"12 transactions (1 of them DDL) of 1 node merged into {tmp_path}/merged\n")
     for part in (
@@ -96,7 +96,7 @@ def test_merge_passes_its_options_on(job: FakeJob, cluster: str, tmp_path: Path)
     assert main.run(["merge", "-c", cluster, *arguments, *spark]) == 0
     assert job.session == ("local[2]", {"a": "b=c", "d": ""}, CONFIGURED)
     assert job.out == tmp_path / "o"
-    assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True}
+    assert job.options == {"start_tso": 5, "stop_tso": 9, "end_of_input": True, "work": None}
 
 
 def test_json_is_exactly_one_object(job: FakeJob, cluster: str, capsys: Captured) -> None:

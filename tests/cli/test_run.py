@@ -73,7 +73,7 @@ def test_every_option_arrives_at_its_command() -> None:
         },
         "merge": {
             "config": Path("c.yaml"),
-            "out": Path("-out"),
+            "out": "-out",
             "stop_never": True,
             "min_interval": 0.5,
             "in_driver": 1000,

@@ -16,14 +16,8 @@ EVERYWHERE = [
     ["run", "--config", "{config}", "--out", URI],
     ["capture", "--config", "{config}", "--out", URI],
     ["status", "--config", "{config}", "--out", URI],
-    ["inspect", URI],
-    ["verify", URI],
-    ["verify", "--from", URI],
     ["verify", "merged", "--work", URI],
-    ["replay", "--from", URI, "--to", "mysql://root:s3cr3t@127.0.0.1:1"],
     ["serve", URI],
-    ["position-of", "--tso", "1", URI],
-    ["tso-of", "--position", "a:1", URI],
     ["purge", URI, "--to", "binlog.000001"],
     ["ddl", "locks", "--out", URI],
     ["schema", "show", "a.b", "--store", URI],
@@ -32,6 +26,19 @@ EVERYWHERE = [
     ["debug", "order-key", "1", "--out", URI],
     ["demo", "--out", URI],
     ["filter", "test", "--filter", URI, "--table", "a.b"],
+    ["merge", "--config", "{config}", "--out", URI.replace("?", "?access_key=AKIAEXAMPLE&"), "--stop-never"],
+]
+
+OTHER = "gs://AKIAEXAMPLE:s3cr3t@bucket/merged"
+OF_OUTPUTS = [
+    ["merge", "--config", "{config}", "--out", OTHER],
+    ["verify", OTHER],
+    ["verify", "--from", OTHER],
+    ["replay", "--from", OTHER, "--to", "mysql://root:s3cr3t@127.0.0.1:1"],
+    ["position-of", "--tso", "1", OTHER],
+    ["tso-of", "--position", "a:1", OTHER],
+    ["merge", "--config", "{config}", "--out", "s3://AKIAEXAMPLE:s3/cr3t@bucket/merged"],
+    ["inspect", "ftp://AKIAEXAMPLE:s3cr3t@host/binlog.000001"],
 ]
 
 
@@ -48,10 +55,20 @@ def test_a_uri_is_refused_where_only_a_path_can_stand(
     assert set(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("arguments", OF_OUTPUTS, ids=lambda arguments: " ".join(arguments[:2]))
+def test_a_uri_of_another_kind_is_refused(arguments: list[str], cluster: str, tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    done = command_line([argument.replace("{config}", cluster) for argument in arguments])
+    assert done.returncode == 2
+    assert "***@" in done.stderr and "s3://bucket/path" in done.stderr
+    assert "s3cr3t" not in done.stderr and "AKIA" not in done.stderr
+    assert set(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize(
     "setting",
     [
-        "output: {dir: URI}",
+        "output: {dir: 'gs://AKIAEXAMPLE:s3cr3t@bucket/merged'}",
         "capture: {dir: URI}",
         "filter: URI",
         "base: {logical: URI}",

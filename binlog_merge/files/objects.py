@@ -1,0 +1,230 @@
+"""The objects of an output in an object store: written only if absent or unchanged, so that no writer undoes another.
+
+An object is there as a whole or not at all. A request whose answer is lost may have been carried out: then what is
+there is compared with what was to be written.
+"""
+
+import mmap
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.config.uri import Uri
+from binlog_merge.errors import ConfigError, IoError, ManifestError, ObjectStoreUnreachable
+from binlog_merge.files.s3 import S3Access, refused
+from binlog_merge.files.source import io_error
+
+MOST_BYTES: Final = 5 << 30
+"""The largest object that S3 takes in one request, as conditions need it."""
+_CONNECT: Final = timedelta(seconds=3)
+_FIRST_ANSWER: Final = timedelta(seconds=4)
+_ANSWER: Final = timedelta(seconds=60)
+_BYTES_A_SECOND: Final = 1 << 20  # slower than this counts as not answering
+_READ_ATTEMPTS: Final = 5
+_CHUNK: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An object that is there: its size, and the tag that changes with its bytes."""
+
+    size: int
+    tag: str
+
+
+class Objects:
+    """The objects below a URI. All methods raise what `files.s3.refused` returns, or IoError."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = Uri.parse(uri)
+        self._access = S3Access.of(self.uri)
+
+    def place(self, name: str = "") -> str:
+        """Return the URI of an object."""
+        return str(self.uri.with_path(f"{self.uri.path.rstrip('/')}/{name}" if name else self.uri.path))
+
+    def check(self) -> None:
+        """Raise within seconds what is wrong with the store, if anything is."""
+        import obstore
+
+        with self._explained("read"):
+            for _ in obstore.list(self._opened(_FIRST_ANSWER, retries=2), chunk_size=1):
+                return
+
+    def below(self, folder: str = "") -> dict[str, Found]:
+        """Return the objects in a folder and below it, by name."""
+        import obstore
+
+        with self._explained("read"):
+            found = obstore.list(self._opened(_ANSWER), folder or None).collect()
+            return {each["path"]: Found(each["size"], str(each["e_tag"])) for each in found}
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object's bytes, None if there is none."""
+        for attempt in range(_READ_ATTEMPTS):
+            try:
+                return b"".join(self._parts(name))
+            except FileNotFoundError:
+                return None
+            except ObjectStoreUnreachable:
+                if attempt + 1 == _READ_ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def fetch(self, name: str, path: Path, size: int) -> str | None:
+        """Copy the first `size` bytes of an object into a new file, and return its tag; None if there is none.
+
+        Raises ManifestError if it is shorter.
+        """
+        for attempt in range(_READ_ATTEMPTS):
+            try:
+                return self._fetch(name, path, size)
+            except ObjectStoreUnreachable:
+                if attempt + 1 == _READ_ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def create(self, name: str, data: bytes | Path) -> bool:
+        """Write an object that is not there yet; return False, and change nothing, if there is another of the name."""
+        return self._put(name, data, "create")
+
+    def replace(self, name: str, data: bytes | Path, tag: str) -> bool:
+        """Write an object that still has this tag; return False, and change nothing, if it has another one now."""
+        return self._put(name, data, {"e_tag": tag})
+
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Write an object, whether it is there or not: for what can be made again."""
+        self._put(name, data, "overwrite")
+
+    def delete(self, names: list[str]) -> None:
+        """Remove objects that may be there."""
+        import obstore
+
+        if names:
+            with self._explained("write to"):
+                obstore.delete(self._opened(_ANSWER), names)
+
+    def is_same(self, name: str, data: bytes | Path) -> bool:
+        """Return whether an object is there with these bytes."""
+        if isinstance(data, bytes):
+            return self.read(name) == data
+        try:
+            with data.open("rb") as file:
+                return all(part == file.read(len(part)) for part in self._parts(name)) and not file.read(1)
+        except FileNotFoundError:
+            return False
+
+    def _put(self, name: str, data: bytes | Path, mode: Any) -> bool:
+        """Write an object in one request. Whoever was written to before a lost answer is recognised by its bytes."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            with _bytes_of(data) as (view, size), self._explained("write to"):
+                store = self._opened(_ANSWER + timedelta(seconds=size // _BYTES_A_SECOND))
+                try:
+                    obstore.put(store, name, view, mode=mode, use_multipart=False)
+                except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                    if isinstance(error, FileNotFoundError) and refused(str(error), self.uri) is not None:
+                        raise
+                    return self.is_same(name, data)
+        except ObjectStoreUnreachable:
+            if self.is_same(name, data):
+                return True
+            raise
+        return True
+
+    def _parts(self, name: str) -> Iterator[bytes]:
+        """Yield the bytes of an object. Raises FileNotFoundError if there is none."""
+        import obstore
+
+        with self._explained("read", name):
+            for part in obstore.get(self._opened(_ANSWER), name).stream(min_chunk_size=_CHUNK):
+                yield bytes(part)
+
+    def _fetch(self, name: str, path: Path, size: int) -> str | None:
+        import obstore
+
+        with self._explained("read", name):
+            try:
+                found = obstore.get(self._opened(_ANSWER), name)
+            except FileNotFoundError as error:
+                if refused(str(error), self.uri) is not None:
+                    raise
+                return None
+            left = size
+            try:
+                with path.open("wb") as file:
+                    for part in found.stream(min_chunk_size=_CHUNK):
+                        file.write(memoryview(part)[:left])
+                        left -= min(left, len(part))
+                        if not left:
+                            break
+            except OSError as error:
+                raise io_error(error, str(path)) from error
+        if left:
+            raise ManifestError(f"{name} is shorter than published", file=self.place(name))
+        return str(found.meta["e_tag"])
+
+    def _opened(self, answer: timedelta, retries: int = 8) -> Any:
+        from obstore.store import S3Store
+
+        access = self._access
+        given: Mapping[str, Any] = {
+            "access_key_id": access.access_key,
+            "secret_access_key": access.secret_key,
+            "session_token": access.session_token,
+            "endpoint": access.endpoint,
+            "region": access.located(),
+        }
+        return S3Store(
+            access.bucket,
+            prefix=self.uri.path.strip("/") or None,
+            skip_signature=access.anonymous,
+            virtual_hosted_style_request=False,
+            client_options={"allow_http": True, "connect_timeout": _CONNECT, "timeout": answer},
+            retry_config={"max_retries": retries, "retry_timeout": max(answer, timedelta(seconds=15))},
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+    @contextmanager
+    def _explained(self, what: str, name: str = "") -> Iterator[None]:
+        """Turn obstore's errors into ours; FileNotFoundError of an object passes."""
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            known = refused(str(error), self.uri, what)
+            if known is None and isinstance(error, FileNotFoundError):
+                raise
+            raise known or IoError(str(error).partition("\n\nDebug source")[0], file=self.place(name)) from None
+
+
+@contextmanager
+def _bytes_of(data: bytes | Path) -> Iterator[tuple[Any, int]]:
+    """Yield what to send and its size: of a file a view, so that it is not read into memory."""
+    if isinstance(data, bytes):
+        yield data, len(data)
+        return
+    try:
+        with data.open("rb") as file:
+            size = data.stat().st_size
+            if not size:
+                yield b"", 0
+                return
+            yield memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)), size  # closed with its last view
+    except OSError as error:
+        raise io_error(error, str(data)) from error
+
+
+def check_object_size(size: int) -> None:
+    """Raise ConfigError if output files of such a size cannot be written as objects."""
+    if size > MOST_BYTES // 2:
+        raise ConfigError(
+            f"output.max-size is {size:,} bytes: in an object store a file is written in one request, of at most 5 GiB",
+            remedy="set output.max-size to 2500MiB or less",
+        )

@@ -1,0 +1,125 @@
+"""Where a run writes: a local folder, or an object store by way of one."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from binlog_merge.config.uri import Uri, is_uri
+from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.files.lock import LOCK_NAME, OutputLock
+from binlog_merge.files.manifest import Elsewhere
+from binlog_merge.files.object_output import ObjectOutput, loaded
+from binlog_merge.files.publish import output_directory
+from binlog_merge.files.source import io_error
+from binlog_merge.redaction import redacted
+
+
+@dataclass(frozen=True)
+class Output:
+    """A run's folder, and the output in an object store that is written from it, if it is not the output itself."""
+
+    directory: Path
+    elsewhere: Elsewhere | None = None
+    uri: str | None = None
+
+    def place(self, name: str) -> str:
+        """Return where a file of the output is, for people."""
+        if self.uri is None:
+            return str(self.directory / name)
+        uri = Uri.parse(self.uri)
+        return redacted(str(uri.with_path(f"{uri.path.rstrip('/')}/{name}")))
+
+
+@contextmanager
+def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]:
+    """Hold an output for writing. `work` is the local folder of one in an object store; default: one in TMPDIR.
+
+    Raises OutputBusy, and what is wrong with the store within seconds.
+    """
+    if not is_uri(str(out)):
+        directory = output_directory(out)
+        with OutputLock(directory):
+            yield Output(directory)
+        return
+    uri = str(out)
+    output = ObjectOutput(uri)
+    output.load()
+    directory = output_directory(work if work is not None else _work_folder(output.objects.uri))
+    with OutputLock(directory):
+        _check_ours(directory, uri)
+        _clear(directory)
+        output.load()  # again: another merge of this machine may have ended just now
+        output.bring(directory)
+        try:
+            yield Output(directory, output, uri)
+        finally:
+            _clear(directory)
+
+
+@contextmanager
+def local_copy(place: str | Path, only: Collection[str] | None = None) -> Iterator[Path]:
+    """Yield the local folder of an output; of one in an object store a copy, with `only` these files.
+
+    Raises ManifestError if there is no output in the store.
+    """
+    if not is_uri(str(place)):
+        yield Path(place)
+        return
+    output = loaded(str(place))
+    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
+        output.bring_all(Path(folder), only)
+        try:
+            yield Path(folder)
+        except MergeError as error:
+            if error.file is not None and error.file.startswith(folder):
+                error.file = redacted(output.objects.place(error.file[len(folder) :].lstrip("/")))
+            raise
+
+
+_NOTE = ".output"
+
+
+def _work_folder(uri: Uri) -> Path:
+    """Return the folder of an output in TMPDIR, which only this user can enter."""
+    key = hashlib.sha256(f"{uri.options.get('endpoint_override')} {uri.place}/{uri.path.strip('/')}".encode())
+    parent = Path(tempfile.gettempdir()) / f"binlog-merge-{os.getuid()}"
+    try:
+        parent.mkdir(mode=0o700, exist_ok=True)
+        if parent.stat().st_uid != os.getuid():
+            raise ConfigError("the folder belongs to another user", file=str(parent), remedy="give --work DIR")
+    except OSError as error:
+        raise io_error(error, str(parent)) from error
+    return parent / key.hexdigest()[:16]
+
+
+def _check_ours(directory: Path, uri: str) -> None:
+    """Raise ConfigError if a work folder holds something that no merge into this output has made."""
+    note, said = directory / _NOTE, redacted(uri)
+    try:
+        if note.exists() and note.read_text() == said:
+            return
+        if others := sorted(path.name for path in directory.iterdir() if path.name != LOCK_NAME):
+            raise ConfigError(
+                f"the work folder is not empty, and not of this output: it holds {others[0]}",
+                file=str(directory),
+                remedy="give --work an empty folder: it is cleared at the beginning and at the end",
+            )
+        note.write_text(said)
+    except OSError as error:
+        raise io_error(error, str(directory)) from error
+
+
+def _clear(directory: Path) -> None:
+    try:
+        for path in directory.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)  # an executor of a killed driver may be writing there
+            elif path.name not in (LOCK_NAME, _NOTE):
+                path.unlink(missing_ok=True)
+    except OSError as error:
+        raise io_error(error, str(directory)) from error
