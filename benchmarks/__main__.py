@@ -76,6 +76,7 @@ def run_large(workload: Workload, arguments: argparse.Namespace, spark: Any, nat
             for _ in range(max(2, arguments.rounds // 2)):
                 bench.warm()
                 bench.ceiling()
+                bench.shuffled()
                 note(f"large: warm {bench.times.seconds['merge_warm'][-1]:.2f} s")
         return {"workload": asdict(workload), **summary(bench.times), "memory": memory.mib()}
     finally:

@@ -107,6 +107,17 @@ class Bench:
 
         self.merge("merge_warm", SparkRunner(self.spark))
 
+    def shuffled(self) -> None:
+        """Merge on the session, with the index blocks sent through Spark's shuffle, as on a cluster."""
+        from binlog_merge.spark.exchange import OPTION
+        from binlog_merge.spark.runner import SparkRunner
+
+        self.spark.conf.set(OPTION, "spark")
+        try:
+            self.merge("merge_shuffled", SparkRunner(self.spark))
+        finally:
+            self.spark.conf.unset(OPTION)
+
     def ceiling(self) -> None:
         """Merge by plain processes, one per core."""
         self.merge("native", self.native)
@@ -153,8 +164,9 @@ class Bench:
         self.times.rows_decoded = rows
 
     def passes(self, number: int) -> list[Callable[[], None]]:
-        """Return the passes of a round; the two that are compared most take turns at being first."""
-        merges = [self.warm, self.ceiling] if number % 2 == 0 else [self.ceiling, self.warm]
+        """Return the passes of a round; the merges take turns at being first."""
+        merges = [self.warm, self.ceiling, self.shuffled]
+        merges = merges if number % 2 == 0 else merges[::-1]
         return [
             *merges, self.one_process, self.read_by_mysqlbinlog, self.decode_by_mysql_replication, self.copy,
         ]  # fmt: skip

@@ -164,28 +164,51 @@ def holding(holder: Holder) -> Iterator[None]:
 
 
 def packed(columns: Columns) -> bytes:
-    """Return columns as bytes: of each column its least value, and how far above it the others are, as few bytes wide
-    as all of them need.
-    """
+    """Return columns as bytes: the values of each, or their steps where these are smaller, as narrow as they fit."""
     layout, parts = [], []
     for name, values in columns.items():
-        base = int(values.min()) if len(values) else 0
-        span = int(values.max()) - base if len(values) else 0
-        kind = next(kind for kind in ("u1", "u2", "u4", "u8") if span < 1 << 8 * int(kind[1]))
+        wide = values.astype(np.int64, copy=False)
+        coded = min(_narrow(wide, False), _narrow(np.diff(wide), True), key=lambda code: code.width)
+        first = int(wide[0]) if len(wide) else 0
+        layout.append((name, coded.base, coded.width, coded.steps, first, len(wide)))
         # Differences wrap: what is subtracted from int64 and read as unsigned is right modulo 2^64.
-        parts.append((values.astype(np.int64) - np.int64(base)).view(np.uint64).astype(f"<{kind}").tobytes())
-        layout.append((name, base, kind, len(values)))
+        parts.append((coded.values - np.int64(coded.base)).view(np.uint64).astype(f"<u{coded.width}").tobytes())
     head = pickle.dumps(layout)
     return b"".join([len(head).to_bytes(8, "little"), head, *parts])
+
+
+class _Narrow(NamedTuple):
+    values: Column
+    base: int
+    width: int
+    steps: bool
+
+
+def _narrow(values: Column, steps: bool) -> _Narrow:
+    """Return how many bytes values need above the least of them."""
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    width = next(width for width in (1, 2, 4, 8) if (most - least) % (1 << 64) < 1 << 8 * width)
+    return _Narrow(values, least, width, steps)
 
 
 def unpacked(data: bytes, names: Sequence[str] | None = None) -> dict[str, Column]:
     """Return the columns of `packed`, or those named."""
     length = int.from_bytes(data[:8], "little")
     at, found = 8 + length, dict[str, Column]()
-    for name, base, kind, count in pickle.loads(data[8 : 8 + length]):
+    for name, base, width, steps, first, count in pickle.loads(data[8 : 8 + length]):
+        stored = count - 1 if steps and count else count
         if names is None or name in names:
-            narrow = np.frombuffer(data, f"<{kind}", count, at)
-            found[name] = narrow.astype(np.uint64).view(np.int64) + np.int64(base)
-        at += count * int(kind[1])
+            values = np.frombuffer(data, f"<u{width}", stored, at).astype(np.uint64).view(np.int64)
+            values += np.int64(base)
+            found[name] = _summed(values, first) if steps and count else values
+        at += stored * width
     return found
+
+
+def _summed(steps: Column, first: int) -> Column:
+    """Return the values whose steps these are."""
+    values = np.empty(len(steps) + 1, np.int64)
+    values[0] = first
+    np.cumsum(steps, out=values[1:])
+    values[1:] += np.int64(first)
+    return values
