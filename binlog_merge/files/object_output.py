@@ -4,6 +4,7 @@
     PREFIX/binlog.index                    their names, for readers of nothing else
     PREFIX/manifest/000000000001.jsonl …   the manifest, an object a record, each put only if it is absent
     PREFIX/schema/000000000002-4f1a….duckdb  the schema store as of a record
+    PREFIX/parts/ATTEMPT/binlog.000001     while a merge runs on executors that share no folder: see `files.parts`
 
 A store has no rename, append or lock. So a run works in a local folder, which is made anew from the store when it
 begins, and what it publishes goes there in an order that is the guarantee:
@@ -43,6 +44,7 @@ from binlog_merge.files.manifest import (
     encode_record,
 )
 from binlog_merge.files.objects import Objects
+from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
 
 FOLD: Final = 64
@@ -121,6 +123,7 @@ class ObjectOutput:
         Raises ManifestError if published objects are missing or have other sizes.
         """
         self._folder = folder
+        self.objects.delete(list(self.objects.below(PARTS)))  # of runs that were killed
         if self.state.header is None:
             return
         self._check_there()

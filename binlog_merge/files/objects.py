@@ -95,7 +95,7 @@ class Objects:
         """Write an object that still has this tag; return False, and change nothing, if it has another one now."""
         return self._put(name, data, {"e_tag": tag})
 
-    def overwrite(self, name: str, data: bytes) -> None:
+    def overwrite(self, name: str, data: bytes | Path) -> None:
         """Write an object, whether it is there or not: for what can be made again."""
         self._put(name, data, "overwrite")
 

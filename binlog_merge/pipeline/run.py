@@ -72,7 +72,17 @@ def run_merge(
         _check_storable(config)
     with opened_output(out, work) as output:
         directory = output.directory
-        job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
+        job = Job(
+            runner,
+            config,
+            directory,
+            start_tso,
+            stop_tso,
+            end_of_input,
+            partitions,
+            progress or silent,
+            store=output.uri,
+        )
         between = Between.of(config, directory)
         between.elsewhere = output.elsewhere
         try:

@@ -24,6 +24,8 @@ Rows = list[tuple[int, str, bytes]]
 class ShuffleExchange:
     """Blocks by path: those that are near, in the driver, and the frames that have those that are far."""
 
+    shared = False
+
     def __init__(self, spark: Any) -> None:
         self._spark = spark
         self._near: dict[str, bytes] = {}

@@ -37,6 +37,8 @@ class LocalRunner:
 class _Carried(Held):
     """An exchange that shares nothing: blocks are where the driver is, and a task gets the parts that it names."""
 
+    shared = False
+
     def prefix(self, work: Path) -> str:
         return HELD
 

@@ -29,7 +29,7 @@ from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.killed import merge_until
-from tests.merge_e2e.local import LocalRunner, Result, Task, merge, state_of, written
+from tests.merge_e2e.local import HeldRunner, LocalRunner, Result, Task, merge, state_of, written
 from tests.object_store import KEY, SECRET, Faults, Store
 
 
@@ -80,6 +80,16 @@ def test_the_bytes_are_those_of_a_local_output(name: str, s3: Store, tmp_path: P
     assert SECRET not in str(found) and KEY not in str(s3.objects())
     again = merge(cluster, uri(s3))
     assert not again.files and again.warnings == merge(cluster, tmp_path / "local").warnings
+
+
+@pytest.mark.parametrize("name", ["ddl-by-markers", "shards-optimistic"])
+def test_executors_that_share_no_folder_give_the_same_bytes(name: str, s3: Store, tmp_path: Path) -> None:
+    cluster = copy_case(case_named(name), tmp_path / "case", max_size(5000))
+    s3.put("out/merged/parts/killed/binlog.000001", b"of another run")
+    for tso in (1 << 61, None):
+        merge(cluster, uri(s3), runner=HeldRunner(), stop_tso=tso, end_of_input=tso is None)
+    assert named(s3) == whole(cluster) == published(uri(s3))
+    assert not s3.objects("out/merged/parts/")
 
 
 def test_it_goes_on_as_the_nodes_write(case: Path, s3: Store, tmp_path: Path) -> None:

@@ -11,7 +11,14 @@ Result = TypeVar("Result")
 
 
 class Exchange(Protocol):
-    """How index blocks come from the tasks that write them to the tasks that read them."""
+    """How index blocks come from the tasks that write them to the tasks that read them.
+
+    `shared`: what a task writes into a folder of the driver is there for the driver.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Return whether driver and executors have folders in common."""
 
     def prefix(self, work: Path) -> str:
         """Return the beginning of the paths of a run's blocks."""
@@ -25,6 +32,8 @@ class Exchange(Protocol):
 
 class Files:
     """Blocks are files in the work folder, which the driver and all executors see under one path."""
+
+    shared = True
 
     def prefix(self, work: Path) -> str:
         """Return the work folder's path."""

@@ -34,7 +34,8 @@ class Job:
     """One run: its options, and the warnings and timings collected so far.
 
     `following`: it is one of many rounds, so that what is not whole yet at the end of a file is no warning. Tasks that
-    read at most `in_driver` bytes in all run in the driver, the others on the engine.
+    read at most `in_driver` bytes in all run in the driver, the others on the engine. `store` is the URI of an output
+    in an object store, of which the directory is the driver's copy.
     """
 
     engine: Runner
@@ -47,6 +48,7 @@ class Job:
     progress: Progress
     following: bool = False
     in_driver: int = 0
+    store: str | None = None
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.parts import part_uri, take_part
 from binlog_merge.files.publish import file_name, part_path
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.base.state import Inputs, Job, key_after
@@ -66,6 +68,9 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     with job.stage("gather", len(tasks)):
         runner = job.runner(sum(part.bytes for part in ordered.parts))
         gathered = runner.run("gather", gather, tasks) if tasks else []
+        for task, result in zip(tasks, gathered, strict=True):
+            if task.part is not None:
+                take_part(task.part, Path(result.path), result.size - task.begins)
     for result in gathered:
         values = {
             "file": result.name,
@@ -129,4 +134,5 @@ def _gather_task(
         ddl=ddl,
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
+        part=None if job.store is None or job.engine.exchange.shared else part_uri(job.store, job.attempt, name),
     )

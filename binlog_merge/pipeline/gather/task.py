@@ -7,7 +7,10 @@ error is returned with it.
 """
 
 import os
+import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
+from binlog_merge.files.parts import send_part
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.judge import judge_window
@@ -34,6 +38,16 @@ FLUSH = 4 << 20
 
 def gather(task: GatherTask) -> GatherResult:
     """Write one output file. An error is returned as `error`, with the valid prefix written before it."""
+    if task.part is None:
+        return _gathered(task)
+    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
+        path = Path(folder) / task.name
+        result = _gathered(replace(task, path=str(path)))
+        send_part(task.part, path)
+        return replace(result, path=task.path)
+
+
+def _gathered(task: GatherTask) -> GatherResult:
     plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     out, reader = OutputFile(fd, task.path, task.begins), InputReader(task.nodes, task.files)

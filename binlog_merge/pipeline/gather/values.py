@@ -49,6 +49,7 @@ class GatherTask:
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
+    part: str | None = None  # the URI of the object in which the driver gets the file, if they share no folder
 
     @property
     def reads(self) -> tuple[Read, ...]:
