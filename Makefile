@@ -13,6 +13,8 @@ MUTANTS ?=
 MUTANTS_SECONDS ?= 600
 MUTANTS_SEED ?= 1
 TEST_ARGS ?=
+# The oldest pyspark that pyproject.toml allows; uv.lock has the newest, which `make test` runs.
+SPARKS ?= 4.1.0
 # Side by side, one more than there are cores, as many wait for servers; what shares a Spark session stays together.
 TEST_PROCESSES ?= -n $(shell expr `nproc 2>/dev/null || echo 1` + 1) --maxprocesses 4 --dist loadgroup
 
@@ -29,7 +31,7 @@ export THOROUGH ?= 0
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test quick coverage mutants mysql lint check bench soak clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql lint check bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -37,6 +39,7 @@ help:
 	@echo "             DEMO_RATE=$(DEMO_RATE) transfers a second; fails if the replica ever shows a wrong total"
 	@echo "make test    run the tests; with a real MySQL where a Debian mirror is at hand; THOROUGH=1: random searches go"
 	@echo "             two to three times as far"
+	@echo "make sparks  the tests of Spark, and whole merges, on the oldest pyspark allowed (SPARKS='$(SPARKS)')"
 	@echo "make quick   run the tests that need neither a server nor Spark, nor whole merges"
 	@echo "make coverage  quick's tests, and the branches they leave out: build/coverage/index.html"
 	@echo "make mutants  change order keys, assemble, lattice, lock and GTID sets: do their tests notice?"
@@ -65,6 +68,16 @@ demo-live: $(SETUP)
 
 test: $(SETUP) mysql
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) $(TEST_ARGS)
+
+# pyspark alone is replaced: it stands before the environment's on the path.
+sparks: $(SETUP)
+	@for version in $(SPARKS); do \
+	  spark=$(CURDIR)/build/pyspark-$$version; \
+	  [ -d $$spark ] || $(VENV)/uv pip install --quiet --python $(VENV)/python --no-deps --target $$spark pyspark==$$version \
+	    || exit 1; \
+	  $(RUN) PYTHONPATH=$$spark SPARK_HOME=$$spark/pyspark $(VENV)/python -m pytest tests/spark \
+	    tests/merge_e2e/test_exit_codes.py tests/cli/test_stop_never.py $(TEST_ARGS) || exit 1; \
+	done
 
 quick: $(SETUP)
 	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS)

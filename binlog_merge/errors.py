@@ -490,6 +490,17 @@ class EngineLost(EngineFailed):
     """The JVM is gone: it may pass, but only another process can start one."""
 
 
+class ExecutorUnfit(MergeError):
+    """An executor has not the package or the Python that the driver has."""
+
+    code, exit_code = "executor", 56
+    default_remedy = (
+        "executors need the driver's version of binlog-merge, and its Python up to the minor version: send the package "
+        "with `--conf spark.archives=FILE#binlog_merge_packages` (`python -m binlog_merge.spark.archive FILE` makes "
+        "it), put it into their image, or install it there; --conf spark.pyspark.python=PATH names their Python"
+    )
+
+
 class InternalError(MergeError):
     """The program itself is at fault."""
 
@@ -547,6 +558,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     Purged,
     ObjectStoreRefused,
     ObjectStoreUnreachable,
+    ExecutorUnfit,
     InternalError,
 )
 

@@ -1,13 +1,14 @@
 """Spark's Python daemon, with the kernels loaded before it forks: workers share their pages and start at once."""
 
 import gc
+import os
 import sys
 from threading import Timer
 from typing import Any
 
 from pyspark import daemon
 
-from binlog_merge.pipeline.warm import warm
+from binlog_merge.spark.peer import VARIABLE, identity
 
 _PATIENCE = 5.0  # seconds; loading compiled kernels takes less
 
@@ -27,7 +28,16 @@ def _quiet_worker(*arguments: Any) -> int:
         return 1
 
 
+def _check() -> None:
+    """End the process if the driver has another Python or version: what is loaded next may not load here."""
+    if os.environ.get(VARIABLE, identity()) != identity():
+        sys.exit(f"binlog-merge: this executor has {identity()}")
+
+
 if __name__ == "__main__":
+    _check()
+    from binlog_merge.pipeline.warm import warm
+
     slow = Timer(_PATIENCE, _explain)
     slow.daemon = True
     slow.start()

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from binlog_merge.errors import EngineFailed, EngineLost
+from binlog_merge.errors import EngineFailed, EngineLost, ExecutorUnfit
+from binlog_merge.spark.executors import unfit
+from binlog_merge.spark.waiting import saying_what_is_awaited
 
 
 def slots(spark: Any) -> int:
@@ -21,15 +23,20 @@ def slots(spark: Any) -> int:
 def finishing(spark: Any, stage: str) -> Iterator[None]:
     """Raise EngineFailed if Spark cannot finish the job within, EngineLost if this session never will again.
 
-    What a task's function raised is raised as it is.
+    Raises ExecutorUnfit if an executor is to blame. What a task's function raised is raised as it is.
     """
     from pyspark.errors import PythonException
 
     try:
-        yield
-    except PythonException:
+        with saying_what_is_awaited(spark):
+            yield
+    except ExecutorUnfit:
         raise
     except Exception as error:
+        if (blamed := unfit(error)) is not None:
+            raise blamed from error
+        if isinstance(error, PythonException):
+            raise
         kind = EngineLost if _is_lost(spark) else EngineFailed
         raise kind(f"Spark could not finish the stage {stage}: {_gist(error)}") from error
 
@@ -44,4 +51,6 @@ def _is_lost(spark: Any) -> bool:
 def _gist(error: Exception) -> str:
     """Return the line that says most of what Java has to say."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "PYTHONPATH was:" in lines:  # Python could not even start to work; its last line stands before
+        return lines[lines.index("PYTHONPATH was:") - 1][:500]
     return next((line for line in lines if "Exception: " in line), next(iter(lines), type(error).__name__))[:500]

@@ -135,6 +135,11 @@ def carries_blocks(spark: Any) -> bool:
     chosen = spark.conf.get(OPTION, None)
     if chosen is not None:
         return bool(chosen == "spark")
+    return is_elsewhere(spark)
+
+
+def is_elsewhere(spark: Any) -> bool:
+    """Return whether executors may be on other machines."""
     try:
         return not str(spark.sparkContext.master).startswith("local")
     except Exception:  # Spark Connect has no context

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from binlog_merge.pipeline.base.blocks import reads_of
 from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.spark.engine import finishing, slots
-from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
+from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks, is_elsewhere
+from binlog_merge.spark.executors import check_executors
 from binlog_merge.spark.tasks import OUT, Numbered, Work, pickled, result_of
 
 _LOG = logging.getLogger(__name__)
@@ -30,13 +31,21 @@ class SparkRunner:
         self._starts = spark if callable(spark) else None
         self._spark: Any = None
         self._shuffle: ShuffleExchange | None = None
+        self._checked = False
         if not callable(spark):
             self._take(spark)
 
     def start(self) -> None:
-        """Start the session, if it is not there. Raises ConfigError or EngineFailed."""
+        """Start the session, if it is not there, and ask executors elsewhere what they have, once.
+
+        Raises ConfigError, EngineFailed or ExecutorUnfit.
+        """
         if self._spark is None and self._starts is not None:
             self._take(self._starts())
+        if not self._checked and is_elsewhere(self._spark):
+            with finishing(self._spark, "check"):
+                check_executors(self._spark, self.slots)
+        self._checked = True
 
     def _take(self, spark: Any) -> None:
         self._spark = spark

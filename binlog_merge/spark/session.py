@@ -9,13 +9,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from binlog_merge.errors import ConfigError, EngineLost
+from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
+from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
 _ENDS_WITHIN: Final = 1.0
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 LOCAL: Final = "local[*]"
 _MASTER: Final = "spark.master"
+_PYTHON: Final = "spark.pyspark.python"
+_ARCHIVES: Final = ("spark.archives", "spark.yarn.dist.archives")
 _DEFAULTS = {
     "spark.app.name": "binlog-merge",
     "spark.ui.enabled": "false",
@@ -29,6 +32,7 @@ _DEFAULTS = {
         f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={_LOG4J.as_uri()}"
     ),
     "spark.python.daemon.module": "binlog_merge.spark.daemon",
+    f"spark.executorEnv.{VARIABLE}": identity(),
     # Over TCP a task's last small packet waits 40 ms for its acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
@@ -72,7 +76,11 @@ def settings(
     configuration says, then our defaults. `submitted` is None without spark-submit; it always has a master.
     """
     values = {**_DEFAULTS, _MASTER: LOCAL, **configured, **(submitted or {}), **options}
-    return values if master is None else {**values, _MASTER: master}
+    if master is not None:
+        values[_MASTER] = master
+    if any(f"#{PACKAGES}" in values.get(key, "") for key in _ARCHIVES):
+        values.setdefault("spark.executorEnv.PYTHONPATH", PACKAGES)
+    return values
 
 
 def create_session(
@@ -88,6 +96,12 @@ def create_session(
         return _create(settings(master, options or {}, configured or {}, _submitted()))
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if "stopped SparkContext" in str(error):
+            raise EngineFailed(
+                "Spark does not start: its master does not answer, or has ended the application",
+                remedy="stderr has what it says; is the master's address right, and can its workers reach this host "
+                "(--conf spark.driver.host=…)?",
+            ) from error
         reason = next((line[2:] for line in lines if line.startswith(": ")), next(iter(lines), type(error).__name__))
         remedy = "stderr has what Java says; see --master, --conf, the configuration's `spark` and `java -version`"
         if (number := _killed_by(error)) is not None:
@@ -107,9 +121,10 @@ def _submitted() -> dict[str, str] | None:
 
 def _create(values: Mapping[str, str]) -> Any:
     master = values[_MASTER]
-    if python := values.get("spark.pyspark.python"):  # pyspark itself looks at the environment alone
+    if python := values.get(_PYTHON):  # pyspark itself looks at the environment alone
         os.environ["PYSPARK_PYTHON"] = python
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    archived = values.get("spark.executorEnv.PYTHONPATH") == PACKAGES
+    os.environ.setdefault("PYSPARK_PYTHON", "python{}.{}".format(*sys.version_info) if archived else sys.executable)
     os.environ.setdefault("PYARROW_IGNORE_TIMEZONE", "1")
     if is_local(master):  # executors on other hosts have to find the driver
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

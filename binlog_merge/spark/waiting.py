@@ -1,0 +1,58 @@
+"""Says that a job waits for executors: Spark itself waits for ever, and without a word."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any, Final
+
+_LOG = logging.getLogger(__name__)
+
+FIRST: Final = 10.0
+"""Seconds until it is said. Then it is said after twice as long, and again."""
+
+
+@contextmanager
+def saying_what_is_awaited(spark: Any, first: float = FIRST) -> Iterator[None]:
+    """Log a warning when the job within has waited for its first task to be taken by an executor."""
+    master = _master_of(spark)
+    if master is None or master.startswith("local"):
+        yield
+        return
+    done = Event()
+    watch = Thread(target=_watch, args=(spark, master, first, done), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _watch(spark: Any, master: str, first: float, done: Event) -> None:
+    pause = waited = first
+    while not done.wait(pause):
+        try:
+            waiting = _waits(spark.sparkContext.statusTracker())
+        except Exception:  # a session that has ended; the job says so
+            return
+        if waiting:
+            _LOG.warning(
+                f"waiting for executors: for {waited:.0f} s the master at {master} has given none "
+                "(cores and memory free? workers registered? can they reach the driver?)",
+                extra={"master": master, "seconds": waited},
+            )
+        pause, waited = waited, 2 * waited
+
+
+def _waits(tracker: Any) -> bool:
+    """Return whether stages are to run, and no task of theirs runs or has run."""
+    stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return bool(known) and not any(s.numActiveTasks or s.numCompletedTasks or s.numFailedTasks for s in known)
+
+
+def _master_of(spark: Any) -> str | None:
+    try:
+        return str(spark.sparkContext.master)
+    except Exception:  # Spark Connect: its server waits, and does not say for what
+        return None

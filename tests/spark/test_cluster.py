@@ -1,0 +1,90 @@
+"""A merge on a real standalone cluster whose executors have a bare Python: what is sent there, and what is said."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binlog_merge.errors import ExecutorUnfit
+from binlog_merge.spark.peer import PACKAGES, identity
+from tests.merge_e2e.cases import case_named, copy_case, whole
+from tests.merge_e2e.local import written
+from tests.spark.cluster import BARE_PYTHON, SPARK_HOME, Cluster
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = case_named("two-nodes") / "cluster.yaml"
+BARE = f"spark.pyspark.python={BARE_PYTHON}"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master that has no worker yet."""
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("archive") / "packages.tar.gz"
+    subprocess.run([sys.executable, "-m", "binlog_merge.spark.archive", str(path)], check=True, capture_output=True)
+    return path
+
+
+def test_spark_submit_sends_the_archive_to_executors_that_come_late(
+    cluster: Cluster, archive: Path, tmp_path: Path
+) -> None:
+    """Its master and its settings win over the configuration; that executors are awaited is said, then it goes on."""
+    program = tmp_path / "program.py"
+    program.write_text("from binlog_merge.cli.main import main\nmain()\n")
+    config = copy_case(CONFIG.parent, tmp_path / "case")
+    with config.open("a") as file:
+        file.write("\nspark: {spark.master: 'local[1]', spark.app.name: configured}\n")
+    submit = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.master, "--archives", f"{archive}#{PACKAGES}"]
+    submit += ["--name", "submitted", "--conf", BARE, "--conf", f"spark.pyspark.driver.python={sys.executable}"]
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(
+            [*submit, str(program), "merge", "-c", str(config), "--out", str(tmp_path / "out"), "--end-of-input"],
+            stdout=stderr, stderr=stderr, env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT)},
+        ) as merge,
+    ):  # fmt: skip
+        awaited = f"the master at {cluster.master} has given none".encode()
+        while awaited not in log.read_bytes():
+            assert merge.poll() is None, log.read_text()
+            time.sleep(0.1)
+        cluster.add_worker()
+        assert merge.wait() == 0, log.read_text()
+    assert b"Submitted application: submitted" in log.read_bytes()
+    assert written(tmp_path / "out") == whole(CONFIG)
+
+
+def test_an_executor_that_is_not_as_the_driver_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """Without the package, or with another Python."""
+    if cluster.workers == 0:
+        cluster.add_worker()
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nclass Version(tuple):\n    major, minor = 3, 99\n"
+        "sys.version_info = Version((3, 99, 0, 'final', 0))\n"
+    )
+    absent = _merge(cluster, tmp_path / "1", BARE)
+    other = _merge(cluster, tmp_path / "2", BARE, f"spark.executorEnv.PYTHONPATH={tmp_path}:{ROOT}")
+    for run, has in ((absent, "has no module binlog_merge"), (other, "has Python 3.99, binlog-merge of no version")):
+        error = run.communicate()[1]
+        assert run.returncode == ExecutorUnfit.exit_code, error
+        assert f"executor: the executor on 127.0.0.1 {has}; the driver has {identity()}" in error
+        assert "Traceback" not in error and "spark.archives" in error
+
+
+def _merge(cluster: Cluster, out: Path, *options: str) -> subprocess.Popen[str]:
+    """Start a merge that takes one core of the cluster."""
+    command = [sys.executable, "-m", "binlog_merge.cli.main", "merge", "-c", str(CONFIG), "--out", str(out)]
+    command += ["--master", cluster.master]
+    for option in ("spark.cores.max=1", "spark.executor.memory=512m", *options):
+        command += ["--conf", option]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
