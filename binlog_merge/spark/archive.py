@@ -9,7 +9,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from importlib import metadata
-from importlib.util import find_spec
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +49,7 @@ def pack(path: Path) -> None:
     try:
         with tarfile.open(part, "w:gz", compresslevel=1) as archive:
             for name in _OURS:
-                archive.add(_own(name), name, filter=_compiled)
+                archive.add(_own(name), name)
             for distribution in distributions.values():
                 for name, file in _files(distribution):
                     archive.add(file, name, recursive=False)
@@ -67,17 +67,19 @@ def _own(name: str) -> str:
     return spec.submodule_search_locations[0]
 
 
-def _compiled(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if member.name.endswith("__pycache__") else member
-
-
 def _files(distribution: metadata.Distribution) -> Iterator[tuple[str, str]]:
-    """Yield the files of a distribution: names below the folder of packages, and paths. No scripts, no bytecode."""
+    """Yield the files of a distribution: names below the folder of packages, and paths. No scripts.
+
+    With bytecode that is there: to compile all that is imported takes a new executor longer than a small merge.
+    """
     for file in distribution.files or ():
         left_out = file.parts[0] in ("..", "/", *_OURS) or "__pycache__" in file.parts or file.suffix == ".pth"
         located = str(distribution.locate_file(file))
         if not left_out and Path(located).is_file():
             yield str(file), located
+            compiled = Path(cache_from_source(located)) if file.suffix == ".py" else None
+            if compiled is not None and compiled.is_file():
+                yield f"{file.parent}/__pycache__/{compiled.name}", str(compiled)
 
 
 def main() -> None:

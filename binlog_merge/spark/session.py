@@ -1,11 +1,13 @@
 """The Spark session: the one that is active, that of spark-submit, or one of our own: local, quiet, quick to start."""
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,7 +95,8 @@ def create_session(
     Workers run this interpreter, with the same cache of kernels, if nothing else is said.
     """
     try:
-        return _create(settings(master, options or {}, configured or {}, _submitted()))
+        with _interrupt_kept():
+            return _create(settings(master, options or {}, configured or {}, _submitted()))
     except Exception as error:  # Java's and py4j's too, which have nothing else in common
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if "stopped SparkContext" in str(error):
@@ -107,6 +110,17 @@ def create_session(
         if (number := _killed_by(error)) is not None:
             raise EngineLost(f"Spark does not start: its Java was ended by signal {number}") from error
         raise ConfigError(f"Spark does not start: {reason}", remedy=remedy) from error
+
+
+@contextmanager
+def _interrupt_kept() -> Iterator[None]:
+    """Keep what the command has said should happen at Ctrl-C: a SparkContext puts a handler of its own in its place."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _submitted() -> dict[str, str] | None:

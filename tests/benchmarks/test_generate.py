@@ -15,6 +15,7 @@ from benchmarks.tables import MODES, Mode
 from binlog_merge.binlog.header import walk
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.pipeline.run import run_merge
+from tests.effort import THOROUGH
 from tests.mysql_server import PREFIX
 from tests.oracle import merge_case
 
@@ -28,8 +29,10 @@ def merged(config: str, out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("binlog.0*")}
 
 
-@pytest.mark.parametrize("unkind", [False, True])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("mode", "unkind"),
+    [(mode, bool(unkind)) for i, mode in enumerate(MODES) for unkind in ((0, 1) if THOROUGH else (i % 2,))],
+)
 def test_merges_as_the_oracle_does(tmp_path: Path, mode: Mode, unkind: bool) -> None:
     made = small(tmp_path / "cluster", mode, unkind=unkind)
     assert merged(made.config, tmp_path / "merged") == merge_case(Path(made.config)).files

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -69,6 +70,14 @@ def test_a_damaged_file_is_made_anew(filled: Path, suffix: str, damage: str) -> 
     assert "is damaged and is compiled anew" in told
     if damage == "flipped":
         assert _run(filled)[1:] == (1, "")
+
+
+def test_another_installation_finds_them(filled: Path, tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    shutil.copytree(root / "binlog_merge", tmp_path / "binlog_merge", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path / "binlog_merge" / "binlog" / "kernels").iterdir():
+        os.utime(path, (1, 1))
+    assert _run(filled, PYTHONPATH=str(tmp_path))[1:] == (1, "")
 
 
 def test_a_data_file_that_is_gone(filled: Path) -> None:

@@ -17,6 +17,7 @@ from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.failpoint import VARIABLE
 from binlog_merge.files.publish import FAILPOINTS
 from binlog_merge.pipeline.run import run_merge
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -104,7 +105,8 @@ def test_executors_that_outlive_their_driver_change_nothing(case: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    "failpoint", [place for place in PLACES if place not in ("manifest-torn:kill:3", "manifest-torn:kill:4")]
+    "failpoint",
+    [place for place in PLACES if place not in ("manifest-torn:kill:3", "manifest-torn:kill:4")][:: effort(2, 1)],
 )
 def test_a_later_run_is_killed(failpoint: str, case: Path, tmp_path: Path) -> None:
     merge(case, tmp_path / "whole")

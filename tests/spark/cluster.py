@@ -1,7 +1,7 @@
 """A standalone Spark cluster of real processes on this machine: a master, and workers that share nothing but its disk.
 
 Everything comes from the jars of the installed pyspark. What workers start gets a bare environment: it finds no package
-of ours unless a test sends it there.
+of ours unless a test sends it there, but compiled kernels.
 """
 
 import contextlib
@@ -65,7 +65,11 @@ class Cluster:
 
     def _start(self, name: str, *arguments: str) -> Path:
         log = self.directory / f"{len(self._processes)}-{name}.log"
-        bare = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "JAVA_HOME", "LANG")}
+        bare = {
+            name: value
+            for name, value in os.environ.items()
+            if name in ("PATH", "HOME", "JAVA_HOME", "LANG", "NUMBA_CACHE_DIR")
+        }
         own = {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
         command = [f"{SPARK_HOME}/bin/spark-class", f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
         with log.open("wb") as output:

@@ -6,13 +6,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from binlog_merge.errors import ExecutorUnfit
 from binlog_merge.spark.peer import PACKAGES, identity
-from tests.merge_e2e.cases import case_named, copy_case, whole
-from tests.merge_e2e.local import written
+from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.spark.cluster import BARE_PYTHON, SPARK_HOME, Cluster
 
 pytestmark = pytest.mark.spark
@@ -35,22 +35,27 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_spark_submit_sends_the_archive_to_executors_that_come_late(
-    cluster: Cluster, archive: Path, tmp_path: Path
+def test_spark_submit_from_s3_to_s3_with_executors_that_share_nothing(
+    cluster: Cluster, archive: Path, s3: Any, tmp_path: Path
 ) -> None:
-    """Its master and its settings win over the configuration; that executors are awaited is said, then it goes on."""
+    """Files and output are in the store, blocks go through Spark, the package is in the archive. Workers come late.
+
+    What spark-submit was told wins over the configuration; that executors are awaited is said, then it goes on.
+    """
     program = tmp_path / "program.py"
     program.write_text("from binlog_merge.cli.main import main\nmain()\n")
-    config = copy_case(CONFIG.parent, tmp_path / "case")
-    with config.open("a") as file:
-        file.write("\nspark: {spark.master: 'local[1]', spark.app.name: configured}\n")
+    case = case_named("three-nodes-online-ddl")
+    config = copy_case(case, tmp_path / "case", lambda values: _stored(values, case, s3))
+    keys = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
     submit = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.master, "--archives", f"{archive}#{PACKAGES}"]
     submit += ["--name", "submitted", "--conf", BARE, "--conf", f"spark.pyspark.driver.python={sys.executable}"]
+    submit += [f"--conf=spark.executorEnv.{name}={value}" for name, value in keys.items()]
+    out = s3.uri("merged")
     log = tmp_path / "log"
     with (
         log.open("wb") as stderr,
         subprocess.Popen(
-            [*submit, str(program), "merge", "-c", str(config), "--out", str(tmp_path / "out"), "--end-of-input"],
+            [*submit, str(program), "merge", "-c", str(config), "--out", out, "--end-of-input"],
             stdout=stderr, stderr=stderr, env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT)},
         ) as merge,
     ):  # fmt: skip
@@ -58,10 +63,27 @@ def test_spark_submit_sends_the_archive_to_executors_that_come_late(
         while awaited not in log.read_bytes():
             assert merge.poll() is None, log.read_text()
             time.sleep(0.1)
-        cluster.add_worker()
+        for _ in range(2):
+            cluster.add_worker(cores=1)
         assert merge.wait() == 0, log.read_text()
     assert b"Submitted application: submitted" in log.read_bytes()
-    assert written(tmp_path / "out") == whole(CONFIG)
+    local = whole(copy_case(case, tmp_path / "local", max_size(MOST)))
+    assert {name: data for name, data in s3.objects("merged/").items() if name.startswith("binlog.0")} == local
+    assert len(local) > 2 and not s3.objects("merged/parts/")
+
+
+MOST = 20_000
+
+
+def _stored(values: dict[str, Any], case: Path, s3: Any) -> None:
+    """Put a case's files into the store, and say so in its configuration, with settings that spark-submit overrides."""
+    max_size(MOST)(values)
+    for node in values["nodes"]:
+        folder = f"logs/{node['source-id']}"
+        for path in (case / "nodes" / node["source-id"]).glob("binlog.0*"):
+            s3.put(f"{folder}/{path.name}", path.read_bytes())
+        node["files"] = [s3.uri(f"{folder}/binlog.*")]
+    values["spark"] = {"spark.master": "local[1]", "spark.app.name": "configured"}
 
 
 def test_an_executor_that_is_not_as_the_driver_is_named(cluster: Cluster, tmp_path: Path) -> None:

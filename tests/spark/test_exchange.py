@@ -39,10 +39,17 @@ def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
 
 
-@pytest.mark.usefixtures("distance")
 @pytest.mark.parametrize(
-    "name", ["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "polardbx-rename", "in-doubt"]
+    ("name", "distance"),
+    [
+        ("three-nodes-online-ddl", "far"),
+        ("shards-optimistic", "far"),
+        ("shards-pessimistic", "near"),
+        ("in-doubt", "near"),
+    ],
+    indirect=["distance"],
 )
+@pytest.mark.usefixtures("distance")
 def test_the_same_bytes(name: str, carrying: Any, tmp_path: Path) -> None:
     path = copy_case(case_named(name), tmp_path / "case", max_size(4000))
     merge(carrying, MergeConfig.load(path), tmp_path / "out", end_of_input=True, partitions=3)

@@ -5,6 +5,9 @@ exception deep in the loader, or be wrong machine code. Here each file begins wi
 does not match is removed, and the kernel is compiled again. If the cache cannot be written, kernels are compiled at
 every start.
 
+numba looks for a kernel by the path and the time of its source file. Here the cache's folder says which sources are
+meant, so that another installation of the same ones finds them: an executor that has unpacked an archive, say.
+
 `IndexDataCacheFile` is an internal class of numba, which tests check; only files under our folder are handled this way.
 """
 
@@ -74,13 +77,19 @@ class _CheckedFile(caching.IndexDataCacheFile):
 
 
 def use(folder: Path) -> None:
-    """Cache compiled kernels under `folder` or, if it is not writable, in a folder of this user in /tmp."""
+    """Cache compiled kernels in `folder` or, if it is not writable, in a folder of this user in /tmp.
+
+    The folder's name stands for the kernels' sources.
+    """
     place = folder if _is_writable(folder) else _spare(folder)
     numba.config.CACHE_DIR = str(place)
 
     def file(cache_path: str, filename_base: str, source_stamp: Any) -> Any:
-        kind = _CheckedFile if Path(cache_path).is_relative_to(place) else _Plain
-        return kind(cache_path=cache_path, filename_base=filename_base, source_stamp=source_stamp)
+        if not Path(cache_path).is_relative_to(place):
+            return _Plain(cache_path=cache_path, filename_base=filename_base, source_stamp=source_stamp)
+        if Path(cache_path).name.rpartition("_")[0] == Path(__file__).parent.name:
+            return _CheckedFile(str(place), filename_base, place.name)
+        return _CheckedFile(cache_path, filename_base, source_stamp)  # a kernel of another folder
 
     caching.IndexDataCacheFile = file
 
