@@ -21,6 +21,7 @@ from snapshot_store.history import TableVersion
 from snapshot_store.store import db
 from snapshot_store.store.db import Store
 from snapshot_store.tso import OrderKey
+from tests.effort import effort
 from tests.merge_e2e.cases import case_named, copy_case, max_size, other_inputs, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
@@ -80,7 +81,7 @@ def test_many_rounds(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     case = case_named(rng.choice(["three-nodes-online-ddl", "shards-optimistic", "shards-pessimistic", "in-doubt"]))
     path = copy_case(case, tmp_path / "case")
-    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=40)
+    _merge_in_rounds(path, tmp_path / "out", whole(path), rng, rounds=effort(20, 40))
 
 
 @pytest.mark.parametrize("name", ["three-nodes-online-ddl", "polardbx-rename"])
