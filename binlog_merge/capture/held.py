@@ -80,7 +80,7 @@ def _beside_holes(previous: list[GtidSet], known: GtidSet) -> set[int]:
     new = [index for index, (a, b) in enumerate(pairwise(previous)) if b.minus(a)] + [len(previous) - 1]
     found: set[int] = set()
     for sid, tag, start, end in known.items():
-        for gno in {start, end - 1}:
+        for gno in {start, end - 1} if start > 1 else {end - 1}:  # nothing is below the first number
             at = sum((sid, tag, gno) not in one for one in previous) - 1
             found.update(_around(at, new))
     return {index for index in found if 0 <= index < len(previous)}

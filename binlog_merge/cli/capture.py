@@ -8,7 +8,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import SslCa, local_path
 from binlog_merge.errors import ConfigError, OutputBusy
 
 if TYPE_CHECKING:
@@ -92,15 +92,7 @@ def capture(
             metavar="PATH",
         ),
     ] = None,
-    ssl_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--ssl-ca",
-            help="Encrypt, and trust only servers that this CA vouches for.",
-            parser=local_path,
-            metavar="PATH",
-        ),
-    ] = None,
+    ssl_ca: SslCa = None,
     retry_seconds: Annotated[
         float, typer.Option("--retry-seconds", min=0, help="How long to try again when a server cannot be reached.")
     ] = 60.0,

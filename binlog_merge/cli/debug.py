@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import OutputFolder, local_path
 from binlog_merge.errors import CHECK_PATH, ConfigError, IoError, UnsupportedInput
 from binlog_merge.places import NODES, is_moved, place_of
 from binlog_merge.redaction import redacted
@@ -235,15 +235,7 @@ def plan(
     path: Annotated[
         Path, typer.Argument(help="A configuration, or an output directory.", metavar="PATH", parser=local_path)
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="The output directory; default: output.dir of the configuration.",
-            parser=local_path,
-            metavar="PATH",
-        ),
-    ] = None,
+    out: OutputFolder = None,
     output: Format = OutputFormat.text,
 ) -> None:
     """Print what the next merge would do."""

@@ -34,6 +34,7 @@ from binlog_merge.binlog.events import (
 from binlog_merge.cli.inspect_events import event_lines, rows_lines
 from binlog_merge.cli.inspect_records import event_record, rows_record
 from binlog_merge.cli.paths import input_file
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import (
     CHECK_PATH,
     ChecksumMismatch,
@@ -44,7 +45,7 @@ from binlog_merge.errors import (
     UnknownEvent,
     UnsupportedInput,
 )
-from binlog_merge.files.source import SourceFile, local_path, open_local, open_source
+from binlog_merge.files.source import SourceFile, open_local, open_source
 from binlog_merge.redaction import redacted
 
 SCHEMA_VERSION = 1

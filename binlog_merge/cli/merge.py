@@ -59,7 +59,7 @@ Work = Annotated[
     Path | None,
     typer.Option(
         "--work",
-        help="With an --out at s3://: a local folder, which executors share, to work in; default: in TMPDIR.",
+        help="With an --out at s3://: a local folder to work in; default: one in TMPDIR.",
         parser=local_path,
         metavar="DIR",
     ),
@@ -267,7 +267,8 @@ class Session:
 
     def __call__(self) -> Any:
         """Return the session that is active already, else one as the command line and the configuration say."""
-        from binlog_merge.spark.session import active_session, create_session, is_connect, is_submitted
+        from binlog_merge.spark.master import is_connect
+        from binlog_merge.spark.session import active_session, create_session, is_submitted
 
         if (active := active_session(self._master)) is not None:
             return active

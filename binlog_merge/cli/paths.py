@@ -1,7 +1,10 @@
-"""Paths on the command line: local ones, and what is said where a URI cannot stand."""
+"""Paths on the command line: local ones, what is said where a URI cannot stand, and options that several verbs have."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 
 def local_path(given: str | Path) -> Path:
@@ -34,3 +37,23 @@ def _checked(check: Callable[[str], str], given: str, remedy: str) -> str:
         return check(given)
     except ValueError as error:
         raise ConfigError(str(error), remedy=remedy) from None
+
+
+OutputFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        help="The output directory; default: output.dir of the configuration.",
+        parser=local_path,
+        metavar="PATH",
+    ),
+]
+SslCa = Annotated[
+    Path | None,
+    typer.Option(
+        "--ssl-ca",
+        help="Encrypt, and trust only servers that this CA vouches for.",
+        parser=local_path,
+        metavar="PATH",
+    ),
+]

@@ -11,7 +11,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.cli.replay_options import address_of, filter_of, range_of, skipped_of, time_zone_of
 from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.redaction import redacted
@@ -70,15 +70,7 @@ def replay(
         Path | None,
         typer.Option("--password-file", help="Holds the server's password.", parser=local_path, metavar="PATH"),
     ] = None,
-    ssl_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--ssl-ca",
-            help="Encrypt, and trust only servers that this CA vouches for.",
-            parser=local_path,
-            metavar="PATH",
-        ),
-    ] = None,
+    ssl_ca: SslCa = None,
     start_gtid: Annotated[str | None, typer.Option("--start-gtid", help=_START, metavar="GTID")] = None,
     stop_gtid: Annotated[
         str | None, typer.Option("--stop-gtid", help="The last transaction to apply.", metavar="GTID")

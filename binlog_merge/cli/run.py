@@ -12,7 +12,7 @@ import typer
 from binlog_merge.cli.component_lines import ComponentLines
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.merge import check_java, output_directory, spark_options
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import OutputFolder, local_path
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.errors import EXIT_INTERRUPTED, EXIT_TERMINATED, FINAL_EXITS, ConfigError
@@ -70,20 +70,11 @@ Config = Annotated[
         "--config", "-c", help="The cluster: nodes, routes, output.", metavar="CLUSTER.YAML", parser=local_path
     ),
 ]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="The output directory; default: output.dir of the configuration.",
-        parser=local_path,
-        metavar="PATH",
-    ),
-]
 
 
 def run(
     config: Config,
-    out: Out = None,
+    out: OutputFolder = None,
     no_capture: Annotated[
         bool, typer.Option("--no-capture", help="Do not fetch binlogs: the nodes' files come by other means.")
     ] = False,

@@ -12,7 +12,7 @@ import typer
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.merge import output_directory
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import OutputFolder, local_path
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:
@@ -49,15 +49,7 @@ def status(
             parser=local_path,
         ),
     ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="The output directory; default: output.dir of the configuration.",
-            parser=local_path,
-            metavar="PATH",
-        ),
-    ] = None,
+    out: OutputFolder = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds from one look to the next, with --watch.")

@@ -9,7 +9,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 from binlog_merge.redaction import redacted
 
@@ -71,15 +71,7 @@ def verify(
         Path | None,
         typer.Option("--password-file", help="Holds the servers' password.", parser=local_path, metavar="PATH"),
     ] = None,
-    ssl_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--ssl-ca",
-            help="Encrypt, and trust only servers that this CA vouches for.",
-            parser=local_path,
-            metavar="PATH",
-        ),
-    ] = None,
+    ssl_ca: SslCa = None,
     stop_gtid: Annotated[
         str | None, typer.Option("--stop-gtid", help="The last transaction that the server has.", metavar="GTID")
     ] = None,

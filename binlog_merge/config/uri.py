@@ -94,7 +94,7 @@ def scheme_of(uri: str) -> str:
     return SAME.get(scheme, scheme)
 
 
-def local_of(path: str) -> str | None:
+def local_path(path: str) -> str | None:
     """Return the local path of `path` (file:// included), or None if it is remote."""
     if not is_uri(path):
         return path
@@ -112,8 +112,12 @@ def check_input(uri: str) -> str:
             f"{redacted(uri)!r}: {scheme_of(uri)}:// cannot be read; a node's files are local, or at "
             f"{', '.join(f'{scheme}://' for scheme in INPUT_SCHEMES)}"
         )
-    if scheme_of(uri) == "file" and local_of(uri) is None:
+    if scheme_of(uri) == "file" and local_path(uri) is None:
         raise ValueError(f"{uri!r} is on another host; write file:///path, or mount it")
+    return _parsable(uri)
+
+
+def _parsable(uri: str) -> str:
     try:
         Uri.parse(uri)
     except ValueError as error:
@@ -123,7 +127,7 @@ def check_input(uri: str) -> str:
 
 def only_local(path: str) -> str:
     """Return the local path that a path or a file:// URI names. Raises ValueError for any other URI."""
-    local = local_of(path)
+    local = local_path(path)
     if local is None:
         raise ValueError(
             f"{redacted(path)!r}: {scheme_of(path)}:// is not supported here, only a local (or mounted) path"
@@ -137,11 +141,7 @@ def check_output(place: str) -> str:
         return only_local(place)
     if scheme_of(place) != "s3":
         raise ValueError(f"{redacted(place)!r}: an output is a local (or mounted) folder, or at s3://")
-    try:
-        Uri.parse(place)
-    except ValueError as error:
-        raise ValueError(f"{redacted(place)!r}: {error}") from None
-    return place
+    return _parsable(place)
 
 
 def local_or_refused(path: str) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.config.uri import local_path
 from binlog_merge.files.globs import has_magic
 from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.node_file import Discovery
-from binlog_merge.files.source import local_path
 
 LOOK_EVERY = 1.0
 """Seconds after which folders are looked through even if nothing seems to have changed: times of files are coarse."""

@@ -6,11 +6,11 @@ import re
 import stat
 from pathlib import Path
 
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import CHECK_PATH, IoError
-from binlog_merge.files.remote import list_files
-from binlog_merge.files.source import local_path, not_a_file
+from binlog_merge.files.remote import MAGIC, list_files
+from binlog_merge.files.source import not_a_file
 
-_MAGIC = re.compile(r"[*?\[]")
 _LIKE_A_BINLOG = re.compile(r"\.\d{6,18}$")
 
 
@@ -31,7 +31,7 @@ def expand(pattern: str) -> list[str]:
 
 def has_magic(path: str) -> bool:
     """Return whether a path is a pattern."""
-    return _MAGIC.search(path) is not None
+    return MAGIC.search(path) is not None
 
 
 def kind_of(path: str) -> str | None:
@@ -52,7 +52,7 @@ def why_nothing(pattern: str) -> str:
     local = local_path(pattern)
     if local is not None:
         parents = Path(local).parents
-        folder = next((p for p in parents if not _MAGIC.search(str(p))), Path("/"))
+        folder = next((p for p in parents if not MAGIC.search(str(p))), Path("/"))
         try:
             is_folder = stat.S_ISDIR(folder.stat().st_mode)
         except OSError as error:
@@ -70,10 +70,10 @@ def check_readable(pattern: str) -> None:
     local = local_path(pattern)
     if local is None:
         return
-    if not _MAGIC.search(local) and kind_of(local) == FOLDER:
+    if not MAGIC.search(local) and kind_of(local) == FOLDER:
         raise IoError("is a folder", file=pattern, remedy=f"write the node's files as a pattern: {pattern}/mysql-bin.*")
     path = Path(local)
-    listed = [str(part.parent) for part in reversed((path, *path.parents)) if _MAGIC.search(part.name)]
+    listed = [str(part.parent) for part in reversed((path, *path.parents)) if MAGIC.search(part.name)]
     for folder in (folder for part in listed for folder in glob.glob(part, recursive=True)):  # noqa: PTH207
         try:
             os.scandir(folder).close()

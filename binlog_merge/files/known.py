@@ -7,9 +7,10 @@ after the other. So every reader opens it here.
 import os
 from dataclasses import dataclass
 
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import FileChanged, IoError
 from binlog_merge.files.head import file_identity
-from binlog_merge.files.source import Closing, Source, local_path, open_source
+from binlog_merge.files.source import Closing, Source, open_source
 
 
 @dataclass(frozen=True, slots=True)

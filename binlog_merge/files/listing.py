@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, ENCRYPTED_MAGIC
 from binlog_merge.config.sections import Node
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import IoError, MergeError, UnsupportedInput
 from binlog_merge.files.globs import FOLDER, GONE, check_readable, expand, kind_of
 from binlog_merge.files.head import read_head
@@ -17,7 +18,7 @@ from binlog_merge.files.intact import Stamp, stamp_of
 from binlog_merge.files.node_file import FoundFile, IgnoredFile
 from binlog_merge.files.remote import folder_name_of, name_of
 from binlog_merge.files.servers import SERVERS_NAME, FollowingServer, patterns_of, servers_of
-from binlog_merge.files.source import Source, is_text, local_path, open_source
+from binlog_merge.files.source import Source, is_text, open_source
 
 _Value = TypeVar("_Value")
 

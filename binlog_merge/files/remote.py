@@ -11,7 +11,7 @@ from binlog_merge.config.uri import Uri, is_uri
 from binlog_merge.errors import CHECK_PATH, IoError, MergeError
 from binlog_merge.files.s3 import S3Access, refused
 
-_MAGIC: Final = re.compile(r"[*?\[]")
+MAGIC: Final = re.compile(r"[*?\[]")
 _CONNECT_SECONDS: Final = 3
 _LIST_SECONDS: Final = 4
 _READ_SECONDS: Final = 60
@@ -44,7 +44,7 @@ def list_files(pattern: str) -> list[str]:
 
     parts = _parsed(pattern)
     segments = parts.path.split("/")
-    first = next((i for i, segment in enumerate(segments) if _MAGIC.search(segment)), len(segments) - 1)
+    first = next((i for i, segment in enumerate(segments) if MAGIC.search(segment)), len(segments) - 1)
     folder, wanted = "/".join(segments[:first]), segments[first:]
     filesystem, path = _located(parts.with_path(folder), _LIST_SECONDS, _LIST_ATTEMPTS)
     path = path.rstrip("/")

@@ -57,7 +57,7 @@ class S3Access:
                 raise _without_credentials(uri)
         return cls(
             uri.place, key or None, secret or None, token or None, anonymous,
-            options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"),
+            _region(options),
             _endpoint(options),
         )  # fmt: skip
 
@@ -73,6 +73,10 @@ def _region_of(bucket: str) -> str:
     from pyarrow.fs import resolve_s3_region
 
     return str(resolve_s3_region(bucket))
+
+
+def _region(options: Mapping[str, str]) -> str | None:
+    return options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 def _endpoint(options: Mapping[str, str]) -> str | None:
@@ -174,11 +178,10 @@ def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
     if cause == "region":
         found = _REGION.search(text)
         right = next((group for group in found.groups() if group), None) if found is not None else None
-        asked = uri.options.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         there = f"it is in {right}" if right else "the store says that it is in another one"
         name = right or "REGION"
         return ObjectStoreRefused(
-            f"{bucket} is not in region {asked or 'us-east-1'}: {there}",
+            f"{bucket} is not in region {_region(uri.options) or 'us-east-1'}: {there}",
             file=where,
             remedy=f"write ?region={name} behind the path, or set AWS_REGION={name}",
         )

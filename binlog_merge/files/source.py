@@ -11,7 +11,7 @@ import stat
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from binlog_merge.config.uri import local_of
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import CHECK_PATH, IoError
 from binlog_merge.files.remote import filesystem_of, remote_error
 
@@ -190,11 +190,6 @@ def open_source(path: str) -> Source:
 def is_text(path: str) -> bool:
     """Return whether a path is UTF-8; Python represents other bytes as surrogates."""
     return path.isascii() or not any("\ud800" <= c <= "\udfff" for c in path)
-
-
-def local_path(path: str) -> str | None:
-    """Return the local path of `path` (file:// included), or None if it is remote."""
-    return local_of(path)
 
 
 def io_error(error: OSError, path: str, position: int | None = None) -> IoError:

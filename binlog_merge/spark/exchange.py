@@ -3,17 +3,31 @@
 Retries, lost executors, spilling and locality are Spark's. Driver and executors need share nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
+from binlog_merge.errors import ConfigError
 from binlog_merge.pipeline.base.blocks import HELD, Read, Slice, holding
 from binlog_merge.pipeline.base.runner import Files
 from binlog_merge.spark.engine import finishing
-from binlog_merge.spark.tasks import IN, OUT, ROWS_IN, Numbered, Project, Send, Work, brought, part_of, result_of
+from binlog_merge.spark.master import is_elsewhere
+from binlog_merge.spark.tasks import (
+    IN,
+    OUT,
+    ROWS_IN,
+    Inputs,
+    Numbered,
+    Project,
+    Send,
+    Work,
+    brought,
+    part_of,
+    result_of,
+)
 
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED: Final = 64 << 20
@@ -55,12 +69,11 @@ class ShuffleExchange:
         """Keep a block that this process wrote."""
         self._near[path] = block
 
-    def get(self, path: str, names: Sequence[str] | None) -> bytes:
-        """Return a block, of one that is far only the columns `names`. Raises KeyError, EngineFailed."""
-        return self.get_all([path], names)[path]
+    def get(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, bytes]:
+        """Return blocks, of those that are far only the columns `names`: a job for each stage that wrote some.
 
-    def get_all(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, bytes]:
-        """Return several blocks; a job for each stage that wrote some."""
+        Raises KeyError, EngineFailed.
+        """
         wanted = None if names is None else tuple(names)
         found = {path: self._near[path] for path in paths if path in self._near}
         found |= {path: self._fetched[path, wanted] for path in paths if (path, wanted) in self._fetched}
@@ -73,13 +86,13 @@ class ShuffleExchange:
                 self._fetched |= {(path, wanted): block for path, block in fetched.items()}
         return found
 
-    def run(self, work: Any, tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Rows:
+    def run(self, work: Callable[[Inputs], Work], tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Rows:
         """Run a stage: `work(inputs)` is its body. Returns what came near, results among it."""
         from pyspark import StorageLevel
 
         if any(reads):
             rows = self._inputs(tasks, reads).repartitionById(len(tasks), "target")
-            body: Work = work(brought)
+            body = work(brought)
         else:
             rows = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
             body = work(Numbered(tasks))
@@ -119,7 +132,7 @@ class ShuffleExchange:
             frame = frame.union(written.where("not near").mapInArrow(Send({p: far[p] for p in paths}), IN))
         return frame
 
-    def _by_frame(self, paths: Any) -> list[tuple[Any, list[str]]]:
+    def _by_frame(self, paths: Iterable[str]) -> list[tuple[Any, list[str]]]:
         found: dict[int, tuple[Any, list[str]]] = {}
         for path in paths:
             frame = self._far[path]
@@ -128,19 +141,11 @@ class ShuffleExchange:
 
 
 def carries_blocks(spark: Any) -> bool:
-    """Return whether blocks go through Spark: where the option says so, or executors are not in this process's machine.
+    """Return whether blocks go through Spark: as the option says, else where executors may be on other machines.
 
-    On one machine files are faster (`make bench`). Spark Connect's server may be anywhere.
+    On one machine files are faster (`make bench`). Raises ConfigError for another value of the option.
     """
     chosen = spark.conf.get(OPTION, None)
-    if chosen is not None:
-        return bool(chosen == "spark")
-    return is_elsewhere(spark)
-
-
-def is_elsewhere(spark: Any) -> bool:
-    """Return whether executors may be on other machines."""
-    try:
-        return not str(spark.sparkContext.master).startswith("local")
-    except Exception:  # Spark Connect has no context
-        return True
+    if chosen not in (None, "spark", "files"):
+        raise ConfigError(f"{OPTION} is {chosen!r}", remedy="write spark or files, or leave it out")
+    return is_elsewhere(spark) if chosen is None else bool(chosen == "spark")

@@ -30,7 +30,7 @@ def merge(
 ) -> MergeResult:
     """Merge the binlogs of a cluster's nodes into one, continuing at the end of `out`, a directory or an s3:// URI.
 
-    `work` is the local folder, which executors share, of an output at a URI; default: one in TMPDIR.
+    `work` is the driver's local folder for an output at a URI; default: one in TMPDIR.
 
     `spark` is a session, or a function that returns one: it is called when the nodes' files are found and in order.
     `start_tso` is inclusive, `stop_tso` exclusive. With `end_of_input` the input is complete, so that nothing is held

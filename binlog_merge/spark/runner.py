@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from binlog_merge.pipeline.base.blocks import reads_of
 from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.spark.engine import finishing, slots
-from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks, is_elsewhere
+from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
 from binlog_merge.spark.executors import check_executors
+from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import OUT, Numbered, Work, pickled, result_of
 
 _LOG = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class SparkRunner:
         if not tasks:
             return []
         common, own = pickled(tasks)
-        work = partial(_work, function, common, len(tasks))
+        work = partial(Work, function, common, len(tasks))
         with finishing(self._spark, name):
             if self._shuffle is not None:
                 rows = self._shuffle.run(work, own, [reads_of(task) for task in tasks])
@@ -82,7 +83,3 @@ class SparkRunner:
         for number, result in sorted(found.items()):
             _LOG.debug("task done", extra={"stage": name, "task": number, "seconds": round(result.seconds, 3)})
         return [found[number].value for number in range(len(tasks))]
-
-
-def _work(function: Callable[[Any], Any], common: bytes, tasks: int, inputs: Any) -> Work:
-    return Work(function, common, inputs, tasks)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import ConfigError, EngineFailed, EngineLost
+from binlog_merge.spark.master import is_connect, is_local
 from binlog_merge.spark.peer import PACKAGES, VARIABLE, identity
 
 _ENDS_WITHIN: Final = 1.0
@@ -41,19 +42,9 @@ _DEFAULTS = {
 }
 
 
-def is_local(master: str) -> bool:
-    """Return whether a master runs its executors on this machine, for this session alone."""
-    return master.startswith("local")
-
-
 def is_submitted() -> bool:
     """Return whether spark-submit has started this process, and the Java that it talks to."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def is_connect(master: str | None) -> bool:
-    """Return whether a master is a server of Spark Connect: Java runs there, not here."""
-    return master is not None and master.startswith("sc://")
 
 
 def active_session(master: str | None = None) -> Any:

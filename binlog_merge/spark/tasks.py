@@ -27,41 +27,52 @@ NEAR_STAGE: Final = 64 << 20
 Batches = Iterable[pa.RecordBatch]
 Input = tuple[int, bytes, Mapping[str, bytes]]
 """A task's number, the task, and the blocks that it reads."""
+Inputs = Callable[[Batches], Iterator[Input]]
+"""How a partition's rows become its tasks: `Numbered`, `brought`."""
 
 
 def pickled(tasks: Sequence[Any]) -> tuple[bytes, list[bytes]]:
     """Return what all tasks have in common, pickled once, and each task without it, for `task_of`."""
-    first = tasks[0]
-    values = [getattr(first, field.name) for field in fields(first)] if is_dataclass(first) and len(tasks) > 1 else []
-    common = [value for value in values if all(any(value is v for v in _values(task)) for task in tasks[1:])]
-    common = [value for value in common if not isinstance(value, int | str | bytes | float | None)]
+    first, others = tasks[0], tasks[1:]
+    names = [field.name for field in fields(first)] if is_dataclass(first) and others else []
+    same = (name for name in names if all(getattr(task, name) is getattr(first, name) for task in others))
+    values = (getattr(first, name) for name in same)
+    common = [value for value in values if not isinstance(value, int | str | bytes | float | None)]
     numbers = {id(value): number for number, value in enumerate(common)}
     return pickle.dumps(common), [_pickled(task, numbers) for task in tasks]
 
 
-def _values(task: Any) -> list[Any]:
-    return [getattr(task, field.name) for field in fields(task)]
+class _Pickler(pickle.Pickler):
+    """Leaves out the values whose ids have numbers."""
+
+    def __init__(self, data: io.BytesIO, numbers: Mapping[int, int]) -> None:
+        super().__init__(data, pickle.HIGHEST_PROTOCOL)
+        self._numbers = numbers
+
+    def persistent_id(self, value: Any) -> int | None:
+        return self._numbers.get(id(value))
 
 
 def _pickled(task: Any, numbers: Mapping[int, int]) -> bytes:
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, value: Any) -> int | None:
-            return numbers.get(id(value))
-
     data = io.BytesIO()
-    Pickler(data, pickle.HIGHEST_PROTOCOL).dump(task)
+    _Pickler(data, numbers).dump(task)
     return data.getvalue()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts the values in by their numbers."""
+
+    def __init__(self, data: io.BytesIO, values: Sequence[Any]) -> None:
+        super().__init__(data)
+        self._values = values
+
+    def persistent_load(self, number: Any) -> Any:
+        return self._values[number]
 
 
 def task_of(data: bytes, common: bytes) -> Any:
     """Return a task of `pickled`."""
-    values = pickle.loads(common)
-
-    class Unpickler(pickle.Unpickler):
-        def persistent_load(self, number: Any) -> Any:
-            return values[number]
-
-    return Unpickler(io.BytesIO(data)).load()
+    return _Unpickler(io.BytesIO(data), pickle.loads(common)).load()
 
 
 class Done(NamedTuple):
@@ -108,9 +119,7 @@ class Work:
     Blocks that are small come near: to the driver with the result, as long as the stage's are not too many.
     """
 
-    def __init__(
-        self, function: Callable[[Any], Any], common: bytes, inputs: Callable[[Batches], Iterator[Input]], tasks: int
-    ) -> None:
+    def __init__(self, function: Callable[[Any], Any], common: bytes, tasks: int, inputs: Inputs) -> None:
         self._function, self._common, self._inputs = function, common, inputs
         self._room, self._most = NEAR_STAGE // tasks, NEAR_BLOCK
 

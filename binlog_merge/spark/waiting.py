@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, Final
 
+from binlog_merge.spark.master import is_local, master_of
+
 _LOG = logging.getLogger(__name__)
 
 FIRST: Final = 10.0
@@ -15,8 +17,8 @@ FIRST: Final = 10.0
 @contextmanager
 def saying_what_is_awaited(spark: Any, first: float = FIRST) -> Iterator[None]:
     """Log a warning when the job within has waited for its first task to be taken by an executor."""
-    master = _master_of(spark)
-    if master is None or master.startswith("local"):
+    master = master_of(spark)
+    if master is None or is_local(master):  # a server of Spark Connect does not say for what it waits
         yield
         return
     done = Event()
@@ -49,10 +51,3 @@ def _waits(tracker: Any) -> bool:
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]
     return bool(known) and not any(s.numActiveTasks or s.numCompletedTasks or s.numFailedTasks for s in known)
-
-
-def _master_of(spark: Any) -> str | None:
-    try:
-        return str(spark.sparkContext.master)
-    except Exception:  # Spark Connect: its server waits, and does not say for what
-        return None

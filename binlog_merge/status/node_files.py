@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from binlog_merge.config.sections import Node
+from binlog_merge.config.uri import local_path
 from binlog_merge.errors import IoError
 from binlog_merge.files.globs import check_readable, expand
 from binlog_merge.files.remote import name_of
 from binlog_merge.files.servers import patterns_of, servers_of
-from binlog_merge.files.source import local_path, open_source
+from binlog_merge.files.source import open_source
 from binlog_merge.status.values import FilePosition
 
 _Order = tuple[str, int]

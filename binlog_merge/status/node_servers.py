@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from binlog_merge.config.sections import Node
+from binlog_merge.config.uri import local_path
 from binlog_merge.files.servers import RECORD_NAME, servers_of
-from binlog_merge.files.source import local_path
 from binlog_merge.status.values import FilePosition, ServerStatus
 
 

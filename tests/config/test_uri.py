@@ -2,7 +2,7 @@
 
 import pytest
 
-from binlog_merge.config.uri import Uri, check_input, is_uri, local_of, only_local
+from binlog_merge.config.uri import Uri, check_input, is_uri, local_path, only_local
 
 
 def test_the_parts_of_a_uri() -> None:
@@ -49,7 +49,7 @@ def test_local_paths_and_file_uris() -> None:
         "/a b",
         "/a",
     ]
-    assert local_of("s3://b/a") is None
+    assert local_path("s3://b/a") is None
     assert not is_uri("s3:/b") and not is_uri("a/s3://b")
     with pytest.raises(ValueError, match="s3:// is not supported here"):
         only_local("s3://b/a")

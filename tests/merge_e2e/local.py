@@ -60,7 +60,7 @@ class HeldRunner(LocalRunner):
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         results = []
         for task in tasks:
-            brought = {r.path: packed(r.part.of(unpacked(self.carried.get(r.path)))) for r in reads_of(task)}
+            brought = {r.path: packed(r.part.of(unpacked(self.carried.written[r.path]))) for r in reads_of(task)}
             own = Held(brought)
             with holding(own):
                 results += super().run(name, function, [task])

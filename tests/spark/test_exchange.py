@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.errors import UnannouncedDdl
+from binlog_merge.errors import ConfigError, UnannouncedDdl
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.spark import tasks
 from binlog_merge.spark.exchange import OPTION, carries_blocks
@@ -73,6 +73,15 @@ def test_rounds_here_and_there(carrying: Any, tmp_path: Path) -> None:
                 rounds.merge(end_of_input=number == 6)
             assert_prefix(written(tmp_path / "out"), good)
     assert written(tmp_path / "out") == good
+
+
+def test_an_exchange_that_is_none_is_refused(spark: Any) -> None:
+    spark.conf.set(OPTION, "shuffel")
+    try:
+        with pytest.raises(ConfigError, match="'shuffel'"):
+            carries_blocks(spark)
+    finally:
+        spark.conf.unset(OPTION)
 
 
 def test_what_tasks_share_travels_once() -> None:

@@ -36,6 +36,14 @@ class Block:
         local = TsoSpan(patch.max_tso, greatest) if piece.local else None
         return cls(node.number, node.source_id, piece.file_index, scanned, patch, piece.sets, piece.timed_span, local)
 
+    def has_timed(self, low: int, high: int) -> bool:
+        """Return whether a branch whose commit TSO is known may have one in low <= tso < high."""
+        return self.timed_span is not None and self.timed_span.meets(low, high)
+
+    def has_local(self, low: int, high: int) -> bool:
+        """Return whether another transaction may have its key there."""
+        return self.local_span is not None and self.local_span.meets(low, high)
+
     def timed(self) -> dict[str, Column]:
         """Map the branches whose commit TSO is known, by TSO and transaction."""
         return self.scanned.timed()

@@ -55,7 +55,7 @@ def write_block(path: str, columns: Columns) -> None:
 def read_block(path: str, names: Sequence[str] | None = None) -> dict[str, Column]:
     """Return a block's columns, or those named. Pages of a file are read from disk when they are accessed."""
     if path.startswith(HELD):
-        return unpacked(_HOLDER.get().get(path, names), names)
+        return unpacked(_HOLDER.get().get([path], names)[path], names)
     with Path(path).open("rb") as file:
         small = file.read(SMALL_BYTES) if os.fstat(file.fileno()).st_size <= SMALL_BYTES else None
     if small is not None:
@@ -69,7 +69,7 @@ def read_block(path: str, names: Sequence[str] | None = None) -> dict[str, Colum
 def read_blocks(paths: Sequence[str], names: Sequence[str] | None = None) -> Iterator[dict[str, Column]]:
     """Yield the columns of several blocks; those that are carried are asked for at once."""
     held = [path for path in paths if path.startswith(HELD)]
-    found = _HOLDER.get().get_all(held, names) if held else {}
+    found = _HOLDER.get().get(held, names) if held else {}
     for path in paths:
         yield unpacked(found[path], names) if path in found else read_block(path, names)
 
@@ -122,11 +122,8 @@ class Holder(Protocol):
     def put(self, path: str, block: bytes) -> None:
         """Take a block."""
 
-    def get(self, path: str, names: Sequence[str] | None) -> bytes:
-        """Return a block; of one that is far away the columns `names` are enough. Raises KeyError."""
-
-    def get_all(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, bytes]:
-        """Return several blocks."""
+    def get(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, bytes]:
+        """Return blocks; of those that are far away the columns `names` are enough. Raises KeyError."""
 
 
 class Held:
@@ -140,14 +137,9 @@ class Held:
         """Take a block."""
         self.written[path] = block
 
-    def get(self, path: str, names: Sequence[str] | None = None) -> bytes:
-        """Return a block. Raises KeyError."""
-        found = self.written.get(path)
-        return self._brought[path] if found is None else found
-
-    def get_all(self, paths: Sequence[str], names: Sequence[str] | None = None) -> Mapping[str, bytes]:
-        """Return several blocks."""
-        return {path: self.get(path) for path in paths}
+    def get(self, paths: Sequence[str], names: Sequence[str] | None = None) -> Mapping[str, bytes]:
+        """Return blocks. Raises KeyError."""
+        return {path: self.written[path] if path in self.written else self._brought[path] for path in paths}
 
 
 _HOLDER: ContextVar[Holder] = ContextVar("holder")

@@ -58,8 +58,9 @@ def order_all(
     ddl = frozenset(d.key[:2] for d in coordination.ddl if d.key[2:] == (0, 0))
     tasks = [
         OrderTask(
-            i, low, high, floor, limit, tuple(b for b in blocks if _meets(b, low, high)), edges, coordination.topology,
-            ddl, seen,
+            i, low, high, floor, limit,
+            tuple(b for b in blocks if b.has_timed(low, high) or b.has_local(low, high)),
+            edges, coordination.topology, ddl, seen,
             f"{job.scratch('order')}-{i:06d}.arrow", coordination.places, job.config.output.heartbeat,
         )
         for i, (low, high) in enumerate(ranges(points, wanted))
@@ -73,11 +74,6 @@ def order_all(
         values = {"range": part.number, "rows": part.rows, "transactions": part.transactions, "bytes": part.bytes}
         _LOG.debug("range ordered", extra={**values, "ddl": part.ddl, "held": part.held})
     return ordered
-
-
-def _meets(block: Block, low: int, high: int) -> bool:
-    """Return whether a block may have rows in a range."""
-    return any(span is not None and span.meets(low, high) for span in (block.timed_span, block.local_span))
 
 
 def _with_holds(

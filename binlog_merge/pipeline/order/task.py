@@ -134,9 +134,9 @@ def collect(task: OrderTask) -> tuple[dict[str, Column], int]:
 
 def _runs(task: OrderTask, block: Block, keeper: _Keeper) -> Iterator[dict[str, Column]]:
     """Yield what the range has of a block."""
-    if block.timed_span is not None and block.timed_span.meets(task.low, task.high):
+    if block.has_timed(task.low, task.high):
         yield _timed(task, block, keeper)
-    if block.local_span is not None and block.local_span.meets(task.low, task.high):
+    if block.has_local(task.low, task.high):
         yield _local(task, block, keeper)
 
 

@@ -39,8 +39,8 @@ class OrderTask:
     @property
     def reads(self) -> tuple[Read, ...]:
         """Return what the range has of each block."""
-        timed = (b.scanned.timed_path for b in self.blocks if b.timed_span and b.timed_span.meets(self.low, self.high))
-        local = (b.scanned.local_path for b in self.blocks if b.local_span and b.local_span.meets(self.low, self.high))
+        timed = (b.scanned.timed_path for b in self.blocks if b.has_timed(self.low, self.high))
+        local = (b.scanned.local_path for b in self.blocks if b.has_local(self.low, self.high))
         return (*(Read(path, Between(self.low, self.high)) for path in timed), *(Read(path) for path in local))
 
 
