@@ -3,48 +3,47 @@
 Retries, lost executors, spilling and locality are Spark's. Driver and executors need share nothing.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.pipeline.base.blocks import HELD, Read, Slice, holding
+from binlog_merge.pipeline.base.blocks import HELD, Pieces, Read, holding
+from binlog_merge.pipeline.base.pieces import Extent, extent_of, needed
 from binlog_merge.pipeline.base.runner import Files
 from binlog_merge.spark.engine import finishing
 from binlog_merge.spark.master import is_elsewhere
-from binlog_merge.spark.tasks import (
-    IN,
-    OUT,
-    ROWS_IN,
-    Inputs,
-    Numbered,
-    Project,
-    Send,
-    Work,
-    brought,
-    part_of,
-    result_of,
-)
+from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, brought, columns_only, result_of
 
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED: Final = 64 << 20
+_ROUTES: Final = pa.schema({"to": pa.int32(), "path": pa.string(), "piece": pa.int32()})
 
-Rows = list[tuple[int, str, bytes]]
+Rows = list[tuple[int, bytes]]
+
+
+class _Far(NamedTuple):
+    """A block that is far: the frame that has its pieces, and what rows these have."""
+
+    frame: Any
+    pieces: tuple[Extent, ...]
 
 
 class ShuffleExchange:
-    """Blocks by path: those that are near, in the driver, and the frames that have those that are far."""
+    """Blocks by path: those that are near, in the driver, and where those are that are far."""
 
     shared = False
 
     def __init__(self, spark: Any) -> None:
         self._spark = spark
-        self._near: dict[str, bytes] = {}
-        self._far: dict[str, Any] = {}
-        self._fetched: dict[tuple[str, tuple[str, ...] | None], bytes] = {}
+        self._near: dict[str, Pieces] = {}
+        self._far: dict[str, _Far] = {}
+        self._fetched: dict[tuple[str, tuple[str, ...] | None], Pieces] = {}
 
     def prefix(self, work: Path) -> str:
         """Return what marks the path of a carried block."""
@@ -57,19 +56,19 @@ class ShuffleExchange:
     def clear(self, work: Path, kept: frozenset[str]) -> None:
         """Forget all blocks but those `kept`, and remove the files that runs with the other form have left."""
         Files().clear(work, frozenset())
-        frames = {id(frame): frame for frame in self._far.values()}
+        frames = {id(far.frame): far.frame for far in self._far.values()}
         self._near = {path: block for path, block in self._near.items() if path.partition(".")[0] in kept}
-        self._far = {path: frame for path, frame in self._far.items() if path.partition(".")[0] in kept}
+        self._far = {path: far for path, far in self._far.items() if path.partition(".")[0] in kept}
         self._fetched.clear()
-        needed = {id(frame) for frame in self._far.values()}
-        for frame in (frame for number, frame in frames.items() if number not in needed):
+        still = {id(far.frame) for far in self._far.values()}
+        for frame in (frame for number, frame in frames.items() if number not in still):
             frame.unpersist()
 
-    def put(self, path: str, block: bytes) -> None:
+    def put(self, path: str, block: Pieces) -> None:
         """Keep a block that this process wrote."""
         self._near[path] = block
 
-    def get(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, bytes]:
+    def get(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, Pieces]:
         """Return blocks, of those that are far only the columns `names`: a job for each stage that wrote some.
 
         Raises KeyError, EngineFailed.
@@ -78,16 +77,25 @@ class ShuffleExchange:
         found = {path: self._near[path] for path in paths if path in self._near}
         found |= {path: self._fetched[path, wanted] for path in paths if (path, wanted) in self._fetched}
         for frame, missing in self._by_frame(path for path in paths if path not in found):
-            with finishing(self._spark, "fetch"):
-                table = frame.where("not near").mapInArrow(Project(missing, wanted), IN).toArrow()
-            fetched = dict(zip(table["path"].to_pylist(), table["data"].to_pylist(), strict=True))
+            fetched = self._fetch(frame, missing, wanted)
             found |= fetched
-            if sum(map(len, self._fetched.values())) + sum(map(len, fetched.values())) <= _FETCHED:
+            if sum(map(_size, (*self._fetched.values(), *fetched.values()))) <= _FETCHED:
                 self._fetched |= {(path, wanted): block for path, block in fetched.items()}
         return found
 
+    def _fetch(self, frame: Any, paths: Sequence[str], names: Sequence[str] | None) -> dict[str, Pieces]:
+        from pyspark.sql import functions
+
+        rows = frame.where("not near").where(functions.col("path").isin(*paths))
+        with finishing(self._spark, "fetch"):
+            table = (rows if names is None else rows.mapInArrow(columns_only(names), OUT)).toArrow()
+        found: dict[str, dict[int, bytes]] = {}
+        for path, piece, data in zip(*(table[name].to_pylist() for name in ("path", "piece", "data")), strict=True):
+            found.setdefault(path, {})[piece] = data
+        return {path: [pieces[piece] for piece in sorted(pieces)] for path, pieces in found.items()}
+
     def run(self, work: Callable[[Inputs], Work], tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Rows:
-        """Run a stage: `work(inputs)` is its body. Returns what came near, results among it."""
+        """Run a stage: `work(inputs)` is its body. Returns the number and the result of each task."""
         from pyspark import StorageLevel
 
         if any(reads):
@@ -98,46 +106,62 @@ class ShuffleExchange:
             body = work(Numbered(tasks))
         frame = rows.mapInArrow(body, OUT).persist(StorageLevel.DISK_ONLY)
         try:
-            table = frame.where("near").select("number", "path", "data").toArrow()
+            table = frame.where("near").select("number", "path", "piece", "data").toArrow()
         except BaseException:
             frame.unpersist()
             raise
-        return self._taken(frame, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        return self._taken(frame, sorted(zip(*(column.to_pylist() for column in table.columns), strict=True)))
 
-    def _taken(self, frame: Any, rows: Rows) -> Rows:
-        """Keep the blocks of a stage that has run."""
-        self._near |= {path: block for _, path, block in rows if path}
-        results = [row for row in rows if not row[1]]
-        far = [path for _, _, data in results for path in result_of(data).far]
-        self._far |= dict.fromkeys(far, frame)
+    def _taken(self, frame: Any, rows: Sequence[tuple[int, str, int, bytes]]) -> Rows:
+        """Keep the blocks of a stage that has run. `rows` are sorted."""
+        results = [(number, data) for number, path, _, data in rows if not path]
+        blocks = ((path, data) for _, path, _, data in rows if path)
+        self._near |= {path: [data for _, data in block] for path, block in groupby(blocks, itemgetter(0))}
+        far = {path: _Far(frame, pieces) for _, data in results for path, pieces in result_of(data).far.items()}
+        self._far |= far
         if not far:
             frame.unpersist()
         return results
 
     def _inputs(self, tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Any:
         """Return the frame with the tasks and all that they read."""
-        rows = [(number, "", task) for number, task in enumerate(tasks)]
-        far: dict[str, list[tuple[int, Slice]]] = {}
-        for number, wanted in enumerate(reads):
-            for path, part in wanted:
-                if path in self._near:
-                    rows.append((number, path, part_of(self._near[path], part)))
-                else:
-                    far.setdefault(path, []).append((number, part))
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        frame = self._spark.createDataFrame(
-            pa.Table.from_pydict(dict(zip(ROWS_IN.names, columns, strict=True)), schema=ROWS_IN)
-        )
-        for written, paths in self._by_frame(far):
-            frame = frame.union(written.where("not near").mapInArrow(Send({p: far[p] for p in paths}), IN))
+        from pyspark.sql import functions
+
+        rows = [(number, "", 0, task) for number, task in enumerate(tasks)]
+        routes = [(number, path, piece) for number, wanted in enumerate(reads) for path, piece in self._pieces(wanted)]
+        near = [(number, path, piece, self._near[path][piece]) for number, path, piece in routes if path in self._near]
+        frame = self._spark.createDataFrame(_table([*rows, *near], ROWS_IN))
+        far = [route for route in routes if route[1] not in self._near]
+        for written, paths in self._by_frame(path for _, path, _ in far):
+            known = frozenset(paths)
+            ways = self._spark.createDataFrame(_table([route for route in far if route[1] in known], _ROUTES))
+            sent = written.where("not near").join(functions.broadcast(ways), ["path", "piece"])
+            frame = frame.union(sent.select(functions.col("to").alias("target"), "path", "piece", "data"))
         return frame
+
+    def _pieces(self, reads: Sequence[Read]) -> Iterator[tuple[str, int]]:
+        """Yield the pieces that a task needs, each once."""
+        wanted: dict[tuple[str, int], None] = {}
+        for path, part in reads:
+            extents = [extent_of(piece) for piece in self._near[path]] if path in self._near else self._far[path].pieces
+            wanted |= dict.fromkeys((path, piece) for piece in needed(extents, part))
+        yield from wanted
 
     def _by_frame(self, paths: Iterable[str]) -> list[tuple[Any, list[str]]]:
         found: dict[int, tuple[Any, list[str]]] = {}
-        for path in paths:
-            frame = self._far[path]
+        for path in dict.fromkeys(paths):
+            frame = self._far[path].frame
             found.setdefault(id(frame), (frame, []))[1].append(path)
         return list(found.values())
+
+
+def _size(block: Pieces) -> int:
+    return sum(map(len, block))
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.Table.from_pydict(dict(zip(schema.names, columns, strict=True)), schema=schema)
 
 
 def carries_blocks(spark: Any) -> bool:

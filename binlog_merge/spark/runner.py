@@ -75,7 +75,7 @@ class SparkRunner:
         with finishing(self._spark, name):
             if self._shuffle is not None:
                 rows = self._shuffle.run(work, own, [reads_of(task) for task in tasks])
-                found = {number: result_of(data) for number, _, data in rows}
+                found = {number: result_of(data) for number, data in rows}
             else:
                 frame = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
                 collected = frame.mapInArrow(work(Numbered(own)), OUT).select("number", "data").collect()

@@ -1,9 +1,9 @@
 """What runs on an executor: tasks of a stage, and the rows in which tasks, blocks and results travel.
 
-    into a task      target, path, data          the task itself under the path "", a row; a row for each block it reads
-    out of a task    number, path, near, data    its result under the path "", a row; a row for each block it writes
+    into a task      target, path, piece, data          the task itself under the path "", and the pieces that it reads
+    out of a task    number, path, piece, near, data    its result under the path "", and the pieces that it writes
 
-No row is of a transaction: a block is packed into one.
+No row is of a transaction, and none is large: the JVM holds several copies of a row at once.
 """
 
 import io
@@ -11,21 +11,24 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from binlog_merge.pipeline.base.blocks import Held, Slice, Whole, holding, packed, unpacked
+from binlog_merge.pipeline.base.blocks import Held, Pieces, holding
+from binlog_merge.pipeline.base.pieces import Extent, extent_of, only
 
-IN: Final = "target int, path string, data binary"
-OUT: Final = "number long, path string, near boolean, data binary"
-ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "data": pa.binary()})
-_ROWS_OUT: Final = pa.schema({"number": pa.int64(), "path": pa.string(), "near": pa.bool_(), "data": pa.binary()})
-NEAR_BLOCK: Final = 4 << 20
-NEAR_STAGE: Final = 64 << 20
+OUT: Final = "number long, path string, piece int, near boolean, data binary"
+ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "piece": pa.int32(), "data": pa.binary()})
+_ROWS_OUT: Final = pa.schema(
+    {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.bool_(), "data": pa.binary()}
+)
+NEAR_BLOCK: Final = 256 << 10
+NEAR_STAGE: Final = 16 << 20
 
 Batches = Iterable[pa.RecordBatch]
-Input = tuple[int, bytes, Mapping[str, bytes]]
+Input = tuple[int, bytes, Mapping[str, Pieces]]
 """A task's number, the task, and the blocks that it reads."""
 Inputs = Callable[[Batches], Iterator[Input]]
 """How a partition's rows become its tasks: `Numbered`, `brought`."""
@@ -76,11 +79,11 @@ def task_of(data: bytes, common: bytes) -> Any:
 
 
 class Done(NamedTuple):
-    """What a task returned, how long it took, and the blocks it wrote that are far."""
+    """What a task returned, how long it took, and the pieces of the blocks it wrote that are far."""
 
     seconds: float
     value: Any
-    far: tuple[str, ...]
+    far: Mapping[str, tuple[Extent, ...]]
 
 
 def result_of(data: bytes) -> Done:
@@ -104,13 +107,13 @@ class Numbered:
 
 def brought(batches: Batches) -> Iterator[Input]:
     """Yield the tasks of a partition, each with the blocks that were brought to it."""
-    found: dict[int, dict[str, bytes]] = {}
+    found: dict[int, dict[str, dict[int, bytes]]] = {}
     for batch in batches:
-        for target, path, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            found.setdefault(target, {})[path] = data
+        for target, path, piece, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            found.setdefault(target, {}).setdefault(path, {})[piece] = data
     for number in sorted(found):
-        blocks = found.pop(number)
-        yield number, blocks.pop(""), blocks
+        blocks = {path: [pieces[piece] for piece in sorted(pieces)] for path, pieces in found.pop(number).items()}
+        yield number, blocks.pop("")[0], blocks
 
 
 class Work:
@@ -129,49 +132,30 @@ class Work:
             begun = time.perf_counter()
             with holding(held):
                 result = self._function(task_of(task, self._common))
-            seconds, far, room = time.perf_counter() - begun, list[str](), self._room
+            seconds, far, room = time.perf_counter() - begun, dict[str, tuple[Extent, ...]](), self._room
             for path, block in held.written.items():
-                near = len(block) <= min(room, self._most)
-                room -= len(block) if near else 0
-                far += [] if near else [path]
-                yield _row(number, path, near, block)
-            yield _row(number, "", True, pickle.dumps(Done(seconds, result, tuple(far))))
+                size = sum(map(len, block))
+                near = size <= min(room, self._most)
+                if near:
+                    room -= size
+                else:
+                    far[path] = tuple(map(extent_of, block))
+                for piece, data in enumerate(block):
+                    yield _row(number, path, piece, near, data)
+            yield _row(number, "", 0, True, pickle.dumps(Done(seconds, result, far)))
 
 
-def _row(number: int, path: str, near: bool, data: bytes) -> pa.RecordBatch:
-    values = {"number": [number], "path": [path], "near": [near], "data": [data]}
+def _row(number: int, path: str, piece: int, near: bool, data: bytes) -> pa.RecordBatch:
+    values = {"number": [number], "path": [path], "piece": [piece], "near": [near], "data": [data]}
     return pa.RecordBatch.from_pydict(values, schema=_ROWS_OUT)
 
 
-class Send:
-    """Sends blocks to the tasks that read them: `targets` maps a path to numbers of tasks and what each reads."""
-
-    def __init__(self, targets: Mapping[str, Sequence[tuple[int, Slice]]]) -> None:
-        self._targets = dict(targets)
-
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            columns = [batch.column(name) for name in ("path", "data")]
-            for path, data in zip(*columns, strict=True):
-                for target, part in self._targets.get(path.as_py(), ()):
-                    values = {"target": [target], "path": [path.as_py()], "data": [part_of(data.as_py(), part)]}
-                    yield pa.RecordBatch.from_pydict(values, schema=ROWS_IN)
+def columns_only(names: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return a function for mapInArrow that leaves only some columns of pieces."""
+    return partial(_columns_only, tuple(names))
 
 
-def part_of(block: bytes, part: Slice) -> bytes:
-    """Return the part of a packed block."""
-    return block if isinstance(part, Whole) else packed(part.of(unpacked(block)))
-
-
-class Project:
-    """Leaves only some columns of blocks."""
-
-    def __init__(self, paths: Sequence[str], names: Sequence[str] | None) -> None:
-        self._paths, self._names = frozenset(paths), names
-
-    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for path, data in zip(*(batch.column(name).to_pylist() for name in ("path", "data")), strict=True):
-                if path in self._paths:
-                    block = data if self._names is None else packed(unpacked(data, self._names))
-                    yield pa.RecordBatch.from_pydict({"target": [0], "path": [path], "data": [block]}, schema=ROWS_IN)
+def _columns_only(names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        data = [only(piece, names) for piece in batch.column("data").to_pylist()]
+        yield batch.set_column(batch.schema.get_field_index("data"), "data", pa.array(data, pa.binary()))

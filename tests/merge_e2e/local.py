@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.files.manifest import Manifest, ManifestState
-from binlog_merge.pipeline.base.blocks import HELD, Held, holding, packed, reads_of, unpacked
+from binlog_merge.pipeline.base.blocks import HELD, Held, Pieces, Read, holding, reads_of
+from binlog_merge.pipeline.base.pieces import extent_of, needed
 from binlog_merge.pipeline.base.runner import Exchange, Files
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.run import run_merge
@@ -60,12 +61,18 @@ class HeldRunner(LocalRunner):
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         results = []
         for task in tasks:
-            brought = {r.path: packed(r.part.of(unpacked(self.carried.written[r.path]))) for r in reads_of(task)}
-            own = Held(brought)
+            own = Held(self._brought(reads_of(task)))
             with holding(own):
                 results += super().run(name, function, [task])
             self.carried.written |= own.written
         return results
+
+    def _brought(self, reads: Sequence[Read]) -> dict[str, Pieces]:
+        wanted: dict[str, set[int]] = {}
+        for path, part in reads:
+            extents = [extent_of(piece) for piece in self.carried.written[path]]
+            wanted.setdefault(path, set()).update(needed(extents, part))
+        return {path: [self.carried.written[path][piece] for piece in sorted(found)] for path, found in wanted.items()}
 
 
 def merge(

@@ -19,8 +19,9 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.node import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.blocks import HELD, Column, Held, holding
+from binlog_merge.pipeline.base.blocks import HELD, Held, holding
 from binlog_merge.pipeline.base.branches import Carry, LateCommit, OpenBranch
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.base.logged import NodeGtids
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.block import PieceBlock

@@ -4,12 +4,14 @@ import random
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import yaml
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, UnannouncedDdl
+from binlog_merge.pipeline.base import blocks, pieces
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.spark import tasks
 from binlog_merge.spark.exchange import OPTION, carries_blocks
@@ -32,18 +34,26 @@ def carrying(spark: Any) -> Any:
     spark.conf.unset(OPTION)
 
 
-@pytest.fixture(params=["near", "far"])
+@pytest.fixture(params=["near", "far", "pieces"])
 def distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small blocks come to the driver; with `far` none does."""
-    if request.param == "far":
+    """Small blocks come to the driver; with `far` none does, and with `pieces` each has many pieces."""
+    if request.param != "near":
         monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
+    if request.param == "pieces":
+        written = pieces.in_pieces
+
+        def small(columns: pieces.Columns) -> list[bytes]:
+            with mock.patch.object(pieces, "PIECE_ROWS", 3):
+                return written(columns)
+
+        monkeypatch.setattr(blocks, "in_pieces", small)
 
 
 @pytest.mark.parametrize(
     ("name", "distance"),
     [
         ("three-nodes-online-ddl", "far"),
-        ("shards-optimistic", "far"),
+        ("shards-optimistic", "pieces"),
         ("shards-pessimistic", "near"),
         ("in-doubt", "near"),
     ],

@@ -9,7 +9,8 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.unlike import note_tsos
 from binlog_merge.errors import CommitTsoConflict
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.blocks import Column, read_blocks
+from binlog_merge.pipeline.base.blocks import read_blocks
+from binlog_merge.pipeline.base.columns import Column
 from snapshot_store.tso import OrderKey
 
 PART = 1 << 20  # branches examined at once

@@ -25,7 +25,7 @@ from binlog_merge.binlog.query import Query, StatusVar
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.base.blocks import Column
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.base.read_group import read_group
 from binlog_merge.pipeline.base.transaction_events import transaction_events
 from binlog_merge.pipeline.scan.values import ScanResult

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch, local_keys
-from binlog_merge.pipeline.base.blocks import Column
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan

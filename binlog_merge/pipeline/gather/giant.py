@@ -19,7 +19,7 @@ from binlog_merge.binlog.kernels.frame import begin_transaction, end_transaction
 from binlog_merge.binlog.kernels.render import render_events
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError
-from binlog_merge.pipeline.base.blocks import view
+from binlog_merge.pipeline.base.columns import view
 from binlog_merge.pipeline.gather.giant_rows import GiantRows
 from binlog_merge.pipeline.gather.judge import judge_piece
 from binlog_merge.pipeline.gather.renderer import Renderer

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from binlog_merge.files.known import open_known
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.blocks import Column, view
+from binlog_merge.pipeline.base.columns import Column, view
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import InputFile
 

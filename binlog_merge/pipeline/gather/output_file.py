@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from binlog_merge.files.source import io_error
 from binlog_merge.files.writeback import WriteBehind
-from binlog_merge.pipeline.base.blocks import view
+from binlog_merge.pipeline.base.columns import view
 
 OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length
 

@@ -11,7 +11,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch
-from binlog_merge.pipeline.base.blocks import Column
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.traces import Window, traced

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.pipeline.base.blocks import Column, read_block
+from binlog_merge.pipeline.base.blocks import read_rows
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.order.ordered import KEY, OWN
 from snapshot_store.tso import OrderKey
 
@@ -33,7 +34,7 @@ class Rows:
     @classmethod
     def load(cls, path: str, start: int, stop: int) -> "Rows":
         """Map rows[start:stop] of an order file."""
-        columns = {name: values[start:stop] for name, values in read_block(path).items()}
+        columns = read_rows(path, start, stop)
         return cls(
             columns, *(columns[n] for n in ("first", "start", "end", "node", "file", "flags", "commit_us", "before"))
         )

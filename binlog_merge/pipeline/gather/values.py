@@ -6,6 +6,7 @@ from typing import Any
 
 from binlog_merge.files.known import KnownFile
 from binlog_merge.pipeline.base.blocks import Read
+from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
 from binlog_merge.pipeline.gather.schemas import Schemas
 from snapshot_store.tso import OrderKey
@@ -53,8 +54,8 @@ class GatherTask:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """Return the rows' blocks."""
-        return tuple(Read(path) for path in dict.fromkeys(path for path, _, _ in self.runs))
+        """Return the runs."""
+        return tuple(Read(path, Span(start, stop)) for path, start, stop in self.runs)
 
 
 @dataclass(frozen=True, slots=True)

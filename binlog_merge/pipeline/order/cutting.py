@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from binlog_merge.pipeline.base.blocks import Column, read_block
+from binlog_merge.pipeline.base.blocks import read_block
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.order.values import OrderResult
 
 

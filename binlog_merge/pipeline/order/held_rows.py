@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
-from binlog_merge.pipeline.base.blocks import Column, Read, read_block, write_block
+from binlog_merge.pipeline.base.blocks import Read, read_block, write_block
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.hold_kernel import HELD, Holding, rows_at

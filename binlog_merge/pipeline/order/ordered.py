@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
-from binlog_merge.pipeline.base.blocks import Column
 from binlog_merge.pipeline.base.clock import time_tso
+from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.order.values import OrderResult
 from snapshot_store.tso import FIRST_MILLIS, LAST_MILLIS, LOGICAL_BITS, OrderKey
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
-from binlog_merge.pipeline.base.blocks import Between, Read
+from binlog_merge.pipeline.base.blocks import Read
+from binlog_merge.pipeline.base.pieces import Between
 from binlog_merge.pipeline.coordinate.holds import Holds
 from binlog_merge.polardbx.places import Places
 from snapshot_store.topology import Topology

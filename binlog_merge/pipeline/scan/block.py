@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from binlog_merge.pipeline.base.blocks import Column, read_block, write_block
+from binlog_merge.pipeline.base.blocks import read_block, write_block
+from binlog_merge.pipeline.base.columns import Column
 
 
 @dataclass(frozen=True, slots=True)

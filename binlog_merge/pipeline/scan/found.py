@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.sort import sorted_places
-from binlog_merge.pipeline.base.blocks import from_rows
 from binlog_merge.pipeline.base.branches import LateCommit, OpenBranch
 from binlog_merge.pipeline.base.clock import clocked
+from binlog_merge.pipeline.base.columns import from_rows
 from binlog_merge.pipeline.scan.logged import logged
 from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
 from binlog_merge.pipeline.scan.walk import Walk

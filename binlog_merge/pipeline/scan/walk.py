@@ -23,7 +23,7 @@ from binlog_merge.binlog.kernels.xid import rehash
 from binlog_merge.binlog.payload import TransactionPayload
 from binlog_merge.errors import ChecksumMismatch, MergeError, StatementDml, UnsupportedInput
 from binlog_merge.files.source import Source
-from binlog_merge.pipeline.base.blocks import view
+from binlog_merge.pipeline.base.columns import view
 from binlog_merge.pipeline.base.logged import Gtid as LoggedGtid
 from binlog_merge.pipeline.base.logged import changes_source, out_of_sequence
 from binlog_merge.pipeline.scan.damage import damage
