@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.errors import MergeError
     from binlog_merge.spark.job import MergeResult, merge
+    from binlog_merge.spark.transactions import transactions
 
-__all__ = ["MergeConfig", "MergeError", "MergeResult", "errors", "merge"]
+__all__ = ["MergeConfig", "MergeError", "MergeResult", "errors", "merge", "transactions"]
 
 _HOMES = {
     "MergeConfig": "binlog_merge.config.merge_config",
     "MergeError": "binlog_merge.errors",
     "MergeResult": "binlog_merge.spark.job",
     "merge": "binlog_merge.spark.job",
+    "transactions": "binlog_merge.spark.transactions",
 }
 
 

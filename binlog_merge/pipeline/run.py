@@ -8,45 +8,32 @@ run continues there.
 """
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from binlog_merge.config.merge_config import MergeConfig
-from binlog_merge.config.topologies import topology_of
 from binlog_merge.config.uri import is_uri
-from binlog_merge.errors import WITHOUT_MARKERS, ConfigError, LateTransaction, MergeError, UnknownTableSchema
+from binlog_merge.errors import WITHOUT_MARKERS, ConfigError, MergeError, UnknownTableSchema
 from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
-from binlog_merge.pipeline.assemble.driver import scan_nodes
-from binlog_merge.pipeline.assemble.nodes import ScannedNode, check_late
-from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, still_without
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
-from binlog_merge.pipeline.base.version import version_number
 from binlog_merge.pipeline.beginning import begin
 from binlog_merge.pipeline.between import Between
-from binlog_merge.pipeline.coordinate.driver import CoordinationInput, CoordinationReader, coordinate
-from binlog_merge.pipeline.coordinate.marker.announced import announced_of
-from binlog_merge.pipeline.coordinate.marker.driver import cluster_view, keep_cluster, read_note
-from binlog_merge.pipeline.coordinate.marker.sightings import read_markers
-from binlog_merge.pipeline.coordinate.read_again import ddl_of
-from binlog_merge.pipeline.coordinate.shards.driver import keep_shards, read_shards
-from binlog_merge.pipeline.coordinate.stores import SchemaStore
-from binlog_merge.pipeline.coordinate.value import Coordination, made_of
+from binlog_merge.pipeline.coordinate.marker.driver import keep_cluster
+from binlog_merge.pipeline.coordinate.shards.driver import keep_shards
+from binlog_merge.pipeline.coordinate.value import made_of
 from binlog_merge.pipeline.gather.driver import gather_files, key_after_last, written_to
 from binlog_merge.pipeline.idle import awaited
-from binlog_merge.pipeline.limits import floor_of, limits_of, merged_to
-from binlog_merge.pipeline.order.driver import Ordered, order_all
 from binlog_merge.pipeline.publish.driver import publish_run
 from binlog_merge.pipeline.result import MergeResult
 from binlog_merge.pipeline.retention import retain
 from binlog_merge.pipeline.run_note import note_error, note_run
-from binlog_merge.pipeline.scan.carriers import BY_TIME, POLARDBX
 from binlog_merge.pipeline.summary import result_of
+from binlog_merge.pipeline.understood import put_in_order, understand
 from binlog_merge.pipeline.values import Run, WrittenRun
-from snapshot_store.tso import ORIGIN, OrderKey
+from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
 
@@ -123,13 +110,8 @@ def merge_once(job: Job, between: Between) -> MergeResult:
 
 
 def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
-    scanned = scan_nodes(job, inputs, between.pieces)
-    floor = floor_of(job, inputs)
-    if inputs.carrier not in (POLARDBX, BY_TIME):
-        check_without_tso({n.source_id: n.without_tso for n in scanned})
-        _check_order(job, scanned)
-    with job.stage("coordinate"):
-        run = _coordinate(job, inputs, scanned, floor, between)
+    run = understand(job, inputs, between)
+    scanned = run.scanned
     written = _write(run)
     with job.stage("publish"):
         _publish(run, written)
@@ -149,74 +131,11 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     return result
 
 
-def _coordinate(job: Job, inputs: Inputs, scanned: Sequence[ScannedNode], floor: OrderKey, between: Between) -> Run:
-    """Find the bound of the run, and apply the nodes' DDL and markers below it."""
-    config, merged, last = job.config, merged_to(inputs), inputs.manifest.state.last
-    routes = topology_of(config)
-    markers = [read_markers(node, config.markers.tables(), routes, merged) for node in scanned]
-    ends = {n.source_id: n.watermark(config.commit_tso.max_disorder) for n in scanned}
-    polardbx = inputs.carrier == POLARDBX
-    numbers = [(n.number, n.source_id) for n in inputs.nodes]
-    kept = read_note(job.directory, merged, between.schemas) if polardbx else {}
-    cluster = cluster_view(config, polardbx, numbers, kept, markers, ends)
-    shards = read_shards(config, merged, job.directory, between.schemas)
-    announced = announced_of(job, inputs, cluster, floor)
-    limits = limits_of(job, scanned, cluster, floor)
-    job.warnings += limits.warnings
-    bound = limits.bound
-    if shards.active and bound.key != GREATEST_KEY:
-        # Events whose keys differ only by node must come out in the same run.
-        bound = Bound(bound.key._replace(node_seq=0), bound.error)
-    gone = frozenset(n for n, watermark in limits.watermarks.items() if cluster.bound(n, watermark) is None)
-    for node in scanned:
-        if node.source_id not in gone:
-            check_late(node, floor)
-    done = {} if last is None else {n: OrderKey.parse(text) for n, text in last.state["ddl_done"].items()}
-    known = CoordinationInput(
-        config=config,
-        server_version=version_number(inputs.header.server_version),
-        floor=merged,
-        nodes=tuple(n.source_id for n in inputs.nodes),
-        joined=tuple(n.source_id for n in inputs.nodes if last is not None and n.source_id not in last.nodes),
-        ddls={n.source_id: ddl_of(n, merged, done.get(n.source_id, ORIGIN)) for n in scanned},
-        done=done,
-        markers=markers,
-        cluster=cluster,
-        shards=shards,
-        announced=announced,
-    )
-    store = SchemaStore(config, job.directory, inputs.manifest, between.schemas)
-    coordination = coordinate(known, CoordinationReader(store, scanned), bound.key)
-    job.warnings += coordination.notes
-    _log_coordination(coordination, bound)
-    return Run(
-        job=job,
-        inputs=inputs,
-        scanned=scanned,
-        known=known,
-        store=store,
-        floor=floor,
-        watermarks=limits.watermarks,
-        gone=gone,
-        coordination=coordination,
-        bound=min(bound, coordination.bound),
-    )
-
-
-def _log_coordination(coordination: Coordination, final: Bound) -> None:
-    bound = min(final, coordination.bound)
-    values = {"bound": None if bound.key == GREATEST_KEY else bound.key.text(), "ddl": len(coordination.ddl)}
-    made = {"tables": len(coordination.new_tables), "locks": len(coordination.locks)}
-    error = None if bound.error is None else bound.error.code
-    _LOG.info("coordinated", extra={**values, **made, "error": error})
-
-
 def _write(run: Run) -> WrittenRun:
     """Order and gather what comes out below the bound; an error in gather lowers the bound."""
     holds, bound = run.coordination.holds, run.bound
     while True:
-        ordered = order_all(run.job, run.inputs, run.scanned, run.coordination, run.floor, bound.key)
-        _check_late(run.scanned, ordered)
+        ordered = put_in_order(run, bound.key)
         gathered = gather_files(run.job, run.inputs, run.coordination, ordered)
         failed, error = next(((i, g.error) for i, g in enumerate(gathered) if g.error is not None), (0, None))
         if error is None:
@@ -252,30 +171,3 @@ def _publish(run: Run, written: WrittenRun) -> None:
     keep_shards(coordination.shards, job.directory, next_floor, bound.key, waiting, run.store.cache)
     announced = run.known.announced.state(coordination.seen, coordination.pending, next_floor)
     publish_run(run, written, next_floor, versions, announced)
-
-
-def _check_order(job: Job, scanned: Sequence[ScannedNode]) -> None:
-    """Raise MissingCommitTso if no TSO gives the order between the nodes' commits; only warn while more input may come.
-
-    A log that could not be read to its end only causes a warning too: the events after the damage may carry the TSO.
-    """
-    greatest = {n.source_id: n.carry.max_tso for n in scanned}
-    without = {n.source_id: n.carry.seq for n in scanned}
-    if job.end_of_input and all(n.error is None for n in scanned):
-        check_ordered(greatest, without)
-    else:
-        job.warnings += still_without(greatest, without)
-
-
-def _check_late(scanned: Sequence[ScannedNode], ordered: Ordered) -> None:
-    """Raise LateTransaction if a transaction lies below what is published, even though its node's watermark had passed
-    it.
-    """
-    late = next((r.late for r in ordered.parts if r.late is not None), None)
-    if late is not None:
-        key, number, file_index, position = late
-        source = next(n for n in scanned if n.input.number == number)
-        raise LateTransaction(
-            "a transaction stands below the published watermark",
-            node=source.source_id, file=source.input.files[file_index].path, position=position, order_key=key,
-        )  # fmt: skip

@@ -56,6 +56,10 @@ class ShuffleExchange:
     def clear(self, work: Path, kept: frozenset[str]) -> None:
         """Forget all blocks but those `kept`, and remove the files that runs with the other form have left."""
         Files().clear(work, frozenset())
+        self.forget(kept)
+
+    def forget(self, kept: frozenset[str]) -> None:
+        """Forget all blocks but those whose paths up to the first dot are `kept`."""
         frames = {id(far.frame): far.frame for far in self._far.values()}
         self._near = {path: block for path, block in self._near.items() if path.partition(".")[0] in kept}
         self._far = {path: far for path, far in self._far.items() if path.partition(".")[0] in kept}
@@ -99,7 +103,7 @@ class ShuffleExchange:
         from pyspark import StorageLevel
 
         if any(reads):
-            rows = self._inputs(tasks, reads).repartitionById(len(tasks), "target")
+            rows = self.inputs(tasks, reads)
             body = work(brought)
         else:
             rows = self._spark.range(0, len(tasks), 1, numPartitions=len(tasks))
@@ -111,6 +115,10 @@ class ShuffleExchange:
             frame.unpersist()
             raise
         return self._taken(frame, sorted(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+
+    def inputs(self, tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Any:
+        """Return the frame that has a partition for each task, with the task and all that it reads."""
+        return self._inputs(tasks, reads).repartitionById(len(tasks), "target")
 
     def _taken(self, frame: Any, rows: Sequence[tuple[int, str, int, bytes]]) -> Rows:
         """Keep the blocks of a stage that has run. `rows` are sorted."""

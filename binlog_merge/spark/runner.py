@@ -4,7 +4,7 @@ No RDD, no JVM access: DataFrame and mapInArrow only, so it runs on Spark Connec
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from binlog_merge.spark.engine import finishing, slots
 from binlog_merge.spark.exchange import ShuffleExchange, carries_blocks
 from binlog_merge.spark.executors import check_executors
 from binlog_merge.spark.master import is_elsewhere
-from binlog_merge.spark.tasks import OUT, Numbered, Work, pickled, result_of
+from binlog_merge.spark.tasks import OUT, Batched, Numbered, Work, pickled, result_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -25,10 +25,12 @@ Result = TypeVar("Result")
 class SparkRunner:
     """Runs tasks on a session. An attempt may be repeated: a task's outputs are named after the task or the attempt.
 
-    `spark` is a session, or a function that starts one when tasks are near.
+    `spark` is a session, or a function that starts one when tasks are near. `carries`: blocks go through Spark,
+    wherever the executors are.
     """
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, carries: bool = False) -> None:
+        self._carries = carries
         self._starts = spark if callable(spark) else None
         self._spark: Any = None
         self._shuffle: ShuffleExchange | None = None
@@ -50,7 +52,7 @@ class SparkRunner:
 
     def _take(self, spark: Any) -> None:
         self._spark = spark
-        self._shuffle = ShuffleExchange(spark) if carries_blocks(spark) else None
+        self._shuffle = ShuffleExchange(spark) if self._carries or carries_blocks(spark) else None
 
     @property
     def exchange(self) -> Exchange:
@@ -61,6 +63,21 @@ class SparkRunner:
     def slots(self) -> int:
         """Return the number of tasks that run at once. Raises EngineLost if the JVM or its context is gone."""
         return slots(self._spark)
+
+    def frame(self, function: Callable[[Task], Iterator[Any]], tasks: Sequence[Task], columns: str) -> Any:
+        """Return the DataFrame of what `function` yields for each task, Arrow batches with `columns`, in the order of
+        the tasks. Nothing runs before an action does. The blocks that tasks read must be carried.
+        """
+        if self._shuffle is None or not tasks:
+            return self._spark.createDataFrame([], columns)
+        common, own = pickled(tasks)
+        rows = self._shuffle.inputs(own, [reads_of(task) for task in tasks])
+        return rows.mapInArrow(Batched(function, common), columns)
+
+    def forget(self) -> None:
+        """Let go of all carried blocks that Spark has kept. What still reads them makes them again."""
+        if self._shuffle is not None:
+            self._shuffle.forget(frozenset())
 
     def run(self, name: str, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run `function` on every task, each as a Spark task, and return the results in order.

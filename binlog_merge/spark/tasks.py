@@ -145,6 +145,18 @@ class Work:
             yield _row(number, "", 0, True, pickle.dumps(Done(seconds, result, far)))
 
 
+class Batched:
+    """The body of a stage whose results are rows for the user: gives the Arrow batches that the function yields."""
+
+    def __init__(self, function: Callable[[Any], Iterator[pa.RecordBatch]], common: bytes) -> None:
+        self._function, self._common = function, common
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for _, task, blocks in brought(batches):
+            with holding(Held(blocks)):
+                yield from self._function(task_of(task, self._common))
+
+
 def _row(number: int, path: str, piece: int, near: bool, data: bytes) -> pa.RecordBatch:
     values = {"number": [number], "path": [path], "piece": [piece], "near": [near], "data": [data]}
     return pa.RecordBatch.from_pydict(values, schema=_ROWS_OUT)

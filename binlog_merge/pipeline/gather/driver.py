@@ -56,11 +56,10 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     used = open_file.input_bytes if open_file is not None else None
     cuts = cut(ordered.parts, job.config.output.max_size, state.rank + 1, used)
     number = state.next_number - (open_file is not None)
-    found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
-    files = {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
-    schemas, ddl = _schemas(job, inputs, coordination), {d.key: d for d in coordination.ddl}
+    files = input_files(inputs)
+    schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}
     tasks = [
-        _gather_task(
+        gather_task(
             job, inputs, schemas, ddl, files, rows, number + i, open_file if rows.goes_on else None, i + 1 < len(cuts)
         )
         for i, rows in enumerate(cuts)
@@ -83,7 +82,14 @@ def gather_files(job: Job, inputs: Inputs, coordination: Coordination, ordered: 
     return gathered
 
 
-def _schemas(job: Job, inputs: Inputs, coordination: Coordination) -> Schemas:
+def input_files(inputs: Inputs) -> dict[tuple[int, int], InputFile]:
+    """Return the nodes' files by number of the node and index."""
+    found = ((n.number, i, f) for n in inputs.nodes for i, f in enumerate(n.files))
+    return {(node, i): InputFile(f.known, f.checksum_alg == 1) for node, i, f in found}
+
+
+def schemas_of(job: Job, inputs: Inputs, coordination: Coordination) -> Schemas:
+    """Return the schemas by which transactions are rendered."""
     return Schemas(
         coordination.history,
         coordination.topology,
@@ -105,7 +111,7 @@ def _output_filter(settings: "FilterSettings | None", history: SchemaHistory) ->
     return OutputFilter(settings, history)
 
 
-def _gather_task(
+def gather_task(
     job: Job,
     inputs: Inputs,
     schemas: Schemas,
@@ -116,6 +122,7 @@ def _gather_task(
     goes_on: OutputFile | None,
     closes: bool,
 ) -> GatherTask:
+    """Return the task that renders `rows` as the output file with this number."""
     basename = job.config.output.basename
     name = file_name(basename, number)
     return GatherTask(

@@ -95,6 +95,8 @@ def _write(state: Renderer, rows: Rows, start: int, stop: int, width: int, hints
     reg, position = state.reg, state.out.position
     parts, server = _parts(state, rows, start, stop, hints)
     begin_transaction(state.out.buffer, reg, state.sid, _key(rows, start, server), width)
+    # Whole from the beginning, for who reads along; the length is not known yet.
+    write_gtid(state.out.buffer, int(reg[k.TXN_OUT]), reg, state.sid, int(rows.commit_us[start]), 0, width, 0)
     for part in parts:
         reg[k.N_MAPS] = reg[k.INJECT] = 0
         _write_part(state, rows, part)

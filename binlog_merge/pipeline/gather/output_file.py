@@ -6,6 +6,7 @@ Of a file that is continued only what is new is written, to a temporary file; pu
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,22 @@ from binlog_merge.files.writeback import WriteBehind
 from binlog_merge.pipeline.base.columns import view
 
 OUT_BUFFER = 20 << 20  # more than 2**24, so that a transaction that does not fit has a nine-byte length
+
+
+class Sink(Protocol):
+    """Where rendered events go: `buffer` has those that follow `position`."""
+
+    position: int
+    buffer: npt.NDArray[np.uint8]
+
+    def write(self, count: int) -> None:
+        """Take the first `count` bytes of the buffer."""
+
+    def truncate(self, position: int) -> None:
+        """Forget what follows `position`."""
+
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Replace bytes that were taken."""
 
 
 @dataclass

@@ -16,7 +16,7 @@ from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import ChecksumMismatch, ConversionFailed, MergeError, RowsWithoutTableMap, UnsupportedInput
 from binlog_merge.pipeline.base.render_values import FileHead
 from binlog_merge.pipeline.gather.input_reader import InputReader
-from binlog_merge.pipeline.gather.output_file import OutputFile
+from binlog_merge.pipeline.gather.output_file import Sink
 from binlog_merge.pipeline.gather.plans import PlanTable
 from binlog_merge.pipeline.gather.render import CTS_PLACES
 from binlog_merge.pipeline.gather.rows import Rows
@@ -50,7 +50,7 @@ class RowsWritten:
 class Renderer:
     """The state of the render kernel in one gather task."""
 
-    def __init__(self, head: FileHead, plans: PlanTable, reader: InputReader, out: OutputFile) -> None:
+    def __init__(self, head: FileHead, plans: PlanTable, reader: InputReader, out: Sink) -> None:
         self.plans, self.reader, self.out = plans, reader, out
         self.reg = np.zeros(k.REGISTERS, np.int64)
         self.reg[k.OWN_SERVER_ID] = head.server_id

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
 from binlog_merge.files.parts import send_part
+from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
 from binlog_merge.pipeline.gather.judge import judge_window
@@ -32,6 +33,9 @@ from binlog_merge.pipeline.gather.renderer import Renderer, RowsWritten
 from binlog_merge.pipeline.gather.rows import Rows
 from binlog_merge.pipeline.gather.values import GatherResult, GatherTask
 from snapshot_store.tso import OrderKey
+
+if TYPE_CHECKING:
+    from binlog_merge.pipeline.gather.filtering import OutputFilter
 
 FLUSH = 4 << 20
 
@@ -51,7 +55,7 @@ def _gathered(task: GatherTask) -> GatherResult:
     plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     out, reader = OutputFile(fd, task.path, task.begins), InputReader(task.nodes, task.files)
-    work = _Gathering(task, Renderer(task.head, plans, reader, out))
+    work = Gathering(task, Renderer(task.head, plans, reader, out))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None
     try:
@@ -112,7 +116,21 @@ def _begin(task: GatherTask, out: OutputFile) -> None:
         out.append(pack_head(task.head, int(first.commit_us[0]) // 1_000_000, task.rank - 1))
 
 
-class _Gathering:
+def statement_at(task: GatherTask, chosen: "OutputFilter | None", rows: Rows, row: int) -> LogicalDdl:
+    """Return what is written at a row that has no rows of its own: a DDL as the filter leaves it, or a heartbeat."""
+    key = rows.key(row)
+    if rows.flags[row] & ks.HEARTBEAT:
+        return heartbeat(key)
+    ddl = task.ddl.get(key) or task.ddl[key._replace(seq=0, node_seq=0)]
+    if chosen is None:
+        return ddl
+    try:
+        return chosen.statement(ddl)
+    except MergeError as error:
+        raise error.located(order_key=key) from None
+
+
+class Gathering:
     """Writes a task's rows into its file, and counts what has been written."""
 
     def __init__(self, task: GatherTask, render: Renderer) -> None:
@@ -198,13 +216,7 @@ class _Gathering:
     def _write_ddl(self, rows: Rows, row: int) -> None:
         """Write the logical DDL at a row's key."""
         render, key = self.render, rows.key(row)
-        beats = bool(rows.flags[row] & ks.HEARTBEAT)
-        ddl = heartbeat(key) if beats else self.task.ddl.get(key) or self.task.ddl[key._replace(seq=0, node_seq=0)]
-        if render.plans.filter is not None and not beats:
-            try:
-                ddl = render.plans.filter.statement(ddl)
-            except MergeError as error:
-                raise error.located(order_key=key) from None
+        ddl = statement_at(self.task, render.plans.filter, rows, row)
         data, events = pack_ddl(
             self.task.head,
             ddl,
@@ -223,7 +235,7 @@ class _Gathering:
         render.reg[k.EVENTS] += events
         render.reg[k.RANK] += 1
         render.reg[k.SEQUENCE] += 1
-        self.written.ddl += not beats
+        self.written.ddl += not rows.flags[row] & ks.HEARTBEAT
 
     def _write_giant(self, rows: Rows, start: int, stop: int) -> None:
         write_giant(self.render, rows, start, stop, self.task.hints)

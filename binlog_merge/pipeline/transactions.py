@@ -1,0 +1,114 @@
+"""Finds what a merge into an empty directory would put out, up to the point at which it would write.
+
+    discover → scan → assemble → coordinate → order
+
+What is left is a task for each part of the order (`gather.listing`), which whoever asks may run, or not.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.errors import MergeError
+from binlog_merge.pipeline.base.runner import Runner
+from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
+from binlog_merge.pipeline.beginning import begin
+from binlog_merge.pipeline.between import Between
+from binlog_merge.pipeline.coordinate.value import Coordination
+from binlog_merge.pipeline.gather.driver import gather_task, input_files, schemas_of
+from binlog_merge.pipeline.gather.listing import ListTask
+from binlog_merge.pipeline.order.cutting import Cut
+from binlog_merge.pipeline.order.driver import Ordered
+from binlog_merge.pipeline.result import MergeResult
+from binlog_merge.pipeline.summary import result_of
+from binlog_merge.pipeline.understood import put_in_order, understand
+from binlog_merge.pipeline.values import Run, WrittenRun
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The tasks that list a cluster's transactions, in order; what a merge would say of them, without files; and the
+    error that would stop it behind them, if one would.
+
+    `blocks` are the beginnings of the paths of the blocks that the tasks read.
+    """
+
+    tasks: tuple[ListTask, ...]
+    result: MergeResult
+    error: MergeError | None
+    blocks: frozenset[str]
+
+
+def find_transactions(
+    runner: Runner,
+    config: MergeConfig,
+    *,
+    start_tso: int | None = None,
+    stop_tso: int | None = None,
+    end_of_input: bool = False,
+    partitions: int | None = None,
+    counts: bool = True,
+    progress: Progress | None = None,
+) -> Transactions:
+    """Find the transactions that `run_merge` would put out into an empty directory. Nothing is written but scratch.
+
+    `counts`: the tasks read the transactions' rows, too. Raises MergeError where nothing could be put out.
+    """
+    with _scratch() as directory:
+        job = Job(runner, config, directory, start_tso, stop_tso, end_of_input, partitions, progress or silent)
+        try:
+            with job.stage("discover"):
+                between = Between.of(config, directory)
+                inputs = begin(job, between)
+            runner.start()
+            with runner.exchange.opened():
+                found = _found(job, inputs, between, counts)
+                job.clear_work(found.blocks)
+        except BaseException:
+            job.clear_work()
+            raise
+    return found
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="binlog-merge-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _found(job: Job, inputs: Inputs, between: Between, counts: bool) -> Transactions:
+    run = understand(job, inputs, between)
+    ordered = put_in_order(run, run.bound.key)
+    blocks = frozenset(part.path.partition(".")[0] for part in ordered.parts)
+    tasks = tuple(_tasks(job, inputs, run.coordination, ordered, counts))
+    return Transactions(tasks, _result(run, ordered), run.bound.error, blocks)
+
+
+def _tasks(job: Job, inputs: Inputs, coordination: Coordination, ordered: Ordered, counts: bool) -> Iterator[ListTask]:
+    schemas, ddl = schemas_of(job, inputs, coordination), {d.key: d for d in coordination.ddl}
+    files = input_files(inputs)
+    names = {(node.number, i): file.name for node in inputs.nodes for i, file in enumerate(node.files)}
+    rank = inputs.manifest.state.rank + 1
+    for part in ordered.parts:
+        if part.rows:
+            rows = Cut(rank, False, [(part.path, 0, part.rows)])
+            task = gather_task(job, inputs, schemas, ddl, files, rows, 1, None, closes=False)
+            values = {field.name: getattr(task, field.name) for field in fields(task)}
+            yield ListTask(**values, names=names, counts=counts)
+        rank += part.transactions
+
+
+def _result(run: Run, ordered: Ordered) -> MergeResult:
+    """Return the result of a merge that has written no file: with the counts that stand in the order."""
+    last = next((part.last for part in reversed(ordered.parts) if part.last is not None), None)
+    return replace(
+        result_of(run, WrittenRun(run.bound, ordered, [])),
+        last_key=None if last is None else last.text(),
+        transactions=sum(part.transactions for part in ordered.parts),
+        branches=sum(part.rows for part in ordered.parts),
+        ddl=sum(part.ddl for part in ordered.parts),
+        input_bytes=sum(part.bytes for part in ordered.parts),
+    )
