@@ -89,7 +89,12 @@ def test_a_filter_leaves_the_rows_that_it_leaves_of_the_log(name: str, tmp_path:
             said[-1] = (said[-1][0], said[-1][1] + 1, said[-1][2] | {".".join(item[:2])}, None)
     found, _ = transactions(config, partitions=2)
     plain = [
-        (row["gtid"], row["rows"], set(row["tables"]), None if "LEFT OUT" in str(row["statement"]) else row["statement"])
+        (
+            row["gtid"],
+            row["rows"],
+            set(row["tables"]),
+            None if "LEFT OUT" in str(row["statement"]) else row["statement"],
+        )
         for row in found
     ]
     assert plain == said
