@@ -125,6 +125,24 @@ def test_the_python_example_runs(spark: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert printed.getvalue().split()[0] == str(manifest.rank)
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_the_sql_example_says_what_stands_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    chapter = TEXT[TEXT.index("### Ask with SQL") : TEXT.index("### When it goes on")]
+    code, shown = (
+        re.search(r"```python\n(.*?)```", chapter, re.DOTALL),
+        re.search(r"```text\n(.*?)```", chapter, re.DOTALL),
+    )
+    assert code is not None and shown is not None
+    namespace: dict[str, Any] = {}
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(compile(code[1], "README.md", "exec"), namespace)
+    assert printed.getvalue().strip() == shown[1].strip()
+    named = re.findall(r"^\| (`.*?`) \| ", chapter, re.MULTILINE)
+    assert [name for cell in named for name in re.findall(r"`(\w+)`", cell)] == namespace["frame"].columns
+
+
 def test_the_configuration_shown_is_valid(tmp_path: Path) -> None:
     shown = re.search(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     assert shown is not None

@@ -77,7 +77,7 @@ def test_what_sql_says_is_what_the_oracle_counts(spark: Any) -> None:
 @pytest.mark.mysql
 def test_mysqlbinlog_sees_the_same_gtids(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "binlog.000001").write_bytes(whole(case_named("two-nodes") / "cluster.yaml")["binlog.000001"])
-    said = mysqlbinlog([tmp_path / "binlog.000001"])
+    said = mysqlbinlog([tmp_path / "binlog.000001"]).decode()
     gtids = [line.split("'")[1] for line in said.splitlines() if "GTID_NEXT= '" in line and "AUTOMATIC" not in line]
     frame = transactions(spark, config("two-nodes"), end_of_input=True, rows=False)
     assert [row.gtid for row in frame.collect()] == gtids and len(gtids) > 3
