@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from binlog_merge.pipeline import run
+from binlog_merge.pipeline import understood
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.coordinate import driver as coordinating
 from binlog_merge.pipeline.coordinate import schemas
@@ -61,7 +61,7 @@ def coordinated(holding: Holding) -> Iterator[None]:
         return schemas.logical_history(part, [*ddls, *mine], *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "coordinate", coordinate)
+        patch.setattr(understood, "coordinate", coordinate)
         patch.setattr(coordinating, "logical_history", logical_history)
         yield
 
