@@ -25,7 +25,7 @@ _IN_THE_MESSAGE = ""  # the message already contains the remedy
 
 
 @contextmanager
-def as_merge_errors(path: Path | None) -> Iterator[None]:
+def as_merge_errors(path: Path | str | None) -> Iterator[None]:
     """Raise errors of `snapshot_store` in this block as errors of a merge; `path` is the store's file."""
     from snapshot_store import errors, store_errors
     from snapshot_store.introspect import ServerRefused as Refused

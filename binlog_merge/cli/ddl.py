@@ -8,10 +8,11 @@ import typer
 
 from binlog_merge.cli.ddl_text import decided_text, decision_values, locks_text, locks_values
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.cli.schema.place import floor_of
-from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_path
+from binlog_merge.cli.schema.store import STORE_NAME, moment_of, opened, store_name, store_path
 from binlog_merge.errors import ConfigError, StoreUnusable
+from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
     from binlog_merge.pipeline.coordinate.shards.notes import Lock, Locks
@@ -69,18 +70,29 @@ Out = Annotated[
         "--out", "--store", help="A merge's output directory, or its schema store.", metavar="DIR", parser=local_path
     ),
 ]
+ReadOut = Annotated[
+    str,
+    typer.Option(
+        "--out",
+        "--store",
+        help="A merge's output directory, also s3://…, or its schema store.",
+        metavar="DIR",
+        parser=output_place,
+    ),
+]
 Format = Annotated[OutputFormat, typer.Option("-o", "--output", help="Text, or one JSON object.")]
 HERE = Path()
+READ_HERE = "."
 
 
-def locks(out: Out = HERE, output: Format = OutputFormat.text) -> None:
+def locks(out: ReadOut = READ_HERE, output: Format = OutputFormat.text) -> None:
     """Show what is under way."""
     with opened(out) as store:
         found, decisions = _read(store)
     if output is OutputFormat.json:
-        print_json({"error": None, "store": str(store_path(out)), **locks_values(found, decisions)})
+        print_json({"error": None, "store": store_name(out), **locks_values(found, decisions)})
     else:
-        print(printable(locks_text(found, decisions, str(out))))
+        print(printable(locks_text(found, decisions, redacted(out))))
 
 
 def resolve(

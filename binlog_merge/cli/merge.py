@@ -11,7 +11,7 @@ import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, start_log
 from binlog_merge.cli.output import OutputFormat, document_of, print_json, print_result
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.paths import local_path, output_place, written_folder
 from binlog_merge.cli.progress import progress
 from binlog_merge.cli.sizes import size_of
 from binlog_merge.cli.verify import lines_of
@@ -171,7 +171,7 @@ def merge(
     if work is not None and not is_uri(place):
         raise ConfigError("--work is for an --out at s3://", remedy="leave it out: an output directory has its own")
     if stop_never:
-        directory = local_path(place)
+        directory = written_folder(place)
         from binlog_merge.spark.job import IN_DRIVER, Pace
 
         pace, size = Pace(min_interval or 0.0), IN_DRIVER if in_driver is None else in_driver
@@ -316,15 +316,15 @@ def _check_goes_on(stop_tso: bool, end_of_input: bool, verify: bool) -> None:
 
 def _look_through(out: str | Path, result: "MergeResult", output: OutputFormat) -> "Verified":
     """Verify the files that a merge wrote; an error has the merge's result."""
-    from binlog_merge.files.output import local_copy
+    from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
     from binlog_merge.verify.whole import verify
 
     only = {file["name"] for file in result.files}
     try:
-        with local_copy(out, only) as folder:
-            return verify(MergedBinlog(folder), history_of(folder), only=only)
+        with opened_log(out) as folder:
+            return verify(MergedBinlog(folder), history_of(folder.directory), only=only)
     except MergeError as error:
         error.result = result
         if output is OutputFormat.text:
@@ -342,7 +342,7 @@ def place_of(config: "MergeConfig", out: str | None) -> str:
 
 def output_directory(config: "MergeConfig", out: Path | None) -> Path:
     """Return --out, else output.dir of the configuration, where it must be a folder. Raises ConfigError for a URI."""
-    return local_path(place_of(config, None if out is None else str(out)))
+    return written_folder(place_of(config, None if out is None else str(out)))
 
 
 def spark_options(conf: list[str] | None) -> dict[str, str]:

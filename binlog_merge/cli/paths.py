@@ -2,9 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
+
+_ROUNDS: Final = (
+    "what goes on writes to a local (or mounted) folder; give that. Or let `merge --out s3://…` run again and again: "
+    "each run goes on where the last one stopped"
+)
+_PURGED: Final = "set retention.size in the configuration: the next `merge --out s3://…` removes the oldest files"
 
 
 def local_path(given: str | Path) -> Path:
@@ -14,6 +20,24 @@ def local_path(given: str | Path) -> Path:
     from binlog_merge.config.uri import local_or_refused
 
     return Path(local_or_refused(given))
+
+
+def written_folder(given: str | Path) -> Path:
+    """Return the local path of an output to which rounds write. Raises ConfigError for a URI."""
+    if isinstance(given, Path):
+        return given
+    from binlog_merge.config.uri import local_or_refused
+
+    return Path(local_or_refused(given, _ROUNDS))
+
+
+def purged_folder(given: str | Path) -> Path:
+    """Return the local path of an output of which files are removed by hand. Raises ConfigError for a URI."""
+    if isinstance(given, Path):
+        return given
+    from binlog_merge.config.uri import local_or_refused
+
+    return Path(local_or_refused(given, _PURGED))
 
 
 def output_place(given: str | Path) -> str:
@@ -44,7 +68,7 @@ OutputFolder = Annotated[
     typer.Option(
         "--out",
         help="The output directory; default: output.dir of the configuration.",
-        parser=local_path,
+        parser=written_folder,
         metavar="PATH",
     ),
 ]

@@ -57,9 +57,9 @@ class Place:
 
 def position_of(directory: Directory, tso: TsoOption, output: Format = OutputFormat.text) -> None:
     """Find the place in a merged log behind everything that committed at a TSO or before."""
-    from binlog_merge.files.output import local_copy
+    from binlog_merge.files.remote_log import opened_log
 
-    with local_copy(directory) as folder:
+    with opened_log(directory) as folder:
         place = find_position(MergedLog(folder), _key(tso))
     if output == OutputFormat.json:
         print_json({"tso": tso, **_place_values(place)})
@@ -71,9 +71,9 @@ def position_of(directory: Directory, tso: TsoOption, output: Format = OutputFor
 def tso_of(directory: Directory, position: PositionOption, output: Format = OutputFormat.text) -> None:
     """Tell which transactions a reader of a merged log has seen at a position."""
     file, number = _position(position)
-    from binlog_merge.files.output import local_copy
+    from binlog_merge.files.remote_log import opened_log
 
-    with local_copy(directory) as folder:
+    with opened_log(directory) as folder:
         place = find_transaction(MergedLog(folder), file, number)
     key = place.last.key if place.last is not None else None
     if output == OutputFormat.json:
@@ -91,7 +91,7 @@ def find_position(log: MergedLog, limit: OrderKey) -> Place:
         if limit < OrderKey.parse(gone.last_key):
             from binlog_merge.log.reader import removed_before
 
-            raise removed_before(log.directory, gone, _name(limit))
+            raise removed_before(log.folder.place(), gone, _name(limit))
         following = next(log.transactions(log.files[0]))
         return Place(following.file, following.start, None, None, following)
     if limit < first:
@@ -137,9 +137,9 @@ def _place_after(last: Transaction | None, following: Transaction | None) -> Pla
 def find_transaction(log: MergedLog, name: str, position: int) -> Place:
     """Return the transactions around a position. Raises ConfigError for an invalid one, OutsideLog before the first."""
     file = log.file(name)
-    path = log.directory / name
     if position > file.size or position < 4:
-        raise ConfigError(f"{name} ends at {file.size}: there is no position {position}", file=str(path))
+        raise ConfigError(f"{name} ends at {file.size}: there is no position {position}", file=log.folder.place(name))
+    path = log.path(file)
     number = log.files.index(file)
     last, inside, following = None, None, None
     for found in log.transactions(file):
@@ -156,7 +156,7 @@ def find_transaction(log: MergedLog, name: str, position: int) -> Place:
         before = max((p for p in boundaries(path, begin, stop) if p < position), default=begin)
         raise ConfigError(
             f"position {position} of {name} is inside an event, which begins at {before}",
-            file=str(path),
+            file=log.folder.place(name),
             position=position,
             remedy="give a position where an event begins; `binlog-merge inspect` shows them as `# at`",
         )
@@ -165,7 +165,9 @@ def find_transaction(log: MergedLog, name: str, position: int) -> Place:
     if following is None and number + 1 < len(log.files):
         following = next(log.transactions(log.files[number + 1]), None)
     if last is None:
-        raise OutsideLog(f"no transaction stands before {name}:{position}", file=str(path), position=position)
+        raise OutsideLog(
+            f"no transaction stands before {name}:{position}", file=log.folder.place(name), position=position
+        )
     return Place(name, position, last, inside, following)
 
 

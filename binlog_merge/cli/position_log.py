@@ -21,11 +21,12 @@ from binlog_merge.errors import (
     ChecksumMismatch,
     ConfigError,
     IoError,
-    ManifestError,
     OutsideLog,
     TruncatedEvent,
 )
-from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
+from binlog_merge.files.log_folder import LogFolder, folder_of
+from binlog_merge.files.manifest import ManifestState, OutputFile
+from binlog_merge.files.source import io_error
 from binlog_merge.polardbx.ddl.comments import split_comment
 from snapshot_store.tso import OrderKey
 
@@ -57,16 +58,11 @@ class Transaction:
 class MergedLog:
     """The published files of an output directory. Raises ManifestError if there is no manifest."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.state: ManifestState = Manifest.load(directory).state
-        if self.state.header is None:
-            raise ManifestError(
-                f"{directory} holds no merged binlog: there is no manifest",
-                remedy="give the directory that `binlog-merge merge --out` wrote",
-            )
+    def __init__(self, place: Path | LogFolder) -> None:
+        self.folder = folder_of(place)
+        self.state: ManifestState = self.folder.state()
         if not self.state.files:
-            raise OutsideLog(f"nothing has been published in {directory} yet")
+            raise OutsideLog(f"nothing has been published in {self.folder} yet")
 
     @property
     def files(self) -> tuple[OutputFile, ...]:
@@ -80,20 +76,27 @@ class MergedLog:
                 return file
         raise ConfigError(
             f"the log has no file {name}: its files are {self.files[0].name} to {self.files[-1].name}",
-            file=str(self.directory / name),
+            file=self.folder.place(name),
             remedy="give --position as FILE:POS, FILE being a file's name without its directory",
         )
 
+    def path(self, file: OutputFile) -> Path:
+        """Return the local path of a file. Raises IoError, and what is wrong with a store."""
+        try:
+            return self.folder.path(file)
+        except OSError as error:
+            raise io_error(error, self.folder.place(file.name)) from error
+
     def transactions(self, file: OutputFile) -> Iterator[Transaction]:
         """Yield a file's transactions in order; keys of DDL that their text does not contain come from the store."""
-        for found in read_transactions(self.directory / file.name, file.size):
+        for found in read_transactions(self.path(file), file.size):
             if found.key is None and found.ddl is not None:
                 found = Transaction(*_values(found)[:4], self._ddl_key(found, file), found.ddl)
             yield found
 
     def _ddl_key(self, found: Transaction, file: OutputFile) -> OrderKey | None:
         low, high = OrderKey.parse(file.first_key), OrderKey.parse(file.last_key)
-        if found.start == _first_start(self.directory / file.name):
+        if found.start == _first_start(self.path(file)):
             return low
         keys = [key for key, text in self._stored if text == found.ddl and low <= key <= high]
         return keys[0] if len(keys) == 1 else None
@@ -103,9 +106,9 @@ class MergedLog:
         """Return the keys and texts of all logical DDL in the schema store."""
         from binlog_merge.cli.schema.store import opened, store_path
 
-        if not store_path(self.directory).exists():
+        if not store_path(self.folder.directory).exists():
             return ()
-        with opened(self.directory) as store:
+        with opened(self.folder.directory) as store:
             history = store.load_history()
         tables = {(v.key, v.ddl) for v in history.versions if v.node is None and v.origin == "marker"}
         databases = {(v.key, v.ddl) for v in history.schema_versions if v.node is None and v.origin == "marker"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import purged_folder
 from binlog_merge.errors import ConfigError, ManifestError, ReadersBehind
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ says so. Removed transactions count as purged: a replica that lacks one gets MyS
 is told by `retention` in its configuration instead (25); that also removes captured files."""
 
 Directory = Annotated[
-    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=local_path)
+    Path, typer.Argument(help="The directory that `merge --out` wrote.", metavar="MERGED_DIR", parser=purged_folder)
 ]
 To = Annotated[str | None, typer.Option("--to", help="The first file to keep.", metavar="FILE")]
 Before = Annotated[

@@ -129,8 +129,7 @@ def replay(
 ) -> None:
     """Apply a merged binlog to a MySQL server."""
     start_log(log_level, log_format)
-    from binlog_merge.config.uri import is_uri
-    from binlog_merge.files.output import local_copy
+    from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import ReplayOptions
     from binlog_merge.replay.server.run import dry_run
@@ -138,10 +137,8 @@ def replay(
 
     if dry == (to is not None):
         raise ConfigError("give --to URL, or --dry-run")
-    if until_lag is not None and is_uri(source):
-        raise ConfigError("--until-lag follows a local output only", remedy="leave it out, and run the replay again")
     shown = redacted(source)
-    with local_copy(source) as folder:
+    with opened_log(source) as folder:
         binlog = MergedBinlog(folder)
         first, last = range_of(binlog, (start_gtid, start_tso), (stop_gtid, stop_tso))
         skipped = skipped_of(binlog, skip or ())

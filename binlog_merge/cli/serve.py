@@ -1,15 +1,19 @@
 """`binlog-merge serve`: serves a merged binlog to replicas and binlog readers over MySQL's protocol."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
 from binlog_merge.cli.output import printable
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.cli.replay_options import password_of
 from binlog_merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.log import PublishedLog
+    from binlog_merge.serve.server import ServeOptions
 
 HELP = """Hand out a merged binlog over MySQL's protocol, to replicas, CDC tools and mysqlbinlog.
 
@@ -37,7 +41,7 @@ another output's."""
 
 def serve(
     directory: Annotated[
-        Path, typer.Argument(help="A merge's output directory.", metavar="MERGED_DIR", parser=local_path)
+        str, typer.Argument(help="A merge's output directory, or s3://…", metavar="MERGED_DIR", parser=output_place)
     ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,
@@ -61,21 +65,28 @@ def serve(
 ) -> None:
     """Hand out a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
+    from binlog_merge.files.remote_log import opened_log
     from binlog_merge.serve.log import PublishedLog
-    from binlog_merge.serve.server import BinlogServer, ServeOptions
+    from binlog_merge.serve.server import ServeOptions
 
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
         raise ConfigError("the password is empty", file=str(password_file))
-    log = PublishedLog.awaited(directory, _report)
     options = ServeOptions(host, port, user, password, tls_cert, tls_key)
+    with opened_log(directory, schema=False) as folder, folder.following(_report):
+        _serve(PublishedLog.awaited(folder, _report), options)
+
+
+def _serve(log: "PublishedLog", options: "ServeOptions") -> None:
+    from binlog_merge.serve.server import BinlogServer
+
     with BinlogServer(log, options, _report) as server:
         view = log.view()
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
         file, position = view.end
         print(
-            f"{directory} is served on {server.address[0]}:{server.address[1]} to user {printable(user)}, "
+            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to user {printable(options.user)}, "
             f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
             flush=True,
         )

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.merge import output_directory
+from binlog_merge.cli.merge import place_of
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import OutputFolder, local_path
+from binlog_merge.cli.paths import local_path, output_place
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.files.log_folder import LogFolder
     from binlog_merge.status.health import Limits
     from binlog_merge.status.values import Status
 
@@ -49,7 +50,15 @@ def status(
             parser=local_path,
         ),
     ],
-    out: OutputFolder = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            help="The output directory, or s3://…; default: output.dir of the configuration.",
+            parser=output_place,
+            metavar="PATH",
+        ),
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds from one look to the next, with --watch.")
@@ -69,31 +78,32 @@ def status(
     """Show what capture, merge and serve are doing."""
     start_log(log_level, log_format)
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.files.remote_log import opened_log
     from binlog_merge.status.health import Limits
     from binlog_merge.status.observer import Observer
 
     if watch and listen is not None:
         raise ConfigError("--watch and --listen contradict each other", remedy="give one of them")
     cluster = MergeConfig.load(config)
-    directory = output_directory(cluster, out)
     limits = Limits(max_lag)
-    if listen is not None:
-        with status_shown(cluster, directory, listen, limits):
-            while True:
-                time.sleep(3600)
-    observer = Observer(cluster, directory, limits)
-    seen = observer.look()
-    _print(seen, output, clear=watch)
-    while watch:
-        time.sleep(interval)
-        _print(observer.look(), output, clear=True)
+    with opened_log(place_of(cluster, out), schema=False) as folder, folder.following(_say):
+        if listen is not None:
+            with status_shown(cluster, folder, listen, limits):
+                while True:
+                    time.sleep(3600)
+        observer = Observer(cluster, folder, limits)
+        seen = observer.look()
+        _print(seen, output, clear=watch)
+        while watch:
+            time.sleep(interval)
+            _print(observer.look(), output, clear=True)
     if not seen.healthy:
         raise typer.Exit(EXIT_FOUND)
 
 
 @contextmanager
 def status_shown(
-    config: "MergeConfig", out: Path, listen: str | None, limits: "Limits | None" = None
+    config: "MergeConfig", out: "Path | LogFolder", listen: str | None, limits: "Limits | None" = None
 ) -> Iterator[None]:
     """Show a cluster's status over HTTP, and say where; with `listen` None nowhere. Raises as StatusServer.start."""
     if listen is None:
@@ -104,6 +114,10 @@ def status_shown(
     with StatusServer(config, out, listen, limits) as server:
         say(f"the status of {config.name} is shown at {server.url}", "status is shown", url=server.url)
         yield
+
+
+def _say(line: str) -> None:
+    say(f"binlog-merge: {line}", line)
 
 
 def _print(seen: "Status", output: OutputFormat, clear: bool) -> None:

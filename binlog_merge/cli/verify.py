@@ -14,6 +14,7 @@ from binlog_merge.errors import EXIT_FOUND, EXIT_UNJUDGED, ConfigError
 from binlog_merge.redaction import redacted
 
 if TYPE_CHECKING:
+    from binlog_merge.files.log_folder import LogFolder
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.verify.against import Comparison
     from binlog_merge.verify.compare import RowDifference, TableComparison
@@ -103,9 +104,9 @@ def verify(
         raise ConfigError("--nodes, --node and --base go with --against")
     merged = directory or source or ""
     shown = redacted(merged)
-    from binlog_merge.files.output import local_copy
+    from binlog_merge.files.remote_log import opened_log
 
-    with local_copy(merged) as folder:
+    with opened_log(merged) as folder:
         if against is None:
             _look_through(folder, shown, output)
             return
@@ -162,12 +163,12 @@ def _named(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _look_through(directory: Path, shown: str, output: OutputFormat) -> None:
+def _look_through(folder: "LogFolder", shown: str, output: OutputFormat) -> None:
     from binlog_merge.log.reader import MergedBinlog
     from binlog_merge.log.walk import history_of
     from binlog_merge.verify.whole import verify as look_through
 
-    found = look_through(MergedBinlog(directory), history_of(directory))
+    found = look_through(MergedBinlog(folder), history_of(folder.directory))
     if output is OutputFormat.json:
         print_json(document_of(out=shown, result=found))
         return

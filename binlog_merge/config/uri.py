@@ -144,9 +144,9 @@ def check_output(place: str) -> str:
     return _parsable(place)
 
 
-def local_or_refused(path: str) -> str:
-    """Return what `only_local` returns. Raises ConfigError where that raises ValueError."""
+def local_or_refused(path: str, instead: str = "copy it here, or mount it") -> str:
+    """Return what `only_local` returns. Raises ConfigError, with what to do `instead`, where that raises ValueError."""
     try:
         return only_local(path)
     except ValueError as error:
-        raise ConfigError(str(error), remedy="copy it here, or mount it") from None
+        raise ConfigError(str(error), remedy=instead) from None

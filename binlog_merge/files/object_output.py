@@ -22,7 +22,7 @@ everything that the ones before it say, so no more than so many are read.
 """
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +46,7 @@ from binlog_merge.files.manifest import (
 from binlog_merge.files.objects import Objects
 from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
+from binlog_merge.files.source import io_error
 
 FOLD: Final = 64
 SCHEMA_NAME: Final = "schema.duckdb"
@@ -84,6 +85,7 @@ class ObjectOutput:
         self._last_hash = ""
         self._tags: dict[str, str] = {}
         self._folder: Path | None = None
+        self._brought: str | None = None
 
     def load(self) -> None:
         """Read the manifest. Raises ManifestError if it is damaged, and what is wrong with the store within seconds."""
@@ -97,6 +99,16 @@ class ObjectOutput:
         with ThreadPoolExecutor(_READERS) as readers:
             for data in readers.map(lambda n: self.objects.read(_object_of(n)), numbers):
                 self._take(data or b"")
+
+    def advance(self) -> bool:
+        """Read what was published since; return whether there is anything. Raises what `load` raises."""
+        found = False
+        while (data := self.objects.read(_object_of(self._number + 1))) is not None:
+            if (self._number + 1) % FOLD == 0:
+                self.state = ManifestState()  # this record says everything
+            self._take(data)
+            found = True
+        return found
 
     def _take(self, data: bytes) -> None:
         number = self._number + 1
@@ -132,40 +144,41 @@ class ObjectOutput:
             self._fetch(open_file, folder)
         self.bring_state(folder)
 
-    def bring_all(self, folder: Path, only: Collection[str] | None = None) -> None:
-        """Make an empty folder the local form of the whole output, or of some files of it."""
-        for file in self.state.files:
-            if only is None or file.name in only:
-                self._fetch(file, folder)
-        if self.state.files:
-            index = "".join(f"./{file.name}\n" for file in self.state.files)
-            (folder / f"{basename_of(self.state)}.index").write_text(index)
-        self.bring_state(folder)
-
-    def bring_state(self, folder: Path) -> None:
-        """Write manifest and schema store into a folder, as the local form has them."""
+    def bring_state(self, folder: Path, schema: bool = True) -> None:
+        """Write manifest and schema store into a folder, as the local form has them; those there are replaced."""
+        while schema and self.names.schema is not None and self.names.schema != self._brought:
+            name, data = self.names.schema, self.objects.read(self.names.schema)
+            if data is not None:
+                _replace(folder / SCHEMA_NAME, data)
+                self._brought = name
+            elif not self.advance():  # else a later record has replaced it
+                raise self._missing(name)
         state = self.state
         if state.header is None:
             return
         line, _ = encode_record(Folded(state.header, state.last, state.files, state.gone), "")
-        (folder / MANIFEST_NAME).write_bytes(line)
-        if self.names.schema is not None:
-            data = self.objects.read(self.names.schema)
-            if data is None:
-                raise self._missing(self.names.schema)
-            (folder / SCHEMA_NAME).write_bytes(data)
+        _replace(folder / MANIFEST_NAME, line)
+
+    def published_at(self) -> float:
+        """Return when the last record was put, in seconds since 1970."""
+        return self.objects.written_at(_object_of(self._number))
+
+    def removed_by_hand(self) -> frozenset[str]:
+        """Return the names of the oldest files whose objects the user has removed. Raises ManifestError for others."""
+        return frozenset(file.name for file in self._check_there())
 
     def _fetch(self, file: OutputFile, folder: Path) -> None:
         name = self.names.of(file.name)
         if self.objects.fetch(name, folder / file.name, file.size) is None:
             raise self._missing(name)
 
-    def _check_there(self) -> None:
-        """Check the published objects' sizes; the user may have removed the oldest. Notes the tag of the open one."""
+    def _check_there(self) -> list[OutputFile]:
+        """Check the published objects' sizes; return the oldest, which the user may have removed. Notes tags."""
         there = self.objects.below()
         files = [(file, there.get(self.names.of(file.name))) for file in self.state.files]
+        removed: list[OutputFile] = []
         while len(files) > 1 and files[0][1] is None:
-            files.pop(0)
+            removed.append(files.pop(0)[0])
         for file, found in files:
             name = self.names.of(file.name)
             if found is None:
@@ -178,6 +191,7 @@ class ObjectOutput:
                 )
             if found.size == file.size:
                 self._tags[name] = found.tag
+        return removed
 
     def _missing(self, name: str) -> ManifestError:
         return ManifestError(f"{name} is missing", file=self.objects.place(name), remedy=PUT_BACK)
@@ -254,6 +268,16 @@ class ObjectOutput:
             self.objects.delete(gone)
         except ObjectStoreUnreachable:
             pass
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file of a copy, so that whoever reads it has the old or the new contents."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError as error:
+        raise io_error(error, str(path)) from error
 
 
 def _object_of(number: int) -> str:

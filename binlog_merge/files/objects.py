@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.config.uri import Uri
-from binlog_merge.errors import ConfigError, IoError, ManifestError, ObjectStoreUnreachable
+from binlog_merge.errors import ConfigError, IoError, ManifestError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.files.s3 import S3Access, refused
 from binlog_merge.files.source import io_error
 
@@ -74,14 +74,24 @@ class Objects:
                     raise
         raise AssertionError
 
-    def fetch(self, name: str, path: Path, size: int) -> str | None:
+    def written_at(self, name: str) -> float:
+        """Return when an object was written, in seconds since 1970; 0.0 if there is none."""
+        import obstore
+
+        with self._explained("read", name):
+            try:
+                return float(obstore.head(self._opened(_ANSWER), name)["last_modified"].timestamp())
+            except FileNotFoundError:
+                return 0.0
+
+    def fetch(self, name: str, path: Path, size: int, start: int = 0) -> str | None:
         """Copy the first `size` bytes of an object into a new file, and return its tag; None if there is none.
 
-        Raises ManifestError if it is shorter.
+        With `start` the file has so many of them already. Raises ManifestError if the object is shorter.
         """
         for attempt in range(_READ_ATTEMPTS):
             try:
-                return self._fetch(name, path, size)
+                return self._fetch(name, path, size, start)
             except ObjectStoreUnreachable:
                 if attempt + 1 == _READ_ATTEMPTS:
                     raise
@@ -128,7 +138,7 @@ class Objects:
                 try:
                     obstore.put(store, name, view, mode=mode, use_multipart=False)
                 except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
-                    if isinstance(error, FileNotFoundError) and refused(str(error), self.uri) is not None:
+                    if isinstance(error, FileNotFoundError) and not self._is_absent(error):
                         raise
                     return self.is_same(name, data)
         except ObjectStoreUnreachable:
@@ -145,19 +155,21 @@ class Objects:
             for part in obstore.get(self._opened(_ANSWER), name).stream(min_chunk_size=_CHUNK):
                 yield bytes(part)
 
-    def _fetch(self, name: str, path: Path, size: int) -> str | None:
+    def _fetch(self, name: str, path: Path, size: int, start: int) -> str | None:
         import obstore
 
         with self._explained("read", name):
             try:
-                found = obstore.get(self._opened(_ANSWER), name)
+                found = obstore.get(self._opened(_ANSWER), name, options={"range": {"offset": start}} if start else {})
             except FileNotFoundError as error:
-                if refused(str(error), self.uri) is not None:
+                if not self._is_absent(error):
                     raise
                 return None
-            left = size
+            left = size - start
             try:
-                with path.open("wb") as file:
+                with path.open("r+b" if start else "wb") as file:
+                    file.truncate(start)  # an attempt that failed may have left bytes
+                    file.seek(start)
                     for part in found.stream(min_chunk_size=_CHUNK):
                         file.write(memoryview(part)[:left])
                         left -= min(left, len(part))
@@ -190,6 +202,10 @@ class Objects:
             **{name: value for name, value in given.items() if value is not None},
         )
 
+    def _is_absent(self, error: FileNotFoundError) -> bool:
+        """Return whether an object is not there, rather than the bucket."""
+        return not isinstance(refused(str(error), self.uri), ObjectStoreRefused)
+
     @contextmanager
     def _explained(self, what: str, name: str = "") -> Iterator[None]:
         """Turn obstore's errors into ours; FileNotFoundError of an object passes."""
@@ -198,9 +214,9 @@ class Objects:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            known = refused(str(error), self.uri, what)
-            if known is None and isinstance(error, FileNotFoundError):
+            if isinstance(error, FileNotFoundError) and self._is_absent(error):
                 raise
+            known = refused(str(error), self.uri, what)
             raise known or IoError(str(error).partition("\n\nDebug source")[0], file=self.place(name)) from None
 
 

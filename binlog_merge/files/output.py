@@ -1,20 +1,19 @@
 """Where a run writes: a local folder, or an object store by way of one."""
 
 import hashlib
-import os
 import shutil
-import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from binlog_merge.config.uri import Uri, is_uri
-from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.errors import ConfigError
 from binlog_merge.files.lock import LOCK_NAME, OutputLock
 from binlog_merge.files.manifest import Elsewhere
-from binlog_merge.files.object_output import ObjectOutput, loaded
+from binlog_merge.files.object_output import ObjectOutput
 from binlog_merge.files.publish import output_directory
+from binlog_merge.files.scratch import users_folder
 from binlog_merge.files.source import io_error
 from binlog_merge.redaction import redacted
 
@@ -61,40 +60,13 @@ def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]
             _clear(directory)
 
 
-@contextmanager
-def local_copy(place: str | Path, only: Collection[str] | None = None) -> Iterator[Path]:
-    """Yield the local folder of an output; of one in an object store a copy, with `only` these files.
-
-    Raises ManifestError if there is no output in the store.
-    """
-    if not is_uri(str(place)):
-        yield Path(place)
-        return
-    output = loaded(str(place))
-    with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
-        output.bring_all(Path(folder), only)
-        try:
-            yield Path(folder)
-        except MergeError as error:
-            if error.file is not None and error.file.startswith(folder):
-                error.file = redacted(output.objects.place(error.file[len(folder) :].lstrip("/")))
-            raise
-
-
 _NOTE = ".output"
 
 
 def _work_folder(uri: Uri) -> Path:
     """Return the folder of an output in TMPDIR, which only this user can enter."""
     key = hashlib.sha256(f"{uri.options.get('endpoint_override')} {uri.place}/{uri.path.strip('/')}".encode())
-    parent = Path(tempfile.gettempdir()) / f"binlog-merge-{os.getuid()}"
-    try:
-        parent.mkdir(mode=0o700, exist_ok=True)
-        if parent.stat().st_uid != os.getuid():
-            raise ConfigError("the folder belongs to another user", file=str(parent), remedy="give --work DIR")
-    except OSError as error:
-        raise io_error(error, str(parent)) from error
-    return parent / key.hexdigest()[:16]
+    return users_folder() / key.hexdigest()[:16]
 
 
 def _check_ours(directory: Path, uri: str) -> None:

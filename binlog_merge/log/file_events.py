@@ -1,31 +1,30 @@
 """Reads the events of a file of a merged binlog, up to its published size."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import BinaryIO
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, EVENT_HEADER_LEN, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import FormatDescription
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.source import io_error
 
 
-def _opened(path: Path) -> BinaryIO:
+def events_of(folder: LogFolder, file: OutputFile) -> Iterator[RawEvent]:
+    """Yield the published events of a file. Raises BinlogFormatError for damage, and MergeError."""
+    name = folder.place(file.name)
     try:
-        return path.open("rb", buffering=1 << 20)
+        source = folder.opened(file, 1 << 20)
     except OSError as error:
-        raise io_error(error, str(path)) from error
+        raise io_error(error, name) from error
+    with source:
+        yield from events_in(source, name, file.size)
 
 
-def events_of(path: Path, size: int) -> Iterator[RawEvent]:
-    """Yield the events of the first `size` bytes of a file. Raises BinlogFormatError for damage, IoError."""
-    with _opened(path) as source:
-        yield from _events(source, str(path), size)
-
-
-def _events(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
-    """Yield the events of the first `size` bytes of a file."""
+def events_in(source: BinaryIO, name: str, size: int) -> Iterator[RawEvent]:
+    """Yield the events of the first `size` bytes of an open file. Raises BinlogFormatError for damage."""
     check_magic(source.read(len(BINLOG_MAGIC)), name)
     position, checksum = len(BINLOG_MAGIC), False
     while position < size:

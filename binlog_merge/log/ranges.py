@@ -85,7 +85,7 @@ def _first_rank_to_look_at(binlog: MergedBinlog, tso: int) -> int:
     """Return the first rank of the first file that may hold the TSO. Raises OutsideLog if that was removed."""
     gone = binlog.state.gone
     if gone is not None and gone.last_key is not None and int(gone.last_key[:19]) >= tso:
-        raise removed_before(binlog.directory, gone, f"TSO {tso}")
+        raise removed_before(binlog.folder.place(), gone, f"TSO {tso}")
     for file in binlog.state.files:
         if int(file.last_key[:19]) >= tso:
             return file.first_rank

@@ -25,7 +25,8 @@ from binlog_merge.binlog.events import (
 )
 from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ChecksumMismatch, ManifestError, OutsideLog, UnsupportedInput
-from binlog_merge.files.manifest import Gone, Manifest, ManifestState, OutputFile
+from binlog_merge.files.log_folder import LogFolder, folder_of
+from binlog_merge.files.manifest import Gone, ManifestState, OutputFile
 from binlog_merge.log.file_events import events_of
 from snapshot_store.tso import OrderKey
 
@@ -84,18 +85,19 @@ Item = Begin | OrderedBy | Rows | Statement | End
 class MergedBinlog:
     """An output directory of a merge. Raises ManifestError if the directory is not one."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.state: ManifestState
-        self.refresh()
+    def __init__(self, place: Path | LogFolder) -> None:
+        self.folder = folder_of(place)
+        self.state: ManifestState = self.folder.state()
+
+    @property
+    def directory(self) -> Path:
+        """Return where the schema store is."""
+        return self.folder.directory
 
     def refresh(self) -> None:
         """Load the manifest again."""
-        self.state = Manifest.load(self.directory).state
-        if self.state.header is None:
-            raise ManifestError(
-                "no merge has written here", file=str(self.directory), remedy="give a merge's --out directory"
-            )
+        self.folder.refresh()
+        self.state = self.folder.state()
 
     @property
     def cluster_uuid(self) -> str:
@@ -115,7 +117,7 @@ class MergedBinlog:
     def format_description(self) -> RawEvent | None:
         """Return the first file's format description, None if nothing is published."""
         for file in self.state.files:
-            return next(events_of(self.directory / file.name, file.size))
+            return next(events_of(self.folder, file))
         return None
 
     def items(self, first_rank: int = 1) -> Iterator[Item]:
@@ -131,42 +133,42 @@ class MergedBinlog:
         """Raise OutsideLog if the log does not begin with this rank or before: its files were removed (`purge`)."""
         gone = self.state.gone
         if gone is not None and first_rank <= gone.last_rank:
-            raise removed_before(self.directory, gone, f"transaction {first_rank}")
+            raise removed_before(self.folder.place(), gone, f"transaction {first_rank}")
 
     def check_kept(self, file: OutputFile) -> None:
         """Raise OutsideLog if a file was removed since the manifest was loaded: it is not missing."""
-        if not (self.directory / file.name).exists():
-            gone = Manifest.load(self.directory).state.gone
+        if not self.folder.is_there(file):
+            gone = self.folder.state().gone
             if gone is not None and file.last_rank <= gone.last_rank:
-                raise removed_before(self.directory, gone, f"transaction {file.first_rank}")
+                raise removed_before(self.folder.place(), gone, f"transaction {file.first_rank}")
 
     def file_items(self, file: OutputFile, first_rank: int) -> Iterator[Item]:
         """Yield the items of one file from a rank on."""
         self.check_kept(file)
-        path = self.directory / file.name
-        walker = _Walker(str(path), file.first_rank)
+        path = self.folder.place(file.name)
+        walker = _Walker(path, file.first_rank)
         try:
-            for event in events_of(path, file.size):
+            for event in events_of(self.folder, file):
                 for item in walker.take(event):
                     if walker.rank >= first_rank:
                         yield item
         except BinlogFormatError as error:
             position = error.offset if error.offset >= 0 else None
-            raise ChecksumMismatch(error.reason, file=str(path), position=position, remedy=DAMAGED) from None
+            raise ChecksumMismatch(error.reason, file=path, position=position, remedy=DAMAGED) from None
         if walker.rank != file.last_rank or walker.open:
             raise ManifestError(
                 f"{file.name} ends with transaction {walker.rank}, the manifest says {file.last_rank}",
-                file=str(path),
+                file=path,
                 remedy=DAMAGED,
             )
 
 
-def removed_before(directory: Path, gone: Gone, what: str) -> OutsideLog:
+def removed_before(place: str, gone: Gone, what: str) -> OutsideLog:
     """Return the error for something that stood in removed files."""
     return OutsideLog(
         f"{what} is not in the log any more: it begins with transaction {gone.last_rank + 1}, everything up to "
         f"{gone.last_name} was removed",
-        file=str(directory),
+        file=place,
         remedy="begin with a copy of the data that has what was removed, or merge again from the nodes' files into "
         "another directory",
     )

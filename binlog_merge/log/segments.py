@@ -10,8 +10,7 @@ comes in several segments; `ended` is False in all but the last.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import RawIOBase
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -109,10 +108,10 @@ def segments(
         try:
             yield from _FileWalk(binlog, file, first_rank, last_rank or _BEYOND_ALL, window).pieces()
         except OSError as error:
-            raise io_error(error, str(binlog.directory / file.name)) from error
+            raise io_error(error, binlog.folder.place(file.name)) from error
         except BinlogFormatError as error:  # the format description's own: the kernel takes no word of it
             place = error.offset if error.offset >= 0 else None
-            path = str(binlog.directory / file.name)
+            path = binlog.folder.place(file.name)
             raise ChecksumMismatch(error.reason, file=path, position=place, remedy=DAMAGED) from None
 
 
@@ -133,7 +132,7 @@ class _FileWalk:
     carried_key: OrderKey | None = None
 
     def __post_init__(self) -> None:
-        self.path = self.binlog.directory / self.file.name
+        self.path = self.binlog.folder.place(self.file.name)
         self.reg = np.zeros(k.REGISTERS, np.int64)
         self.reg[k.AT], self.reg[k.RANK] = len(BINLOG_MAGIC), self.file.first_rank - 1
         self.reg[k.LAST_RANK] = self.last_rank
@@ -144,7 +143,7 @@ class _FileWalk:
         self._parsed: dict[bytes, TableMap] = {}
 
     def pieces(self) -> Iterator[Segment | StatementAt]:
-        with Path(self.path).open("rb", buffering=0) as source:
+        with cast(RawIOBase, self.binlog.folder.opened(self.file, 0)) as source:
             self.buffer = np.empty(0, np.uint8)
             self._read(source)
             while True:
@@ -183,7 +182,7 @@ class _FileWalk:
         while done < len(fresh):
             count = source.readinto(view[done:])
             if not count:
-                raise ManifestError(f"{self.file.name} is shorter than published", file=str(self.path), remedy=DAMAGED)
+                raise ManifestError(f"{self.file.name} is shorter than published", file=self.path, remedy=DAMAGED)
             done += count
         first = len(self.buffer) == 0
         self.base, self.buffer = self.base + at, fresh
@@ -200,7 +199,7 @@ class _FileWalk:
         found = self.transactions[:count].copy()
         opened = bool(self.reg[k.OPEN])
         segment = Segment(
-            self.buffer, found, self.events[:events].copy(), tables, str(self.path), self.base,
+            self.buffer, found, self.events[:events].copy(), tables, self.path, self.base,
             bool(self.reg[k.CHECKSUM]), self.carried, self.carried_key, not opened,
         )  # fmt: skip
         if opened and count:
@@ -259,7 +258,7 @@ class _FileWalk:
         event = frame(
             memoryview(self.buffer.data),
             at,
-            file=str(self.path),
+            file=self.path,
             offset=self.base + at,
             checksum=bool(self.reg[k.CHECKSUM]),
         )
@@ -272,7 +271,7 @@ class _FileWalk:
             if isinstance(value, Query):
                 self._damaged()
             raise UnsupportedInput(
-                f"event type {event.type_code} in a merged binlog", file=str(self.path), position=event.offset
+                f"event type {event.type_code} in a merged binlog", file=self.path, position=event.offset
             )
         use = bool(event.header.flags & EventFlag.LOG_EVENT_SUPPRESS_USE_F)
         ended = self.reg[k.OPEN] != k.IN_ROWS
@@ -285,7 +284,7 @@ class _FileWalk:
         """Raise the error that `MergedBinlog.file_items` raises for this file."""
         for _ in self.binlog.file_items(self.file, self.first_rank):
             pass
-        raise ManifestError(f"{self.file.name} is not as it was published", file=str(self.path), remedy=DAMAGED)
+        raise ManifestError(f"{self.file.name} is not as it was published", file=self.path, remedy=DAMAGED)
 
 
 def _begin(event: RawEvent, rank: int, file: str) -> Begin:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
-from binlog_merge.errors import MergeError
+from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.protocol.commands import Dump
 from binlog_merge.protocol.packets import PACKET_HEADER_LEN, Eof, Err, ErrorCode, PacketHeader, event_packets, packets
 from binlog_merge.serve.dump import DumpOptions, Sending
@@ -202,6 +202,10 @@ class Connection:
         try:
             self._stream(options)
             last = Eof().pack()
+        except (ObjectStoreUnreachable, ObjectStoreRefused) as error:
+            # Not a fatal error of the log: the reader comes again, and goes on from where it is.
+            self._report(f"{self.peer}: left, {error.message}")
+            raise _Gone from None
         except (NotServed, MergeError) as error:
             last = self._failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error)
         self._send_all([last])

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Final, Self
+from typing import BinaryIO, Final, Self
 from uuid import UUID
 
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import InternalError, ManifestError
+from binlog_merge.files.log_folder import NOTHING, LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Header, Manifest, ManifestState, OutputFile
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.files.source import io_error
@@ -29,7 +30,7 @@ _PAUSE: Final = 0.2
 class LogView:
     """The published log at one moment. `first` is the index of the first file there; those before are purged."""
 
-    directory: Path
+    folder: LogFolder
     header: Header
     state: ManifestState
     first: int
@@ -91,8 +92,9 @@ class LogView:
         number = self.count - (0 if self.state.open_file is None else 1)
         return self.name(number), self.size(number)
 
-    def path(self, number: int) -> Path:
-        return self.directory / self.name(number)
+    def opened(self, number: int) -> BinaryIO:
+        """Open a file. Raises OSError, and what is wrong with a store."""
+        return self.folder.opened(self.file(number))
 
     def name(self, number: int) -> str:
         """Return the name of the file with this index; the file after the last has a name, too."""
@@ -147,55 +149,56 @@ class PublishedLog:
     Raises NothingWritten if no merge has written there.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, place: Path | LogFolder) -> None:
+        self.folder = folder_of(place)
         self._stamp = self._stamp_now()
-        self._manifest = Manifest.load(directory)
-        self._view = _view_of(directory, self._manifest.state)
+        self._manifest = Manifest.load(self.folder.directory)
+        self._view = _view_of(self.folder, self._manifest.state)
         self._lock = Lock()
         self._bells: set[socket.socket] = set()
 
     @classmethod
-    def awaited(cls, directory: Path, report: Callable[[str], None]) -> Self:
+    def awaited(cls, place: Path | LogFolder, report: Callable[[str], None]) -> Self:
         """Wait until a merge has written to an existing directory, and return its log.
 
         `report` gets a line if there is a wait. Raises NothingWritten if the directory does not exist.
         """
-        reported = False
+        reported, folder = False, folder_of(place)
         while True:
             try:
-                return cls(directory)
+                return cls(folder)
             except NothingWritten:
-                if not directory.is_dir():
+                if not folder.directory.is_dir():
                     raise
             if not reported:
-                report(f"no merge has written to {directory} yet: nobody can connect until the first one does")
+                report(f"no merge has written to {folder} yet: nobody can connect until the first one does")
                 reported = True
             time.sleep(_PAUSE)
 
     def view(self) -> LogView:
         """Return the log as of the last `refresh`, without files that have been purged since."""
         view = self._view
-        first = _first_there(self.directory, view.state)
-        return view if first == view.first else LogView(view.directory, view.header, view.state, first)
+        first = _first_there(self.folder, view.state)
+        return view if first == view.first else LogView(view.folder, view.header, view.state, first)
 
     def refresh(self) -> None:
         """Read the manifest if it has changed, and wake the waiting threads.
 
         Raises ManifestError if the manifest is damaged, or belongs to another output now.
         """
+        self.folder.check()
         stamp = self._stamp_now()
         if stamp == self._stamp:
             return
-        manifest = Manifest.load(self.directory, self._manifest)
+        manifest = Manifest.load(self.folder.directory, self._manifest)
         state = manifest.state
         if not _continues(self._view.state, state):
             raise ManifestError(
                 "the directory holds another output than before, or less of it",
-                file=str(self.directory),
+                file=self.folder.place(),
                 remedy="serve it anew; replicas of the output before must be made anew, too",
             )
-        self._view, self._stamp, self._manifest = _view_of(self.directory, state), stamp, manifest
+        self._view, self._stamp, self._manifest = _view_of(self.folder, state), stamp, manifest
         with self._lock:
             for bell in self._bells:
                 with contextlib.suppress(OSError):  # a full one has rung
@@ -217,7 +220,7 @@ class PublishedLog:
                     self._bells.discard(bell)
 
     def _stamp_now(self) -> tuple[int, int, int]:
-        path = self.directory / MANIFEST_NAME
+        path = self.folder.directory / MANIFEST_NAME
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -227,15 +230,15 @@ class PublishedLog:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def _view_of(directory: Path, state: ManifestState) -> LogView:
+def _view_of(folder: LogFolder, state: ManifestState) -> LogView:
     if state.header is None:
-        raise NothingWritten("no merge has written here", file=str(directory), remedy="give a merge's --out directory")
-    return LogView(directory, state.header, state, _first_there(directory, state))
+        raise NothingWritten(NOTHING, file=folder.place(), remedy="give a merge's --out directory")
+    return LogView(folder, state.header, state, _first_there(folder, state))
 
 
-def _first_there(directory: Path, state: ManifestState) -> int:
+def _first_there(folder: LogFolder, state: ManifestState) -> int:
     for number in reversed(range(len(state.files))):
-        if not (directory / state.files[number].name).exists():
+        if not folder.is_there(state.files[number]):
             return _removed(state) + number + 1
     return _removed(state)
 

@@ -65,7 +65,7 @@ class BinlogServer:
         self._clients: dict[Connection, Thread] = {}
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
-        self._note = ReadersNote(log.directory, self.address, report)
+        self._note = ReadersNote(log.folder.directory, self.address, report)
 
     def __enter__(self) -> "BinlogServer":
         return self
@@ -111,7 +111,7 @@ class BinlogServer:
         view = self._log.view()
         newest = view.there[-1].name if view.there else ""
         if self._traits is None or self._traits[0] != newest:
-            self._traits = newest, traits_of(self._log.directory, view)
+            self._traits = newest, traits_of(view)
         return Facts(view, self._traits[1], self.address[1], self._tls is not None)
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:

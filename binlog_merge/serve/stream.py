@@ -100,7 +100,7 @@ class _Reader:
         self._number = number
         self._has = has
         self._name = view.name(number)
-        self._path = str(view.path(number))
+        self._path = view.folder.place(self._name)
         self._size = view.size(number)
         self._source = self._opened()
 
@@ -221,7 +221,7 @@ class _Reader:
 
     def _opened(self) -> BinaryIO:
         try:
-            source = self._view.path(self._number).open("rb")
+            source = self._view.opened(self._number)
         except FileNotFoundError:
             raise NotServed(f"could not find next log: {self._name} was removed") from None
         except OSError as error:

@@ -1,7 +1,6 @@
 """The system variables of a server that has nothing but a merged binlog, under MySQL's names."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -10,6 +9,8 @@ from binlog_merge.binlog.control import announced_version
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import RowsEvent, TableMap, parse_event
 from binlog_merge.errors import MergeError
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.manifest import OutputFile
 from binlog_merge.files.publish import basename_of
 from binlog_merge.log.file_events import events_of
 from binlog_merge.protocol.packets import Value
@@ -43,11 +44,11 @@ class Facts:
         return announced_version(self.view.header.server_version)
 
 
-def traits_of(directory: Path, view: LogView) -> Traits:
+def traits_of(view: LogView) -> Traits:
     """Return the traits of the first rows in the newest file that has any; unreadable files are ignored."""
     for file in reversed(view.there):
         try:
-            found = _traits(directory / file.name, file.size)
+            found = _traits(view.folder, file)
         except (BinlogFormatError, MergeError):
             found = None
         if found is not None:
@@ -55,10 +56,10 @@ def traits_of(directory: Path, view: LogView) -> Traits:
     return Traits()
 
 
-def _traits(path: Path, size: int) -> Traits | None:
+def _traits(folder: LogFolder, file: OutputFile) -> Traits | None:
     image, metadata, options = "FULL", "FULL", ""
     seen = False
-    for event in events_of(path, size):
+    for event in events_of(folder, file):
         if event.offset > _LOOK_AT:
             break
         value = parse_event(event)
@@ -94,7 +95,7 @@ def variables(facts: Facts) -> dict[str, Value]:
         "read_only": "ON",
         "super_read_only": "ON",
         "log_bin": "ON",
-        "log_bin_basename": str(view.directory / basename_of(view.state)),
+        "log_bin_basename": view.folder.place(basename_of(view.state)),
         "binlog_checksum": "CRC32",
         "binlog_format": "ROW",
         "binlog_row_image": traits.row_image,

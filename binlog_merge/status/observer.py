@@ -12,6 +12,7 @@ from typing import Any
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.sections import Node
 from binlog_merge.errors import ConfigError, IoError, ManifestError
+from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
 from binlog_merge.status.health import Limits, merge_problems, node_problems, problem, serve_problems
@@ -39,9 +40,10 @@ _SAMPLE_SECONDS, _KEPT_SAMPLES = 0.5, 200
 class Observer:
     """Looks at a cluster again and again; rates and the readers' lag need more than one look. For one thread."""
 
-    def __init__(self, config: MergeConfig, out: Path, limits: Limits | None = None) -> None:
+    def __init__(self, config: MergeConfig, place: Path | LogFolder, limits: Limits | None = None) -> None:
         self.config = config
-        self.out = out
+        self._folder = folder_of(place)
+        self.out = self._folder.directory
         self._limits = limits or Limits()
         self._manifest: Manifest | None = None
         self._stamp: tuple[int, int, int] | None = None
@@ -68,7 +70,7 @@ class Observer:
         problems += serve_problems(serves, self._limits)
         return Status(
             name=self.config.name,
-            out=str(self.out),
+            out=self._folder.place(),
             at=now,
             nodes=nodes,
             merged=merged,
@@ -86,6 +88,7 @@ class Observer:
         """Return what is published, and since when; if that cannot be read now, what was published when it could."""
         path = self.out / MANIFEST_NAME
         try:
+            self._folder.check()
             found = path.stat()
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
             if stamp != self._stamp or self._manifest is None:
@@ -99,7 +102,7 @@ class Observer:
         except (ManifestError, IoError) as error:
             problems.append(problem("manifest-unreadable", f"{error.message} ({error.where()}); {error.remedy}"))
         if self._manifest is None and not problems:
-            problems.append(problem("no-output", f"no merge has written to {self.out} yet"))
+            problems.append(problem("no-output", f"no merge has written to {self._folder} yet"))
         state = ManifestState() if self._manifest is None else self._manifest.state
         return state, 0.0 if self._stamp is None else self._stamp[2] / 1e9
 

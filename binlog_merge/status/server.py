@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.errors import ConfigError, not_listening
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.status.health import Limits, problem
 from binlog_merge.status.metrics import exposition
 from binlog_merge.status.observer import Observer
@@ -50,7 +51,7 @@ class StatusServer:
     what is no address or is taken, ServerRefused for one that cannot be bound; `address` is then the one in use.
     """
 
-    def __init__(self, config: MergeConfig, out: Path, listen: str, limits: Limits | None = None) -> None:
+    def __init__(self, config: MergeConfig, out: Path | LogFolder, listen: str, limits: Limits | None = None) -> None:
         self._host, self._port = parse_listen(listen)
         self._observer = Observer(config, out, limits)
         self._history: deque[dict[str, Any]] = deque(maxlen=_HISTORY)

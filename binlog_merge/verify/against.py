@@ -150,7 +150,7 @@ def compare_with_nodes(
         )
     history = history_of(binlog.directory)
     if history is None:
-        raise ConfigError(f"{binlog.directory} has no schema.duckdb, which says what the logical tables are")
+        raise ConfigError(f"{binlog.folder} has no schema.duckdb, which says what the logical tables are")
     logical = history.catalog(_LAST).tables
     with ServerSide([nodes[name] for name in configured], ssl_ca) as cluster, ServerSide([address], ssl_ca) as server:
         places: dict[tuple[str, str], list[tuple[int, str, str]]] = {}

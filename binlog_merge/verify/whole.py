@@ -16,7 +16,6 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NoReturn
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -94,16 +93,12 @@ def verify(
 
 
 def _check_index(binlog: MergedBinlog) -> None:
-    path = binlog.directory / "binlog.index"
     wanted = [file.name for file in binlog.state.files]
-    try:
-        listed = [Path(line).name for line in path.read_text().split()]
-    except OSError:
-        listed = [] if not wanted else ["nothing"]
-    if listed != wanted and wanted:
+    listed = binlog.folder.index()
+    if listed is not None and listed != wanted and wanted:
         raise ManifestError(
             f"the index lists {', '.join(listed) or 'nothing'}; published are {', '.join(wanted)}",
-            file=str(path),
+            file=binlog.folder.place("binlog.index"),
             remedy="run the merge again: it writes the index anew",
         )
 
@@ -120,7 +115,7 @@ class _FileChecker:
         found: Verified,
         key: OrderKey | None,
     ) -> None:
-        self.path = str(binlog.directory / file.name)
+        self.folder, self.path = binlog.folder, binlog.folder.place(file.name)
         self.file = file
         self.following = following
         self.history = history
@@ -140,7 +135,7 @@ class _FileChecker:
         """Verify the file and return its last order key."""
         last: RawEvent | None = None
         try:
-            for event in events_of(Path(self.path), self.file.size):
+            for event in events_of(self.folder, self.file):
                 self._event(event)
                 last = event
         except BinlogFormatError as error:

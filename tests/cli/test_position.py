@@ -179,7 +179,7 @@ def strayed(merged: Merged) -> Iterator[tuple[list[str], str]]:
     yield ["tso-of", "--position", f"{last[0]}:{last[2] + 10**9}", out], "there is no position"
     yield ["tso-of", "--position", f"{first[0]}:{first[1]}", out], "no transaction stands before"
     yield ["tso-of", "--position", f"{first[0]}:{first[2] + 1}", out], "inside an event"
-    yield ["position-of", "--tso", "5", str(merged.out.parent)], "holds no merged binlog"
+    yield ["position-of", "--tso", "5", str(merged.out.parent)], "no merge has written here"
 
 
 def test_what_cannot_be_answered_says_why(merged: Merged, capsys: Captured) -> None:

@@ -107,7 +107,7 @@ def _table_maps_alone(binlog: MergedBinlog) -> list[str]:
     alone: list[str] = []
     open_maps: list[str] = []
     for file in binlog.state.files:
-        for event in events_of(binlog.directory / file.name, file.size):
+        for event in events_of(binlog.folder, file):
             value = parse_event(event)
             if isinstance(value, TableMap):
                 open_maps.append(value.table)

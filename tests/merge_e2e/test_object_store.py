@@ -21,8 +21,8 @@ from binlog_merge.errors import (
 )
 from binlog_merge.files import object_output
 from binlog_merge.files.object_output import FAILPOINTS, ObjectOutput
-from binlog_merge.files.output import local_copy
 from binlog_merge.files.publish import output_directory
+from binlog_merge.files.remote_log import opened_log
 from binlog_merge.pipeline.run import run_merge
 from tests.command_line import command_line
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
@@ -63,8 +63,8 @@ def named(s3: Store) -> dict[str, bytes]:
 
 def published(place: str) -> dict[str, bytes]:
     """Return what readers see."""
-    with local_copy(place) as folder:
-        return written(folder)
+    with opened_log(place) as log:
+        return {file.name: log.path(file).read_bytes() for file in log.state().files}
 
 
 @pytest.mark.parametrize(

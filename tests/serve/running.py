@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.protocol.commands import BinlogDump, BinlogDumpGtid, Dump
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
@@ -78,7 +79,7 @@ def without(gtids: Any, flags: int = NON_BLOCK) -> BinlogDumpGtid:
 
 
 @contextlib.contextmanager
-def serving(out: Path, **options: Any) -> Iterator[Running]:
+def serving(out: Path | LogFolder, **options: Any) -> Iterator[Running]:
     """Serve an output directory at a free port of this machine, for as long as the context lasts."""
     reports: list[str] = []
     values = {"host": "127.0.0.1", "port": 0, "user": USER, "password": PASSWORD, **options}

@@ -15,7 +15,7 @@ from binlog_merge.binlog.events import Gtid, RowsQuery, TableMap, parse_event
 from binlog_merge.binlog.header import RawEvent, pack_event
 from binlog_merge.cli.main import run
 from binlog_merge.errors import MergeError
-from binlog_merge.log.file_events import events_of
+from binlog_merge.log.file_events import events_in
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.verify.whole import Verified, verify
@@ -31,6 +31,11 @@ CASES = (
     "metadata-minimal",
     "idle-node",
 )
+
+
+def _events_of(path: Path) -> Iterator[RawEvent]:
+    with path.open("rb") as source:
+        yield from events_in(source, str(path), path.stat().st_size)
 
 
 def look(out: Path) -> Verified:
@@ -82,9 +87,9 @@ def test_any_changed_byte_is_seen(out: Path) -> None:
 def edited(out: Path, kind: type, change: Callable[[Any], Any], which: int = 0) -> None:
     """Change one event of the first file that has such, with checksums as they must be."""
     paths = sorted(out.glob("binlog.0*"))
-    path = next(p for p in paths if any(isinstance(parse_event(e), kind) for e in events_of(p, p.stat().st_size)))
+    path = next(p for p in paths if any(isinstance(parse_event(e), kind) for e in _events_of(p)))
     parts, seen = [b"\xfebin"], 0
-    for event in events_of(path, path.stat().st_size):
+    for event in _events_of(path):
         value = parse_event(event)
         body = bytes(event.body)
         if isinstance(value, kind):
@@ -204,7 +209,7 @@ def test_the_command(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def events(out: Path) -> Iterator[RawEvent]:
     for path in sorted(out.glob("binlog.0*")):
-        yield from events_of(path, path.stat().st_size)
+        yield from _events_of(path)
 
 
 def test_every_kind_of_event_is_looked_at(out: Path) -> None:

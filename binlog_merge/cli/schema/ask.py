@@ -1,22 +1,21 @@
 """`binlog-merge schema show | history | diff | skew | check | sql`: queries on a schema store."""
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import typer
 
 from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.schema.options import (
-    DEFAULT_STORE,
+    READ_STORE,
     AtTime,
     AtTso,
     Config,
     Format,
     Node,
     Physical,
+    ReadStore,
     SchemaFormat,
-    Store,
     Tables,
 )
 from binlog_merge.cli.schema.store import (
@@ -98,7 +97,7 @@ To = Annotated[str | None, typer.Option("--to", help="Up to and with this TSO, o
 
 def show(
     tables: Tables,
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     at_tso: AtTso = None,
     at_time: AtTime = None,
     node: Node = None,
@@ -144,7 +143,7 @@ def _forms_of_versions() -> "_Forms":
 
 def history(
     tables: Tables,
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     begin: From = None,
     end: To = None,
     node: Node = None,
@@ -181,7 +180,7 @@ def diff(
     tables: Tables,
     begin: Annotated[str, typer.Option("--from", help="The earlier TSO, order key or time.")],
     end: Annotated[str, typer.Option("--to", help="The later TSO, order key or time.")],
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     node: Node = None,
     physical: Physical = False,
     config: Config = None,
@@ -221,7 +220,7 @@ def skew(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Logical tables; all if none is named.", metavar="[TABLE...]")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     at_tso: AtTso = None,
     at_time: AtTime = None,
     config: Config = None,
@@ -255,7 +254,7 @@ def check(
     tables: Annotated[
         list[str] | None, typer.Argument(help="Logical tables; all if none is named.", metavar="[TABLE...]")
     ] = None,
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     config: Config = None,
     output: Format = SchemaFormat.text,
 ) -> None:
@@ -295,7 +294,7 @@ def check(
 
 def sql(
     question: Annotated[str, typer.Argument(help="A statement, or - to read it from standard input.", metavar="SQL")],
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     output: Format = SchemaFormat.text,
 ) -> None:
     """Ask in DuckDB's SQL."""
@@ -320,9 +319,9 @@ class _Forms(NamedTuple):
     statements: Callable[[Any], Iterable[str]]
 
 
-def _answer(path: Path, output: SchemaFormat, ask: "Callable[[SchemaStore], Answer]", forms: _Forms) -> "Answer":
+def _answer(place: str, output: SchemaFormat, ask: "Callable[[SchemaStore], Answer]", forms: _Forms) -> "Answer":
     """Ask an opened store, print the answer, and return it."""
-    with opened(path) as store:
+    with opened(place) as store:
         answer = ask(store)
     _print(output, answer, forms)
     return answer

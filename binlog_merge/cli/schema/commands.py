@@ -10,9 +10,9 @@ from binlog_merge.cli.output import print_json, printable
 from binlog_merge.cli.paths import local_path
 from binlog_merge.cli.schema import ask as schema_ask
 from binlog_merge.cli.schema import imports as schema_import
-from binlog_merge.cli.schema.options import DEFAULT_STORE, Format, SchemaFormat, Store
+from binlog_merge.cli.schema.options import DEFAULT_STORE, READ_STORE, Format, ReadStore, SchemaFormat, Store
 from binlog_merge.cli.schema.place import floor_of
-from binlog_merge.cli.schema.store import moment_of, opened, store_path
+from binlog_merge.cli.schema.store import moment_of, opened, store_name, store_path
 from binlog_merge.errors import ConfigError
 
 HELP = """What did a table look like then, and why: ask the schema history of a cluster.
@@ -37,16 +37,16 @@ def export(
     folder: Annotated[
         Path, typer.Argument(help="A directory that is not there yet.", metavar="DIR", parser=local_path)
     ],
-    store: Store = DEFAULT_STORE,
+    store: ReadStore = READ_STORE,
     output: Format = SchemaFormat.text,
 ) -> None:
     """Write a store as Parquet files."""
     with opened(store) as one:
         one.export_parquet(folder)
     if output is SchemaFormat.json:
-        print_json({"error": None, "store": str(store_path(store)), "folder": str(folder)})
+        print_json({"error": None, "store": store_name(store), "folder": str(folder)})
     else:
-        print(printable(f"{store_path(store)} exported to {folder}"))
+        print(printable(f"{store_name(store)} exported to {folder}"))
 
 
 _FOLD = """Forget what only moments before a checkpoint can see. Not to be undone: keep a copy of the file.

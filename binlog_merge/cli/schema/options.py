@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from binlog_merge.cli.paths import local_path
+from binlog_merge.cli.paths import local_path, output_place
 
 
 class SchemaFormat(StrEnum):
@@ -21,6 +21,15 @@ Store = Annotated[
     Path,
     typer.Option(
         "--store", help="The schema store: a file, or a merge's output directory.", metavar="FILE", parser=local_path
+    ),
+]
+ReadStore = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="The schema store: a file, or a merge's output directory, also s3://…",
+        metavar="FILE",
+        parser=output_place,
     ),
 ]
 Format = Annotated[SchemaFormat, typer.Option("-o", "--output", help="How to print the answer.")]
@@ -50,3 +59,4 @@ Config = Annotated[
     ),
 ]
 DEFAULT_STORE = Path("schema.duckdb")
+READ_STORE = str(DEFAULT_STORE)

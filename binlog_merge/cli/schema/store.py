@@ -1,11 +1,13 @@
 """Opens the store for a `schema` command, turns its errors into those of the command line, and parses moments."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ConfigError
+from binlog_merge.redaction import redacted
 from binlog_merge.store_errors import as_merge_errors
 
 if TYPE_CHECKING:
@@ -21,13 +23,34 @@ def store_path(given: Path) -> Path:
     return given / STORE_NAME if given.is_dir() else given
 
 
+def store_name(given: str | Path) -> str:
+    """Return where a store is, for people."""
+    return redacted(str(given)) if is_uri(str(given)) else str(store_path(Path(given)))
+
+
 @contextmanager
-def opened(given: Path, read_only: bool = True) -> Iterator["Store"]:
-    """Open a store for a command; errors of the store become errors of the command line."""
+def opened(given: str | Path, read_only: bool = True) -> Iterator["Store"]:
+    """Open a store for a command; errors of the store become errors of the command line.
+
+    That of an output at a URI is copied first, to be read. Raises what is wrong with an object store.
+    """
+    with _local(given) as folder, _opened(store_path(folder), store_name(given), read_only) as store:
+        yield store
+
+
+def _local(given: str | Path) -> AbstractContextManager[Path]:
+    if not is_uri(str(given)):
+        return nullcontext(Path(given))
+    from binlog_merge.files.remote_log import schema_folder
+
+    return schema_folder(str(given))
+
+
+@contextmanager
+def _opened(path: Path, shown: str, read_only: bool) -> Iterator["Store"]:
     from snapshot_store.store.db import Store
 
-    path = store_path(given)
-    with as_merge_errors(path):
+    with as_merge_errors(shown):
         if not read_only and not path.parent.is_dir():
             raise ConfigError(f"there is no directory {path.parent}", remedy="make it, or give another --store")
         with Store.open(path, read_only) as store:

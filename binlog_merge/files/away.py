@@ -1,0 +1,81 @@
+"""Files of a log that are in an object store: brought into a local folder when they are read.
+
+The folder holds the files read last, MOST_BYTES of them; one that has been opened can be read to its end, even if it
+has been removed from the folder since.
+"""
+
+import errno
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import BinaryIO, Final, TypeVar
+
+from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.objects import Objects
+from binlog_merge.files.source import io_error
+
+MOST_BYTES: Final = 4 << 30
+Used = TypeVar("Used")
+
+
+class Away:
+    """The files of a log below a URI. `name_of` says under which name a file is there. For many threads."""
+
+    def __init__(
+        self, objects: Objects, name_of: Callable[[str], str], folder: Path, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self.objects = objects
+        self._name_of = name_of
+        self._folder = folder
+        self._most_bytes = most_bytes
+        self._lock = Lock()
+        self._busy: dict[str, Lock] = {}
+        self._here: OrderedDict[str, int] = OrderedDict()
+
+    def place(self, file: str) -> str:
+        """Return the URI of a file."""
+        return self.objects.place(self._name_of(file))
+
+    def path(self, file: OutputFile) -> Path:
+        """Return the path of a local copy, which stays until others are read. Raises FileNotFoundError, MergeError."""
+        return self._brought(file, lambda path: path)
+
+    def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
+        """Open a local copy. Raises FileNotFoundError if the object is not there, MergeError."""
+        return self._brought(file, lambda path: path.open("rb", buffering))
+
+    def _brought(self, file: OutputFile, use: Callable[[Path], Used]) -> Used:
+        path = self._folder / file.name
+        with self._lock:
+            busy = self._busy.setdefault(file.name, Lock())
+        with busy:
+            with self._lock:
+                have = self._here.pop(file.name, 0)
+            try:
+                if have < file.size:
+                    self._bring(file, path, have)
+                with self._lock:
+                    self._here[file.name] = max(have, file.size)
+                    self._make_room()
+                    return use(path)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise io_error(error, str(path)) from error
+
+    def _bring(self, file: OutputFile, path: Path, have: int) -> None:
+        """Bring a file, or what it has grown by."""
+        part = path if have else path.with_name(f".{file.name}.part")
+        if self.objects.fetch(self._name_of(file.name), part, file.size, have) is None:
+            raise FileNotFoundError(errno.ENOENT, "the object store does not have it (any more)")
+        if not have:
+            part.replace(path)
+
+    def _make_room(self) -> None:
+        """Remove the files read longest ago, but for the last."""
+        while len(self._here) > 1 and sum(self._here.values()) > self._most_bytes:
+            name, _ = self._here.popitem(last=False)
+            with suppress(OSError):
+                (self._folder / name).unlink()

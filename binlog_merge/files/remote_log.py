@@ -1,0 +1,127 @@
+"""An output in an object store as readers see it: a local folder that keeps up with it, and files as they are read."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import BinaryIO, Final
+
+from binlog_merge.config.uri import is_uri
+from binlog_merge.errors import ManifestError, MergeError
+from binlog_merge.files.away import Away
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.manifest import MANIFEST_NAME, OutputFile
+from binlog_merge.files.object_output import ObjectOutput, loaded
+from binlog_merge.files.scratch import reading_folder
+from binlog_merge.redaction import redacted
+
+_EVERY: Final = 1.0
+"""Seconds between two looks at the manifest: each is a request, for the record that would be the next."""
+_AFTER_FAILURE: Final = 5.0
+
+
+class RemoteLog(LogFolder):
+    """An output in an object store, with a folder for what of it is read. `schema`: the schema store, too."""
+
+    def __init__(self, output: ObjectOutput, folder: Path, schema: bool = True) -> None:
+        super().__init__(folder)
+        self._output = output
+        self._schema = schema
+        self._missing = output.removed_by_hand()
+        self._away = Away(output.objects, lambda name: output.names.of(name), folder)
+        self._looked = time.monotonic()
+        self._lock = Lock()
+        self._problem: ManifestError | None = None
+        self._bring()
+
+    def place(self, name: str = "") -> str:
+        """Return the URI of the log, or of a file of it, for people."""
+        return redacted(self._away.place(name) if name else self._output.objects.place())
+
+    def refresh(self) -> None:
+        """Bring the manifest up to date, at most once in a while. Raises ManifestError, ObjectStoreUnreachable."""
+        with self._lock:
+            if time.monotonic() - self._looked < _EVERY:
+                return
+            if self._output.advance():
+                self._bring()
+            self._looked = time.monotonic()
+
+    def _bring(self) -> None:
+        self._output.bring_state(self.directory, self._schema)
+        at = self._output.published_at()
+        os.utime(self.directory / MANIFEST_NAME, (at, at))
+
+    @contextmanager
+    def following(self, report: Callable[[str], None]) -> Iterator[None]:
+        """Keep the manifest up to date meanwhile; see LogFolder."""
+        stop = Event()
+        thread = Thread(target=self._follow, args=(stop, report), daemon=True, name="manifest")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+
+    def _follow(self, stop: Event, report: Callable[[str], None]) -> None:
+        failing = False
+        while not stop.wait(_AFTER_FAILURE if failing else _EVERY):
+            try:
+                self.refresh()
+            except ManifestError as error:
+                self._problem = error
+                return
+            except MergeError as error:
+                if not failing:
+                    report(f"{error.message}; what is published meanwhile comes later, it is tried again")
+                failing = True
+            else:
+                if failing:
+                    report(f"{self.place()} answers again")
+                failing = False
+
+    def check(self) -> None:
+        """Raise the ManifestError that has ended `following`, if one has."""
+        if self._problem is not None:
+            raise self._problem
+
+    def is_there(self, file: OutputFile) -> bool:
+        """Return whether a file was there when the output was opened, or was published since."""
+        return file.name not in self._missing
+
+    def path(self, file: OutputFile) -> Path:
+        """Return the local path of a file, which is brought if necessary; see LogFolder."""
+        return self._away.path(file)
+
+    def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
+        """Open a file, which is brought if necessary."""
+        return self._away.opened(file, buffering)
+
+    def index(self) -> list[str] | None:
+        """Return None: the index in a store is for readers of nothing else, and may be behind."""
+        return None
+
+
+@contextmanager
+def opened_log(place: str | Path, schema: bool = True) -> Iterator[LogFolder]:
+    """Yield the log at a local path or a URI. Without `schema` no schema store is brought from a URI.
+
+    Raises ManifestError if there is no output at the URI, and within seconds what is wrong with the store.
+    """
+    if not is_uri(str(place)):
+        yield LogFolder(Path(place))
+        return
+    output = loaded(str(place))
+    with reading_folder() as folder:
+        yield RemoteLog(output, folder, schema)
+
+
+@contextmanager
+def schema_folder(uri: str) -> Iterator[Path]:
+    """Yield a local folder with a copy of the schema store of an output at a URI."""
+    output = loaded(uri)
+    with reading_folder() as folder:
+        output.bring_state(folder)
+        yield folder

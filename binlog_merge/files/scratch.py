@@ -1,0 +1,58 @@
+"""Folders in TMPDIR that only this user can enter: one for each output that is written, and those of readers.
+
+A reader's folder goes with its process; what a killed one has left is removed by the next that makes one.
+"""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from binlog_merge.errors import ConfigError
+from binlog_merge.files.source import io_error
+
+_READING: Final = "reading-"
+_LOCK: Final = ".lock"
+
+
+def users_folder() -> Path:
+    """Return the folder of this user in TMPDIR, made if necessary. Raises ConfigError if it belongs to another."""
+    parent = Path(tempfile.gettempdir()) / f"binlog-merge-{os.getuid()}"
+    try:
+        parent.mkdir(mode=0o700, exist_ok=True)
+        if parent.stat().st_uid != os.getuid():
+            raise ConfigError("it belongs to another user", file=str(parent), remedy="set TMPDIR to another folder")
+    except OSError as error:
+        raise io_error(error, str(parent)) from error
+    return parent
+
+
+@contextmanager
+def reading_folder() -> Iterator[Path]:
+    """Yield a new folder that is removed at the end."""
+    parent = users_folder()
+    _sweep(parent)
+    folder = Path(tempfile.mkdtemp(prefix=_READING, dir=parent))
+    fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(fd)
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of processes that are gone. One without a lock file is just being made, or being removed."""
+    for folder in parent.glob(f"{_READING}*"):
+        with suppress(OSError):
+            fd = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(fd)
