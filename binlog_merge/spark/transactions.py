@@ -48,12 +48,13 @@ def transactions(
     `rows=False` they are not read at all. Each of the frame's partitions follows on the one before.
 
     Nothing is published, and the session goes on. The frame's `merge_result` is a MergeResult without files: what is
-    held back and by whom, watermarks, what is left out, warnings; these are logged, too. Its `unpersist()` gives free
+    held back and by whom, watermarks, what is left out, warnings; these are logged, too. (What only a merge finds when
+    it writes, and `first_key`, are not in it.) Its `unpersist()` gives free
     what Spark has kept of the index; then it is made again when it is asked for.
 
     `start_tso`, `stop_tso`, `end_of_input` and `partitions` are those of `merge`. Raises MergeError, as `merge` does;
     then its `result` is the DataFrame of what comes before the stop, None if nothing does. What is wrong with rows is
-    found by the action that reads them, whose error has the same text.
+    found by the action that reads them, whose error has the same text; they are checked as with `check-rows: always`.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(

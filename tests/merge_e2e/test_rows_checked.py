@@ -19,7 +19,7 @@ from tests.merge_e2e.local import merge, written
 from tests.merge_e2e.mutation import payload_of, unpacked
 
 
-def _edited(folder: Path, change: Callable[[bytes], bytes], checksums: bool = True) -> Path:
+def edited(folder: Path, change: Callable[[bytes], bytes], checksums: bool = True) -> Path:
     """Copy a case in which rows of dn-1 that come out are changed, and everything around them is made right."""
     config = copy_case(case_named("two-nodes"), folder / "case")
     for path in sorted((folder / "case" / "nodes").glob("*/binlog.0*")):
@@ -43,7 +43,7 @@ def _shorter(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("change", [_longer, _shorter])
 def test_without_checksums_they_are_refused(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    config = _edited(tmp_path, change, checksums=False)
+    config = edited(tmp_path, change, checksums=False)
     with pytest.raises(ChecksumMismatch, match="contradicts its table map") as caught:
         merge(config, tmp_path / "out")
     error = caught.value
@@ -53,7 +53,7 @@ def test_without_checksums_they_are_refused(change: Callable[[bytes], bytes], tm
 
 @pytest.mark.parametrize("change", [_longer, _shorter])
 def test_with_checksums_they_are_refused_where_that_is_asked(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    config = MergeConfig.load(_edited(tmp_path, change))
+    config = MergeConfig.load(edited(tmp_path, change))
     with pytest.raises(ChecksumMismatch, match="contradicts its table map"):
         merge(config.model_copy(update={"check_rows": "always"}), tmp_path / "checked")
     merge(config, tmp_path / "out")
@@ -62,7 +62,7 @@ def test_with_checksums_they_are_refused_where_that_is_asked(change: Callable[[b
 
 
 def test_right_rows_pass(tmp_path: Path) -> None:
-    config = MergeConfig.load(_edited(tmp_path, lambda body: body))
+    config = MergeConfig.load(edited(tmp_path, lambda body: body))
     merge(config.model_copy(update={"check_rows": "always"}), tmp_path / "out")
     assert written(tmp_path / "out") == whole(case_named("two-nodes") / "cluster.yaml")
     names = set(written(tmp_path / "out"))

@@ -13,6 +13,7 @@ from tests.merge_e2e.cases import CASES, INPUTS, case_named, copy_case, every_in
 from tests.merge_e2e.editing import GTIDS, Log
 from tests.merge_e2e.local import merge
 from tests.merge_e2e.test_filtered import filtered, told
+from tests.merge_e2e.test_rows_checked import edited
 from tests.pipeline.gather.test_giant import SIZES, shrink
 from tests.pipeline.listed import Listed, in_log, transactions
 
@@ -109,7 +110,35 @@ def test_large_transactions_are_counted_piece_by_piece(
     good, _ = transactions(path)
     shrink(monkeypatch, *sizes)
     monkeypatch.setattr("binlog_merge.pipeline.gather.listing.BATCH_ROWS", 2)
+    for most in ("_MOST_TRANSACTIONS", "_MOST_EVENTS", "_MOST_MAPS"):
+        monkeypatch.setattr(f"binlog_merge.pipeline.gather.account.{most}", 1)
     assert transactions(path)[0] == good
+
+
+def test_rows_that_are_not_what_their_table_map_says_are_not_counted(tmp_path: Path) -> None:
+    path = edited(tmp_path, lambda body: body[:-1])
+    with pytest.raises(ChecksumMismatch, match="contradicts its table map") as caught:
+        transactions(path)
+    assert caught.value.node == "dn-1" and caught.value.position and caught.value.order_key
+
+
+def test_heartbeats_are_listed_where_they_come_out(tmp_path: Path) -> None:
+    path = copy_case(case_named("polardbx-scale-out"), tmp_path, lambda values: values["output"].update(heartbeat="1s"))
+    found, _ = transactions(path)
+    good = list(in_log(whole(path)))
+    assert [row["order_key"] for row in found if row["kind"] == "heartbeat"] == [
+        written.key for written in good if written.statement == "# TSO HEARTBEAT TXN"
+    ]
+    assert len(found) == len(good) and "heartbeat" in {row["kind"] for row in found}
+
+
+def test_anonymous_transactions_have_no_gtid(tmp_path: Path) -> None:
+    path = copy_case(case_named("two-nodes"), tmp_path, lambda values: values["output"].update(gtid="anonymous"))
+    found, _ = transactions(path)
+    assert {row["gtid"] for row in found} == {None} and [row["rank"] for row in found] == list(range(1, len(found) + 1))
+    assert [row["rows"] for row in found] == [
+        row["rows"] for row in transactions(case_named("two-nodes") / "cluster.yaml")[0]
+    ]
 
 
 def test_what_is_held_back_is_said_as_a_merge_says_it(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 What a row says of the log (key, GTID, branches) stands in the rows in global order. The changed tables and the number
 of rows are counted while the transactions are rendered as for an output file (`gather.account`), so that a list has
-what the merge would write: behind filters and routes, and with the errors that would stop it.
+what the merge would write: behind filters and routes, and with the errors that would stop it. As they are counted, all
+rows are checked against their table maps, as with `check-rows: always`.
 """
 
 import logging
@@ -106,7 +107,7 @@ class _Counting:
             self._reader = InputReader(task.nodes, task.files)
             self._plans = PlanTable(task.schemas, task.nodes)
             self._work = Gathering(task, Renderer(task.head, self._plans, self._reader, self._account))
-            self._work.render.begin(task.rank, task.sequence, task.check_rows)
+            self._work.render.begin(task.rank, task.sequence, check_rows=True)
 
     def __enter__(self) -> "_Counting":
         return self
