@@ -132,6 +132,15 @@ def test_heartbeats_are_listed_where_they_come_out(tmp_path: Path) -> None:
     assert len(found) == len(good) and "heartbeat" in {row["kind"] for row in found}
 
 
+@pytest.mark.parametrize("place", ["end", "both"])
+def test_wherever_the_key_is_written(place: str, tmp_path: Path) -> None:
+    path = copy_case(case_named("shards-optimistic"), tmp_path, lambda values: values["output"].update(cts=place))
+    found, _ = transactions(path, partitions=2)
+    good = list(in_log(whole(path)))
+    assert [row["order_key"] for row in found] == [written.key for written in good]
+    assert [row["tables"] for row in found] == [sorted(written.tables) for written in good]
+
+
 def test_anonymous_transactions_have_no_gtid(tmp_path: Path) -> None:
     path = copy_case(case_named("two-nodes"), tmp_path, lambda values: values["output"].update(gtid="anonymous"))
     found, _ = transactions(path)

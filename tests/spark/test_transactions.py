@@ -118,6 +118,22 @@ def test_an_error_has_what_stands_before_it(spark: Any, tmp_path: Path) -> None:
     assert 0 < caught.value.result.count() == expected.value.result.transactions
 
 
+def test_a_call_that_fails_leaves_nothing(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = copy_case(
+        case_named("two-nodes"),
+        tmp_path / "case",
+        lambda values: values.update({"commit-tso": {"carrier": "original-commit-timestamp"}}),
+    )
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
+    before = kept(spark)
+    with pytest.raises(errors.MissingCommitTso) as caught:
+        transactions(spark, MergeConfig.load(path), end_of_input=True)
+    assert caught.value.exit_code == 27 and caught.value.result is None
+    assert kept(spark) == before and list((tmp_path / "scratch").iterdir()) == []
+
+
 def test_rows_of_an_unknown_table_are_the_actions_error(spark: Any, tmp_path: Path) -> None:
     path = copy_case(case_named("two-nodes"), tmp_path, lambda values: values.pop("base"))
     frame = transactions(spark, MergeConfig.load(path), end_of_input=True)
