@@ -29,6 +29,7 @@ _DEFAULTS = {
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.shuffle.compress": "false",  # what is sent is narrow already: compressing it costs more than it saves
     "spark.driver.memory": "1g",
     # The JVM only hands out tasks: a short start counts more than its best code.
     "spark.driver.extraJavaOptions": (
