@@ -3,7 +3,7 @@
     server  greeting: version, capabilities, 20 random bytes (the nonce)
     client  SSL request, then the rest over TLS                     if both support it
     client  handshake response: capabilities, user, proof, plugin
-    server  auth switch request, client proof                       if the plugin is not known here
+    server  auth switch request, client proof                       if it names no plugin, or one not known here
     server  1 3 (caching_sha2_password: nothing more to prove), OK; or 1045
 
 The server has the password itself, so the fast path of caching_sha2_password always decides: the slow path, which
@@ -120,7 +120,8 @@ class SslRequest:
 class HandshakeResponse:
     """HandshakeResponse41. `proof` is computed by the client's `plugin` from password and nonce.
 
-    `plugin` is mysql_native_password for old clients, which name none. Attributes describe the client: a MySQL replica
+    `plugin` is mysql_native_password for old clients, which know no plugins, and "" for those that know them and name
+    none. Attributes describe the client: a MySQL replica
     has `_client_replication_channel_name`, mysqlbinlog does not.
     """
 
@@ -150,7 +151,7 @@ class HandshakeResponse:
         else:
             raise r.fail("the client proves passwords as before MySQL 4.1")
         database = _read_text(r, "database") if flags & Capability.CLIENT_CONNECT_WITH_DB else ""
-        plugin = _read_text(r, "plugin", end=True) if flags & Capability.CLIENT_PLUGIN_AUTH and r.left() else NATIVE
+        plugin = _read_text(r, "plugin", end=True) if flags & Capability.CLIENT_PLUGIN_AUTH else NATIVE
         attributes: dict[str, str] = {}
         if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
             attributes = _read_attributes(r.packed_bytes("attributes"))

@@ -46,6 +46,7 @@ class ErrorCode(IntEnum):
     """Numbers of the errors that are sent, in MySQL's spelling."""
 
     ER_CON_COUNT_ERROR = 1040
+    ER_OUT_OF_RESOURCES = 1041
     ER_HANDSHAKE_ERROR = 1043
     ER_ACCESS_DENIED_ERROR = 1045
     ER_UNKNOWN_COM_ERROR = 1047

@@ -89,7 +89,7 @@ class _Refused(Exception):  # noqa: N818 (named after what is the case, like the
         self.answer = Err.of(code, message)
 
 
-_MOST_SETTINGS: Final = 1000
+_MOST_KEPT: Final = 1 << 19
 
 
 def answer(sql: bytes, settings: Settings, world: World) -> Answer:
@@ -143,9 +143,17 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
             if name.startswith("@"):
                 raise
             value = None  # what a session variable of a connector is computed from is no concern of ours
-        if len(settings.values) < _MOST_SETTINGS:
-            settings.values[name] = value
+        _keep(name, value, settings)
     return Ok()
+
+
+def _keep(name: str, value: Value, settings: Settings) -> None:
+    kept = sum(len(other) + len(str(held)) for other, held in settings.values.items() if other != name)
+    if kept + len(name) + len(str(value)) > _MOST_KEPT:
+        raise _Refused(
+            ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
+        )
+    settings.values[name] = value
 
 
 def _value(expression: Expression, settings: Settings, facts: Facts) -> Value:
@@ -236,7 +244,8 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
 
 
 def _named(values: dict[str, Value], names: Names | None) -> Rows:
-    chosen = [(name, value) for name, value in values.items() if names is None or names.match(name)]
+    match = None if names is None else names.matcher()
+    chosen = [(name, value) for name, value in values.items() if match is None or match(name)]
     return Rows([Column("Variable_name"), Column("Value")], chosen)
 
 

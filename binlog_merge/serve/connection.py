@@ -35,6 +35,7 @@ _WAIT_TIMEOUT: Final = 28800.0
 _WRITE_TIMEOUT: Final = 60.0
 _LONGEST_TIMEOUT: Final = 1_000_000.0
 _LONGEST_MESSAGE: Final = 500
+_LONGEST_NAME: Final = 80
 
 
 class _Gone(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
@@ -101,7 +102,7 @@ class Connection:
             self._dump(step.dump)
             return False
         elif step.then is Then.CLOSE and not self.session.trusted:
-            self._report(f"{self.peer}: refused, user {self.session.settings.user!r}")
+            self._report(f"{self.peer}: refused, user {self.session.settings.user[:_LONGEST_NAME]!r}")
         return step.then is not Then.CLOSE
 
     def _start_tls(self) -> None:
@@ -233,7 +234,7 @@ class Connection:
     def _reader(self, server_id: int, options: DumpOptions) -> Reader:
         replica = self.session.replica
         host = "" if replica is None else replica.host.decode("utf-8", "replace")
-        uuid = str(self.session.settings.either("@replica_uuid", "@slave_uuid") or "")
+        uuid = str(self.session.settings.either("@replica_uuid", "@slave_uuid") or "")[:_LONGEST_NAME]
         start = options.start
         return Reader(self.peer, server_id, uuid, host, time.time(), start.file, start.position, waiting=False)
 

@@ -44,6 +44,10 @@ _CRASHES: Final = (
 )
 
 
+LONGEST_STATEMENT: Final = 1 << 18
+"""Bytes: enough for GTID sets of thousands of intervals, and taken apart in some hundredths of a second."""
+
+
 class Then(Enum):
     """What to do after a step's payloads are sent."""
 
@@ -129,7 +133,8 @@ class Session:
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
         if not response.proof and response.attributes.get("_client_name") == "libmariadb":
             self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
-        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch.
+        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch; so does
+        # one that names none, whose proof may be of any plugin.
         if response.plugin != self._plugin or (self._account.password and not response.proof):
             self._phase = _Phase.SWITCHED
             return Step([AuthSwitch(self._plugin, self._nonce).pack()])
@@ -153,6 +158,11 @@ class Session:
 
     def _command(self, payload: bytes) -> Step:
         match parse_command(payload):
+            case Query(sql) if len(sql) > LONGEST_STATEMENT:
+                return _refusal(
+                    ErrorCode.ER_NET_PACKET_TOO_LARGE,
+                    f"The statement has {len(sql)} bytes, and binlog-merge serve takes {LONGEST_STATEMENT}",
+                )
             case Query(sql):
                 return self._answered(sql)
             case InitDb(schema):

@@ -1,6 +1,8 @@
 """The statements that a binlog server answers, as values: the result of the parser, and the input of the answers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,13 @@ class Names:
 
     patterns: tuple[str, ...]
 
+    def matcher(self) -> Callable[[str], bool]:
+        """Return a function that says whether a name matches; the patterns are taken apart once."""
+        taken_apart = [_units(pattern.lower()) for pattern in self.patterns]
+        return lambda name: any(_like(units, name) for units in taken_apart)
+
     def match(self, name: str) -> bool:
-        return any(_like(pattern, name) for pattern in self.patterns)
+        return self.matcher()(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +121,11 @@ def exactly(name: str) -> str:
     return "".join("\\" + char if char in "%_\\" else char for char in name)
 
 
-def _like(pattern: str, name: str) -> bool:
-    """Return whether a name is LIKE a pattern, ignoring case; a backslash escapes a wildcard.
+def _like(units: list[str], name: str) -> bool:
+    """Return whether a name is LIKE a pattern's units, ignoring case; a backslash escapes a wildcard.
 
     Backtracks to the last % only, so that no pattern takes long.
     """
-    units = _units(pattern.lower())
     text, at, unit, star, mark = name.lower(), 0, 0, -1, 0
     while at < len(text):
         if unit < len(units) and units[unit] == "%":
@@ -131,7 +137,7 @@ def _like(pattern: str, name: str) -> bool:
             at, unit = mark, star + 1
         else:
             return False
-    return all(rest == "%" for rest in units[unit:])
+    return all(rest == "%" for rest in islice(units, unit, None))
 
 
 def _units(pattern: str) -> list[str]:

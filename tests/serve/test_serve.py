@@ -21,7 +21,16 @@ from hypothesis import strategies as st
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import ConfigError, IoError, ManifestError, ServerRefused
 from binlog_merge.protocol.commands import RegisterReplica
-from binlog_merge.protocol.handshake import NATIVE
+from binlog_merge.protocol.handshake import (
+    CACHING_SHA2,
+    NATIVE,
+    OFFERED,
+    AuthSwitch,
+    Greeting,
+    HandshakeResponse,
+    prove,
+)
+from binlog_merge.protocol.packets import Capability, PacketHeader
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.server import BinlogServer, ServeOptions
 from tests.merge_e2e.cases import case_named
@@ -75,6 +84,57 @@ def test_the_password_is_proved_by_either_plugin(
     for user, password in ((USER, "another"), (USER, ""), ("root", PASSWORD), ("", "")):
         code, words = _refused(lambda user=user, password=password: running.connect(user=user, password=password))
         assert (code, "Access denied" in words) == (1045, True)
+
+
+@pytest.mark.parametrize("named", ["", None, "a_plugin_of_its_own", CACHING_SHA2], ids=str)
+def test_a_client_that_names_no_plugin_is_asked_to_switch(named: str | None, running: Running) -> None:
+    """@powersync/mysql-zongji ends its response before the plugin's name, whose presence it has announced."""
+    for password, answer in ((PASSWORD, [b"\x01\x03", b"\x00"]), ("another", [b"\xff"])):
+        with socket.create_connection(("127.0.0.1", running.port), 20) as sock, sock.makefile("rb") as file:
+            nonce = Greeting.parse(_packet(file)).nonce
+            proof = prove(CACHING_SHA2, password, nonce)
+            response = HandshakeResponse(Capability(0x0EF3CF) & OFFERED, USER, proof, "", named or "").pack()
+            sock.sendall(_framed(response[:-1] if named is None else response, 1))
+            sequence = 1
+            if named != CACHING_SHA2:
+                asked = AuthSwitch.parse(_packet(file))
+                assert asked == AuthSwitch(CACHING_SHA2, nonce)
+                sequence = 3
+                sock.sendall(_framed(proof, sequence))
+            for begin in answer:
+                assert _packet(file).startswith(begin), (named, password)
+            if password == PASSWORD:
+                sock.sendall(_framed(b"\x0e", 0))
+                assert _packet(file)[0] == 0
+
+
+def test_a_user_that_is_refused_is_named_in_a_line_of_bounded_length(running: Running) -> None:
+    assert _refused(lambda: running.connect(user="u" * 60_000))[0] == 1045
+    assert _eventually(lambda: any("refused, user 'uuu" in line for line in running.reports))
+    assert max(map(len, running.reports)) < 200
+
+
+def test_long_statements_and_many_variables_are_refused_and_hold_up_nobody(running: Running) -> None:
+    with contextlib.closing(running.connect()) as connection, connection.cursor() as cursor:
+        for sql in (f"SET @b = '{'x' * (15 << 20)}'", f"SHOW VARIABLES LIKE '{'%a' * 200_000}'"):
+            assert _refused(lambda sql=sql: cursor.execute(sql))[0] == 1153
+        begin = time.process_time()
+        cursor.execute(f"SHOW VARIABLES LIKE '{'%a' * 100_000}'")
+        assert cursor.fetchall() == ()
+        assert time.process_time() - begin < 5
+        cursor.execute(f"SET @a = '{'x' * 200_000}', @a = '{'y' * 40_000}'")
+        assert _refused(lambda: [cursor.execute(f"SET @b{i} = '{'x' * 200_000}'") for i in range(4)])[0] == 1041
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == ((1,),)
+
+
+def _packet(file: Any) -> bytes:
+    header = PacketHeader.parse(file.read(4))
+    return bytes(file.read(header.length))
+
+
+def _framed(payload: bytes, sequence: int) -> bytes:
+    return PacketHeader(len(payload), sequence).pack() + payload
 
 
 def test_without_a_password_an_empty_one_is_asked_for() -> None:
