@@ -142,6 +142,17 @@ class MissingFile(MergeError):
     default_remedy = "put the missing files back; a gap is never skipped"
 
 
+class NotArchived(MergeError):
+    """Files that are to be removed are not in the archive yet."""
+
+    code, exit_code = "not-archived", 57
+    may_pass = True
+    default_remedy = (
+        "run the merge, which sends them; `status` says what is in the way. Or take `archive` out of the "
+        "configuration, and run the merge once"
+    )
+
+
 class Purged(MergeError):
     """What comes next of a node's log was purged: on its server, or by retention."""
 
@@ -555,6 +566,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ReplayStopped,
     TargetBusy,
     ReadersBehind,
+    NotArchived,
     Purged,
     ObjectStoreRefused,
     ObjectStoreUnreachable,

@@ -144,9 +144,24 @@ def _failure(error: format_errors.BinlogFormatError) -> MergeError:
 
 def _opened(path: str) -> BinaryIO:
     local = local_path(path)
+    if local is not None and not Path(local).exists() and (archived := _archived(Path(local))) is not None:
+        return archived
     if local is not None:
         return os.fdopen(open_local(local), "rb")
     return cast(BinaryIO, io.BufferedReader(SourceFile(open_source(path)), 1 << 20))
+
+
+def _archived(path: Path) -> BinaryIO | None:
+    """Return a file that was removed from an output and is archived, None if it is none."""
+    from binlog_merge.files.archived import NOTE_NAME, read_note
+
+    if not (path.parent / NOTE_NAME).exists() or (note := read_note(path.parent)) is None:
+        return None
+    if (file := note.files.get(path.name)) is None:
+        return None
+    from binlog_merge.files.log_folder import LogFolder
+
+    return LogFolder(path.parent).opened(file)
 
 
 def _size_of(file: BinaryIO) -> int:

@@ -124,6 +124,8 @@ def removal_lines(removed: Mapping[str, Any]) -> list[str]:
         lines.append(f"{_span(names)} of {node}'s captured files, which no run needs")
     if removed.get("schemas"):
         lines.append(f"{_count(removed['schemas'], 'schema version')} that only earlier moments could see")
+    if names := removed.get("kept_for_archive"):
+        lines.append(f"not {_span(names)}: not archived yet")
     if kept := removed.get("kept_for_readers"):
         lines.append(f"not {_span(kept['files'])}: still to be sent to {', '.join(kept['readers'])}")
     return lines

@@ -9,7 +9,7 @@ import typer
 
 from binlog_merge.cli.output import OutputFormat, print_json, printable
 from binlog_merge.cli.paths import purged_folder
-from binlog_merge.errors import ConfigError, ManifestError, ReadersBehind
+from binlog_merge.errors import ConfigError, ManifestError, NotArchived, ReadersBehind
 
 if TYPE_CHECKING:
     from binlog_merge.files.manifest import ManifestState, OutputFile
@@ -74,10 +74,16 @@ def _chosen(
     directory: Path, state: "ManifestState", to: str | None, moment: float | None, force: bool
 ) -> "tuple[OutputFile, ...]":
     """Return the files to remove. Raises ReadersBehind if attached readers need some of them."""
+    from binlog_merge.files.archived import read_note, removable
     from binlog_merge.files.removal import attached_readers, before_file, for_readers, older_than
 
     chosen = before_file(state, Path(to).name) if to is not None else older_than(directory, state, moment or 0.0)
-    choice = for_readers(chosen, () if force else attached_readers(directory))
+    free = removable(directory, chosen)
+    if len(free) < len(chosen):
+        left = chosen[len(free)]
+        raise NotArchived(f"{left.name} is not archived yet", file=str(directory / left.name))
+    archived = read_note(directory) is not None
+    choice = for_readers(chosen, () if force or archived else attached_readers(directory))
     if choice.kept:
         readers = ", ".join(map(str, choice.readers))
         raise ReadersBehind(

@@ -28,6 +28,11 @@ def lines_of(status: Status) -> Iterator[str]:
             readers = _table([_reader(reader) for reader in serve.readers])
             yield from _rows("serve", [f"{serve.address}: {_count(len(serve.readers), 'reader')}"])
             yield from (f"  {'':<10}   {line}" for line in readers)
+    if (archive := status.archive) is not None:
+        waiting = f"; {_count(archive.waiting_files, 'file')}, {_size(archive.waiting_bytes)} wait"
+        there = f"{_count(archive.files, 'file')}, {_size(archive.bytes)} at {archive.to}"
+        since = f"{there}{waiting if archive.waiting_files else ''}{'' if archive.active else '; nothing is sent now'}"
+        yield from _rows("archive", [since])
     more = status.warnings_count - len(status.warnings)
     yield from _rows("warnings", [*status.warnings, *([f"and {more} more"] if more > 0 else [])])
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from binlog_merge.config.archiving import Archive
 from binlog_merge.config.capturing import Capture, Heartbeat
 from binlog_merge.config.errors import explain
 from binlog_merge.config.sections import (
@@ -66,6 +67,7 @@ class MergeConfig(Section):
     heartbeat: Heartbeat | None = None
     output: Output = Field(default_factory=Output)
     retention: Retention = Field(default_factory=Retention)
+    archive: Archive | None = None
     spark: dict[str, SparkValue] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -76,6 +78,8 @@ class MergeConfig(Section):
         numbers = [node.node_number for node in self.nodes if node.node_number is not None]
         if again := sorted({n for n in numbers if numbers.count(n) > 1}):
             raise ValueError(f"nodes: node-number {', '.join(map(str, again))} is given twice")
+        if self.archive is not None and self.retention.schemas:
+            raise ValueError("retention.schemas: archived files are read with the schemas they had; leave it out")
         if strangers := sorted(set(self.base.physical) - set(ids)):
             raise ValueError(f"base.physical: no node has the source-id {', '.join(strangers)}")
         return self
@@ -138,6 +142,8 @@ class MergeConfig(Section):
         )
         output = self.output.model_copy(update={"dir": path(self.output.dir)})
         changed = {"nodes": nodes, "base": base, "capture": capture, "output": output, "filter": path(self.filter)}
+        if self.archive is not None:
+            changed["archive"] = self.archive.model_copy(update={"to": path(self.archive.to)})
         return self.model_copy(update=changed)
 
     def captured_folders(self) -> dict[str, Path]:
@@ -194,7 +200,7 @@ class MergeConfig(Section):
         carrier), and `check-rows`, which changes nothing. Also left out are settings that a user changes to continue
         after a stop: `reshape.on-unconvertible`; `commit-tso.max-disorder`, which moves only the watermark and is
         raised after a late transaction; `schemas.not-understood` and `log-doubts`, which decide only whether to stop;
-        `retention`.
+        `retention`, `archive`.
         Base schemas count by content, so the files may move.
         """
         values: dict[str, Any] = {

@@ -12,7 +12,10 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO, Final, TypeVar
 
+from binlog_merge.errors import ManifestError
+from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.manifest import OutputFile
+from binlog_merge.files.object_output import PACKED
 from binlog_merge.files.objects import Objects
 from binlog_merge.files.source import io_error
 
@@ -24,7 +27,11 @@ class Away:
     """The files of a log below a URI. `name_of` says under which name a file is there. For many threads."""
 
     def __init__(
-        self, objects: Objects, name_of: Callable[[str], str], folder: Path, most_bytes: int = MOST_BYTES
+        self,
+        objects: Objects | FolderObjects,
+        name_of: Callable[[str], str],
+        folder: Path,
+        most_bytes: int = MOST_BYTES,
     ) -> None:
         self.objects = objects
         self._name_of = name_of
@@ -68,10 +75,32 @@ class Away:
     def _bring(self, file: OutputFile, path: Path, have: int) -> None:
         """Bring a file, or what it has grown by."""
         part = path if have else path.with_name(f".{file.name}.part")
-        if self.objects.fetch(self._name_of(file.name), part, file.size, have) is None:
-            raise FileNotFoundError(errno.ENOENT, "the object store does not have it (any more)")
+        name = self._name_of(file.name)
+        if name.endswith(PACKED):
+            self._unpack(name, part, file)
+        elif self.objects.fetch(name, part, file.size, have) is None:
+            raise _absent()
         if not have:
             part.replace(path)
+
+    def _unpack(self, name: str, part: Path, file: OutputFile) -> None:
+        import zstandard
+
+        packed = part.with_name(f"{part.name}{PACKED}")
+        size = self.objects.size_of(name)
+        if size is None or self.objects.fetch(name, packed, size) is None:
+            raise _absent()
+        try:
+            with packed.open("rb") as source, part.open("wb") as target:
+                _, written = zstandard.ZstdDecompressor().copy_stream(source, target)
+        except zstandard.ZstdError as error:
+            raise ManifestError(f"it cannot be unpacked: {error}", file=self.objects.place(name)) from None
+        finally:
+            packed.unlink(missing_ok=True)
+        if written != file.size:
+            raise ManifestError(
+                f"{file.name} has {written} bytes there, not {file.size}", file=self.objects.place(name)
+            )
 
     def _make_room(self) -> None:
         """Remove the files read longest ago, but for the last."""
@@ -79,3 +108,7 @@ class Away:
             name, _ = self._here.popitem(last=False)
             with suppress(OSError):
                 (self._folder / name).unlink()
+
+
+def _absent() -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "the store does not have it (any more)")

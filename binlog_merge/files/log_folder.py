@@ -1,31 +1,48 @@
 """A merged log as its readers see it: a local folder with a manifest, and the files that it names.
 
+Files that were removed are still there for readers if they are archived (`files.archive`): they are brought when read.
 Of an output in an object store the folder is a copy that keeps up with it (`files.remote_log`): it has the manifest,
 and the files that are being read.
 """
 
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from threading import Lock
+from typing import TYPE_CHECKING, BinaryIO
 
 from binlog_merge.errors import ManifestError
+from binlog_merge.files.archived import NOTE_NAME, Archived, at, read_note, with_archived
 from binlog_merge.files.manifest import Manifest, ManifestState, OutputFile
+from binlog_merge.redaction import redacted
+
+if TYPE_CHECKING:
+    from binlog_merge.files.away import Away
 
 NOTHING = "no merge has written here"
 
 
 class LogFolder:
-    """The folder of a log whose files are in it. Raises nothing before it is read."""
+    """The folder of a log whose files are in it, or archived. Raises nothing before it is read."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._known: tuple[tuple[int, int, int] | None, Archived | None] = (None, None)
+        self._away: tuple[str, Away] | None = None
+        self._scratch = ExitStack()
+        self._lock = Lock()
+        weakref.finalize(self, self._scratch.close)
 
     def __str__(self) -> str:
         return self.place()
 
     def place(self, name: str = "") -> str:
         """Return where the log, or a file of it, is, for people."""
+        if name and not (self.directory / name).exists():
+            archived = self._archived()
+            if archived is not None and name in archived.files:
+                return redacted(at(archived.to, archived.object_of(name)))
         return str(self.directory / name if name else self.directory)
 
     def refresh(self) -> None:
@@ -44,27 +61,78 @@ class LogFolder:
         found = Manifest.load(self.directory).state
         if found.header is None:
             raise ManifestError(NOTHING, file=self.place(), remedy="give a merge's --out directory")
-        return found
+        return self.seen(found)
+
+    def seen(self, state: ManifestState) -> ManifestState:
+        """Return a manifest's state as readers see it: with the files in front that were removed, and are archived."""
+        gone = state.gone is not None and state.gone.files > 0
+        return with_archived(state, self._archived()) if gone else state
 
     def is_there(self, file: OutputFile) -> bool:
         """Return whether a file can be read, as far as that is known without asking a store."""
-        return (self.directory / file.name).exists()
+        if (self.directory / file.name).exists():
+            return True
+        archived = self._archived()
+        return archived is not None and archived.has(file)
 
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file. Raises FileNotFoundError and MergeError if it cannot be brought."""
-        return self.directory / file.name
+        path = self.directory / file.name
+        if path.exists() or (away := self._brings(file)) is None:
+            return path
+        return away.path(file)
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file. Raises OSError, and what is wrong with a store."""
-        return self.path(file).open("rb", buffering)
+        try:
+            return (self.directory / file.name).open("rb", buffering)
+        except FileNotFoundError:
+            if (away := self._brings(file)) is None:
+                raise
+        return away.opened(file, buffering)
+
+    def _brings(self, file: OutputFile) -> "Away | None":
+        """Return what brings a file that is not here, None if it is not archived."""
+        archived = self._archived()
+        if archived is None or not archived.has(file):
+            return None
+        from binlog_merge.files.away import Away
+        from binlog_merge.files.object_output import ObjectOutput
+        from binlog_merge.files.scratch import reading_folder
+
+        with self._lock:
+            if self._away is None or self._away[0] != archived.to:
+                folder = self._scratch.enter_context(reading_folder())
+                objects = ObjectOutput(archived.to).objects
+                self._away = archived.to, Away(objects, lambda name: self._object_of(name), folder)
+            return self._away[1]
+
+    def _object_of(self, name: str) -> str:
+        archived = self._archived()
+        return name if archived is None else archived.object_of(name)
+
+    def _archived(self) -> Archived | None:
+        path = self.directory / NOTE_NAME
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        stamp = (found.st_ino, found.st_size, found.st_mtime_ns)
+        known, archived = self._known
+        if known != stamp:
+            archived = read_note(self.directory)
+            self._known = stamp, archived
+        return archived
 
     def index(self) -> list[str] | None:
         """Return the names in the index, None if there is no index to compare with the manifest."""
         path = self.directory / "binlog.index"
         try:
-            return [Path(line).name for line in path.read_text().split()]
+            here = [Path(line).name for line in path.read_text().split()]
         except OSError:
             return ["nothing"]
+        away = (file.name for file in self.state().files if not (self.directory / file.name).exists())
+        return [*(name for name in away if name not in here), *here]
 
 
 def folder_of(place: "Path | LogFolder") -> LogFolder:

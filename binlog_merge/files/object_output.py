@@ -28,8 +28,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, ObjectStoreUnreachable, OutputBusy
 from binlog_merge.files.failpoint import failpoint
+from binlog_merge.files.folder_objects import FolderObjects
 from binlog_merge.files.hashed_lines import decode, encode
 from binlog_merge.files.intact import PUT_BACK
 from binlog_merge.files.manifest import (
@@ -50,6 +52,8 @@ from binlog_merge.files.source import io_error
 
 FOLD: Final = 64
 SCHEMA_NAME: Final = "schema.duckdb"
+PACKED: Final = ".zst"
+"""The end of the names of objects that are compressed: those of an archive (`files.archive`)."""
 _READERS: Final = 16
 _KIND: Final = "objects"
 
@@ -77,7 +81,7 @@ class ObjectOutput:
     """An output below a URI, as of the last record that was read or written: `ObjectOutput(uri)`, then `load`."""
 
     def __init__(self, uri: str) -> None:
-        self.objects = Objects(uri)
+        self.objects: Objects | FolderObjects = Objects(uri) if is_uri(uri) else FolderObjects(Path(uri))
         self.state = ManifestState()
         self.names = Names({})
         self._writer = uuid.uuid4().hex
@@ -183,6 +187,8 @@ class ObjectOutput:
             name = self.names.of(file.name)
             if found is None:
                 raise self._missing(name)
+            if name.endswith(PACKED):
+                continue
             if found.size < file.size or (file.closed and found.size > file.size):
                 raise ManifestError(
                     f"{name} was changed after it was published: it has {found.size} bytes, not {file.size}",
@@ -202,12 +208,18 @@ class ObjectOutput:
         After any error nothing of the record is published.
         """
         assert self._folder is not None
-        state, names, number = self.state.after(record), self.names, self._number + 1
+        self.state.after(record)  # raises what is wrong with it
+        names, number = self.names, self._number + 1
         if isinstance(record, Publish):
             moved = {file.name: self._put(file, self._folder / file.name) for file in record.files}
             files = {**names.files, **{name: place for name, place in moved.items() if place != name}}
             failpoint("object-before-schema")
             names = Names(files, self._put_schema(number))
+        self.record(record, names)
+
+    def record(self, record: Record, names: Names) -> None:
+        """Put a record whose objects are there, under these names; see `append`."""
+        state, number = self.state.after(record), self._number + 1
         folds = number % FOLD == 0 and state.header is not None
         if folds and state.header is not None:
             kept = {file.name for file in state.files}
@@ -239,11 +251,15 @@ class ObjectOutput:
         else:
             done = self.objects.create(name, path)
         if not done:
-            name = f"{file.name}.{uuid.uuid4().hex[:12]}"
+            name = f"{file.name}.{self.new_name()}"
             if not self.objects.create(name, path):
                 raise OutputBusy("another merge writes under the same names", file=self.objects.place(name))
         self._tags.pop(name, None)
         return name
+
+    def new_name(self) -> str:
+        """Return what makes an object's name one that nobody has used."""
+        return uuid.uuid4().hex[:12]
 
     def _put_schema(self, number: int) -> str | None:
         """Put the schema store if there is one, under a name that is never used again."""

@@ -76,13 +76,22 @@ class Objects:
 
     def written_at(self, name: str) -> float:
         """Return when an object was written, in seconds since 1970; 0.0 if there is none."""
+        found = self._head(name)
+        return 0.0 if found is None else float(found["last_modified"].timestamp())
+
+    def size_of(self, name: str) -> int | None:
+        """Return an object's size, None if there is none."""
+        found = self._head(name)
+        return None if found is None else int(found["size"])
+
+    def _head(self, name: str) -> Any:
         import obstore
 
-        with self._explained("read", name):
-            try:
-                return float(obstore.head(self._opened(_ANSWER), name)["last_modified"].timestamp())
-            except FileNotFoundError:
-                return 0.0
+        try:
+            with self._explained("read", name):
+                return obstore.head(self._opened(_ANSWER), name)
+        except FileNotFoundError:
+            return None
 
     def fetch(self, name: str, path: Path, size: int, start: int = 0) -> str | None:
         """Copy the first `size` bytes of an object into a new file, and return its tag; None if there is none.

@@ -48,7 +48,7 @@ def opened_output(out: str | Path, work: Path | None = None) -> Iterator[Output]
     uri = str(out)
     output = ObjectOutput(uri)
     output.load()
-    directory = output_directory(work if work is not None else _work_folder(output.objects.uri))
+    directory = output_directory(work if work is not None else _work_folder(Uri.parse(uri)))
     with OutputLock(directory):
         _check_ours(directory, uri)
         _clear(directory)

@@ -30,7 +30,7 @@ class RemoteLog(LogFolder):
         self._output = output
         self._schema = schema
         self._missing = output.removed_by_hand()
-        self._away = Away(output.objects, lambda name: output.names.of(name), folder)
+        self._store = Away(output.objects, lambda name: output.names.of(name), folder)
         self._looked = time.monotonic()
         self._lock = Lock()
         self._problem: ManifestError | None = None
@@ -38,7 +38,7 @@ class RemoteLog(LogFolder):
 
     def place(self, name: str = "") -> str:
         """Return the URI of the log, or of a file of it, for people."""
-        return redacted(self._away.place(name) if name else self._output.objects.place())
+        return redacted(self._store.place(name) if name else self._output.objects.place())
 
     def refresh(self) -> None:
         """Bring the manifest up to date, at most once in a while. Raises ManifestError, ObjectStoreUnreachable."""
@@ -93,11 +93,11 @@ class RemoteLog(LogFolder):
 
     def path(self, file: OutputFile) -> Path:
         """Return the local path of a file, which is brought if necessary; see LogFolder."""
-        return self._away.path(file)
+        return self._store.path(file)
 
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, which is brought if necessary."""
-        return self._away.opened(file, buffering)
+        return self._store.opened(file, buffering)
 
     def index(self) -> list[str] | None:
         """Return None: the index in a store is for readers of nothing else, and may be behind."""
@@ -110,12 +110,17 @@ def opened_log(place: str | Path, schema: bool = True) -> Iterator[LogFolder]:
 
     Raises ManifestError if there is no output at the URI, and within seconds what is wrong with the store.
     """
-    if not is_uri(str(place)):
+    if not is_uri(str(place)) and not _is_archive(Path(place)):
         yield LogFolder(Path(place))
         return
     output = loaded(str(place))
     with reading_folder() as folder:
         yield RemoteLog(output, folder, schema)
+
+
+def _is_archive(folder: Path) -> bool:
+    """Return whether a local folder has the layout of an object store: an archive is read as an output, too."""
+    return (folder / "manifest").is_dir() and not (folder / MANIFEST_NAME).exists()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from binlog_merge.files.as_of import AsOf
 from binlog_merge.files.listing import KnownHeads
 from binlog_merge.files.manifest import Elsewhere, Manifest
 from binlog_merge.files.node_file import Discovery
+from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.coordinate.schema_cache import SchemaCache
 from binlog_merge.pipeline.coordinate.stores import cache_of
 from binlog_merge.pipeline.scan.kept import KeptPieces
@@ -21,7 +22,7 @@ class Between:
     `manifest` is None if it is to be loaded, and the output checked. `heads` are the nodes' files as they were read,
     `found` what the last round found of them, `notes` those of the capture (`files.as_of`) about the nodes that hold
     something back, which may let it out. `removed_at` is when `retention` was looked at last, by the monotonic clock.
-    `elsewhere` is the manifest's.
+    `elsewhere` is the manifest's. `archiver` is told what is published.
     """
 
     schemas: SchemaCache
@@ -32,6 +33,7 @@ class Between:
     notes: Mapping[str, tuple[AsOf, ...]] = field(default_factory=dict)
     removed_at: float | None = None
     elsewhere: Elsewhere | None = None
+    archiver: Archiver | None = None
 
     @classmethod
     def of(cls, config: MergeConfig, directory: Path) -> "Between":

@@ -1,7 +1,8 @@
 """The end of a run that went well: removes what `retention` in the configuration says, and says what went.
 
     {"files": ["binlog.000001", …], "bytes": …, "captured": {"dn-1": ["binlog.000004", …]}, "captured_bytes": …,
-     "schemas": …, "kept_for_readers": {"files": […], "readers": ["10.0.0.9:51842 at binlog.000002"]}}
+     "schemas": …, "kept_for_readers": {"files": […], "readers": ["10.0.0.9:51842 at binlog.000002"]},
+     "kept_for_archive": ["binlog.000005", …]}
 
 Captured files go only from folders that a capture fills, and only those before the oldest that the next run may read.
 That the manifest knows for each node: the first with anything unpublished, an open branch, or a DDL that is not in the
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.errors import StoreInUse
+from binlog_merge.files.archived import removable
 from binlog_merge.files.manifest import CapturedFile, ManifestState
 from binlog_merge.files.removal import attached_readers, for_readers, older_than, over, remove
 from binlog_merge.pipeline.base.node_input import NodeInput
@@ -38,8 +40,11 @@ def retain(run: Run, written: WrittenRun, between: Between) -> dict[str, Any]:
     between.removed_at = time.monotonic()
     old = [] if rules.age is None else older_than(directory, state, now - rules.age / 1e6)
     large = [] if rules.size is None else over(state, rules.size)
-    readers = () if rules.past_readers else attached_readers(directory)
-    choice = for_readers(max(old, large, key=len), readers)
+    chosen = max(old, large, key=len)
+    archived = run.job.config.archive is not None
+    # Whoever is attached gets archived files from the archive.
+    readers = () if rules.past_readers or archived else attached_readers(directory)
+    choice = for_readers(removable(directory, chosen), readers)
     before = None if rules.captured is None else now - rules.captured / 1e6
     folders = {} if before is None else run.job.config.captured_folders()
     captured = {
@@ -58,6 +63,8 @@ def retain(run: Run, written: WrittenRun, between: Between) -> dict[str, Any]:
         found["captured_bytes"] = sum(file.size for files in captured.values() for file in files)
     if found:
         _LOG.info("removed", extra=found)
+    if archived and len(choice.files) < len(chosen):
+        found["kept_for_archive"] = [file.name for file in chosen[len(choice.files) :]]
     if choice.kept:
         kept = {"files": [f.name for f in choice.kept], "readers": [str(reader) for reader in choice.readers]}
         found["kept_for_readers"] = kept

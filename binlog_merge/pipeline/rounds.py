@@ -13,6 +13,7 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.glance import Glance
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.publish import output_directory
+from binlog_merge.pipeline.archiving import ArchiverBeside
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Job, Progress, silent
 from binlog_merge.pipeline.between import Between
@@ -43,12 +44,19 @@ class Rounds:
 
     def __enter__(self) -> Self:
         self._lock.__enter__()
+        try:
+            self._between.archiver = ArchiverBeside(self._config, self._directory)
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
+            if self._between.archiver is not None:
+                self._between.archiver.close()
             self._job(silent).clear_work()
         finally:
             self._lock.__exit__(kind, error, traceback)

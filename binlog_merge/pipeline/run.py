@@ -16,6 +16,7 @@ from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import WITHOUT_MARKERS, ConfigError, MergeError, UnknownTableSchema
 from binlog_merge.files.objects import check_object_size
 from binlog_merge.files.output import Output, opened_output
+from binlog_merge.pipeline.archiving import Archiver
 from binlog_merge.pipeline.base.bound import GREATEST_KEY, Bound
 from binlog_merge.pipeline.base.runner import Runner
 from binlog_merge.pipeline.base.state import Inputs, Job, Progress, silent
@@ -73,6 +74,8 @@ def run_merge(
         between = Between.of(config, directory)
         between.elsewhere = output.elsewhere
         try:
+            if output.uri is None:
+                between.archiver = Archiver(config, directory)
             return _placed(merge_once(job, between), output)
         except MergeError as error:
             error.result = None if error.result is None else _placed(error.result, output)
@@ -84,6 +87,11 @@ def run_merge(
 def _check_storable(config: MergeConfig) -> None:
     """Raise ConfigError for settings that an output in an object store cannot have."""
     check_object_size(config.output.max_size)
+    if config.archive is not None:
+        raise ConfigError(
+            "archive is for an output in a local folder: this one is in an object store already",
+            remedy="leave it out",
+        )
     if config.retention.age is not None:
         raise ConfigError(
             "retention.age is for an output in a local folder: how old objects are is not known to a merge",
@@ -115,6 +123,7 @@ def _merge(job: Job, inputs: Inputs, between: Between) -> MergeResult:
     written = _write(run)
     with job.stage("publish"):
         _publish(run, written)
+    _archive(run, between)
     result = result_of(run, written)
     if written.bound.error is None:
         try:
@@ -146,6 +155,15 @@ def _write(run: Run) -> WrittenRun:
         if holds is None:
             return WrittenRun(bound, ordered, gathered)
         # All of one place comes out in one run, and with a lower bound other rows wait: order again.
+
+
+def _archive(run: Run, between: Between) -> None:
+    """Let closed files be sent to the archive; what is in the way is a warning."""
+    if between.archiver is None:
+        return
+    between.archiver.published(run.inputs.manifest.state)
+    if between.archiver.problem is not None:
+        run.job.warnings.append(f"closed files are not archived, and tried again: {between.archiver.problem}")
 
 
 def _explained(run: Run, error: MergeError) -> MergeError:

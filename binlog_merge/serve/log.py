@@ -153,7 +153,7 @@ class PublishedLog:
         self.folder = folder_of(place)
         self._stamp = self._stamp_now()
         self._manifest = Manifest.load(self.folder.directory)
-        self._view = _view_of(self.folder, self._manifest.state)
+        self._view = _view_of(self.folder, self.folder.seen(self._manifest.state))
         self._lock = Lock()
         self._bells: set[socket.socket] = set()
 
@@ -191,7 +191,7 @@ class PublishedLog:
         if stamp == self._stamp:
             return
         manifest = Manifest.load(self.folder.directory, self._manifest)
-        state = manifest.state
+        state = self.folder.seen(manifest.state)
         if not _continues(self._view.state, state):
             raise ManifestError(
                 "the directory holds another output than before, or less of it",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from binlog_merge.status.holding import below_all
-from binlog_merge.status.values import MergedStatus, NodeStatus, Problem, ServeStatus, Severity
+from binlog_merge.status.values import ArchiveStatus, MergedStatus, NodeStatus, Problem, ServeStatus, Severity
 
 CODES: Final[Mapping[str, Severity]] = {
     "manifest-unreadable": Severity.error,
@@ -22,6 +22,7 @@ CODES: Final[Mapping[str, Severity]] = {
     "capture-lost": Severity.warning,
     "serve-silent": Severity.warning,
     "reader-late": Severity.warning,
+    "archive-failed": Severity.warning,
     "node-unknown": Severity.warning,
     "note-damaged": Severity.warning,
 }
@@ -80,6 +81,13 @@ def node_problems(nodes: Mapping[str, NodeStatus]) -> Iterator[Problem]:
             yield problem("capture-failed", f"the capture of {name} failed: {capture.text}", name)
         elif capture.state == "lost":
             yield problem("capture-lost", f"{name}: the connection to {capture.server} is lost: {capture.text}", name)
+
+
+def archive_problems(archive: ArchiveStatus | None) -> Iterator[Problem]:
+    """Yield what keeps files from being archived."""
+    if archive is not None and archive.active and archive.error is not None:
+        waiting = f"{archive.waiting_files} files, {archive.waiting_bytes:,} bytes"
+        yield problem("archive-failed", f"{waiting} wait for the archive ({archive.to}): {archive.error}")
 
 
 def serve_problems(serves: tuple[ServeStatus, ...], limits: Limits) -> Iterator[Problem]:

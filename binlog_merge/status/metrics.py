@@ -13,7 +13,15 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from binlog_merge.status.health import CODES
-from binlog_merge.status.values import FilePosition, MergedStatus, NodeStatus, ReaderStatus, Status, Watermark
+from binlog_merge.status.values import (
+    ArchiveStatus,
+    FilePosition,
+    MergedStatus,
+    NodeStatus,
+    ReaderStatus,
+    Status,
+    Watermark,
+)
 
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 PREFIX: Final = "binlog_merge"
@@ -67,6 +75,15 @@ def _one(value: float | None) -> Values:
 def _merged(name: str, text: str, value: Callable[[MergedStatus], float | None]) -> Metric:
     return Metric(
         f"{PREFIX}_{name}", text, (), lambda status: () if status.merged is None else _one(value(status.merged))
+    )
+
+
+def _archive(name: str, text: str, value: Callable[[ArchiveStatus], float]) -> Metric:
+    return Metric(
+        f"{PREFIX}_archive_{name}",
+        text,
+        (),
+        lambda status: () if status.archive is None else _one(float(value(status.archive))),
     )
 
 
@@ -164,6 +181,11 @@ METRICS: Final = (
     _merged(
         "removed_captured_bytes_total", "The size of the removed captured files.", lambda m: m.removed_captured_bytes
     ),
+    _archive("files", "Closed files of the output that are archived.", lambda a: a.files),
+    _archive("bytes", "The size of the archived files, before compression.", lambda a: a.bytes),
+    _archive("waiting_files", "Closed files of the output that are not archived yet.", lambda a: a.waiting_files),
+    _archive("waiting_bytes", "The size of the files that are not archived yet.", lambda a: a.waiting_bytes),
+    _archive("failing", "Whether something is in the way of archiving: 1 or 0.", lambda a: a.error is not None),
     _merged("last_removal_timestamp_seconds", "When files were removed last.", lambda m: m.removed_at),
     _merged("held_branches", "Branches that are read and wait for the watermark.", lambda m: m.held),
     _merged("held_bytes", "The size of the branches that wait for the watermark.", lambda m: m.held_bytes),

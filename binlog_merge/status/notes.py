@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from binlog_merge.errors import IoError, ManifestError
+from binlog_merge.files.archived import read_note
+from binlog_merge.files.manifest import ManifestState
 from binlog_merge.files.state_notes import (
+    ARCHIVE_NOTE,
     CAPTURE_NOTE,
     MERGE_NOTE,
     NOTES_FOLDER,
@@ -19,6 +22,7 @@ from binlog_merge.files.state_notes import (
 from binlog_merge.status.node_files import parse_position
 from binlog_merge.status.rates import Sample
 from binlog_merge.status.values import (
+    ArchiveStatus,
     CaptureStatus,
     FilePosition,
     LastDdl,
@@ -67,6 +71,34 @@ class MergeNote:
 def merge_note(out: Path, problems: list[Problem]) -> MergeNote:
     """Return the note of the last run in an output directory."""
     return _read(out / NOTES_FOLDER / MERGE_NOTE, _merge_note, problems) or MergeNote()
+
+
+def archive_status(out: Path, state: ManifestState, problems: list[Problem]) -> ArchiveStatus | None:
+    """Return what is archived of an output, and what waits; None if it has no archive."""
+    try:
+        archived = read_note(out)
+    except (IoError, ManifestError) as error:
+        problems.append(Problem("note-damaged", Severity.warning, f"{error.message} ({error.file}); {error.remedy}"))
+        return None
+    if archived is None:
+        return None
+    waiting = [file for file in state.files if file.closed and not archived.has(file)] if archived.active else []
+    why, since = _read(out / NOTES_FOLDER / ARCHIVE_NOTE, _in_the_way, problems) or (None, None)
+    return ArchiveStatus(
+        to=archived.to,
+        active=archived.active,
+        files=len(archived.files),
+        bytes=sum(file.size for file in archived.files.values()),
+        waiting_files=len(waiting),
+        waiting_bytes=sum(file.size for file in waiting),
+        error=why if waiting else None,
+        since=since if waiting else None,
+    )
+
+
+def _in_the_way(values: Mapping[str, Any]) -> tuple[str | None, float | None]:
+    error, since = values.get("error"), values.get("since")
+    return None if error is None else str(error), None if since is None else finite(since)
 
 
 def capture_note(folder: Path, node: str, now: float, problems: list[Problem]) -> CaptureStatus | None:

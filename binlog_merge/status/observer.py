@@ -15,11 +15,11 @@ from binlog_merge.errors import ConfigError, IoError, ManifestError
 from binlog_merge.files.log_folder import LogFolder, folder_of
 from binlog_merge.files.manifest import MANIFEST_NAME, Gone, Manifest, ManifestState
 from binlog_merge.files.publish import basename_of, file_name
-from binlog_merge.status.health import Limits, merge_problems, node_problems, problem, serve_problems
+from binlog_merge.status.health import Limits, archive_problems, merge_problems, node_problems, problem, serve_problems
 from binlog_merge.status.holding import with_holders
 from binlog_merge.status.node_files import NodeFiles, further
 from binlog_merge.status.node_servers import servers_of_node
-from binlog_merge.status.notes import MergeNote, NodeNote, capture_note, merge_note, serve_notes
+from binlog_merge.status.notes import MergeNote, NodeNote, archive_status, capture_note, merge_note, serve_notes
 from binlog_merge.status.rates import Growth, Sample, rates_of
 from binlog_merge.status.values import (
     FilePosition,
@@ -67,6 +67,8 @@ class Observer:
         serves = serve_notes(self.out, now, lambda sent: self._growth.behind(sent, now), problems)
         problems += merge_problems(merged, nodes, note.error, now, self._limits)
         problems += node_problems(nodes)
+        archive = archive_status(self.out, state, problems)
+        problems += archive_problems(archive)
         problems += serve_problems(serves, self._limits)
         return Status(
             name=self.config.name,
@@ -82,6 +84,7 @@ class Observer:
             warnings=note.warnings,
             warnings_count=note.warnings_count,
             problems=tuple(problems),
+            archive=archive,
         )
 
     def _read_manifest(self, problems: list[Problem]) -> tuple[ManifestState, float]:

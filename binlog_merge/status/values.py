@@ -209,6 +209,23 @@ class MergedStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveStatus:
+    """Where closed files of the output are sent, how many are there, and how many wait. `active`: they still are sent.
+
+    `error` is what is in the way, since `since`; None if nothing is.
+    """
+
+    to: str
+    active: bool
+    files: int
+    bytes: int
+    waiting_files: int
+    waiting_bytes: int
+    error: str | None
+    since: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What is going on in a cluster at one moment. `warnings` are those of the last run."""
 
@@ -225,6 +242,7 @@ class Status:
     warnings: tuple[str, ...]
     warnings_count: int
     problems: tuple[Problem, ...] = field(default=())
+    archive: ArchiveStatus | None = None
 
     @property
     def healthy(self) -> bool:
