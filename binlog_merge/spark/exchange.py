@@ -5,7 +5,7 @@ Retries, lost executors, spilling and locality are Spark's. Driver and executors
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import groupby
+from itertools import dropwhile, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,8 @@ from binlog_merge.spark.master import is_elsewhere
 from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, brought, columns_only, result_of
 
 OPTION: Final = "spark.binlogmerge.exchange"
-_FETCHED: Final = 64 << 20
+_FETCHED_BYTES: Final = 64 << 20
+_AHEAD_ROWS: Final = 1 << 20
 _ROUTES: Final = pa.schema({"to": pa.int32(), "path": pa.string(), "piece": pa.int32()})
 
 Rows = list[tuple[int, bytes]]
@@ -32,6 +33,11 @@ class _Far(NamedTuple):
 
     frame: Any
     pieces: tuple[Extent, ...]
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows the block has."""
+        return self.pieces[-1].first + self.pieces[-1].rows
 
 
 class ShuffleExchange:
@@ -75,22 +81,44 @@ class ShuffleExchange:
     def get(self, paths: Sequence[str], names: Sequence[str] | None) -> Mapping[str, Pieces]:
         """Return blocks, of those that are far only the columns `names`: a job for each stage that wrote some.
 
-        Raises KeyError, EngineFailed.
+        Those that are far come with what is likely to be asked for next, which is kept. Raises KeyError, EngineFailed.
         """
         wanted = None if names is None else tuple(names)
         found = {path: self._near[path] for path in paths if path in self._near}
         found |= {path: self._fetched[path, wanted] for path in paths if (path, wanted) in self._fetched}
         for frame, missing in self._by_frame(path for path in paths if path not in found):
-            fetched = self._fetch(frame, missing, wanted)
-            found |= fetched
-            if sum(map(_size, (*self._fetched.values(), *fetched.values()))) <= _FETCHED:
-                self._fetched |= {(path, wanted): block for path, block in fetched.items()}
+            fetched = self._fetch(frame, [*missing, *self._after(missing)], wanted)
+            found |= {path: fetched[path] for path in missing}
+            self._keep({(path, wanted): block for path, block in fetched.items()})
         return found
 
-    def _fetch(self, frame: Any, paths: Sequence[str], names: Sequence[str] | None) -> dict[str, Pieces]:
-        from pyspark.sql import functions
+    def _after(self, asked: Sequence[str]) -> Iterator[str]:
+        """Yield the blocks of the same kind that were written after those that are asked for, as long as there are few
+        rows.
+        """
+        frame, kind = self._far[asked[-1]].frame, _kind(asked[-1])
+        room = _AHEAD_ROWS - sum(self._far[path].rows for path in asked)
+        for path in dropwhile(asked[-1].__ne__, self._far):
+            far = self._far[path]
+            if path not in asked and far.frame is frame and _kind(path) == kind:
+                room -= far.rows
+                if room < 0:
+                    break
+                yield path
 
-        rows = frame.where("not near").where(functions.col("path").isin(*paths))
+    def _keep(self, fetched: Mapping[tuple[str, tuple[str, ...] | None], Pieces]) -> None:
+        """Keep blocks instead of those that were fetched longest ago, if all are not too large."""
+        size = sum(map(_size, fetched.values()))
+        if size > _FETCHED_BYTES:
+            return
+        size += sum(map(_size, self._fetched.values()))
+        while size > _FETCHED_BYTES:
+            size -= _size(self._fetched.pop(next(iter(self._fetched))))
+        self._fetched |= fetched
+
+    def _fetch(self, frame: Any, paths: Sequence[str], names: Sequence[str] | None) -> dict[str, Pieces]:
+        listed = ", ".join(f"'{path}'" for path in paths)
+        rows = frame.where("not near").where(f"path in ({listed})")
         with finishing(self._spark, "fetch"):
             table = (rows if names is None else rows.mapInArrow(columns_only(names), OUT)).toArrow()
         found: dict[str, dict[int, bytes]] = {}
@@ -161,6 +189,11 @@ class ShuffleExchange:
             frame = self._far[path].frame
             found.setdefault(id(frame), (frame, []))[1].append(path)
         return list(found.values())
+
+
+def _kind(path: str) -> str:
+    """Return what a block's path ends with: which of a task's blocks it is."""
+    return path.partition(".")[2]
 
 
 def _size(block: Pieces) -> int:

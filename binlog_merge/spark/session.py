@@ -27,7 +27,7 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
     "spark.python.worker.reuse": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16",
     "spark.sql.adaptive.enabled": "false",
     "spark.shuffle.compress": "false",  # what is sent is narrow already: compressing it costs more than it saves
     "spark.driver.memory": "1g",

@@ -24,6 +24,7 @@ ROWS_IN: Final = pa.schema({"target": pa.int32(), "path": pa.string(), "piece": 
 _ROWS_OUT: Final = pa.schema(
     {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.bool_(), "data": pa.binary()}
 )
+_BATCH_BYTES: Final = 4 << 20
 NEAR_BLOCK: Final = 256 << 10
 NEAR_STAGE: Final = 16 << 20
 
@@ -116,6 +117,14 @@ def brought(batches: Batches) -> Iterator[Input]:
         yield number, blocks.pop("")[0], blocks
 
 
+class _Row(NamedTuple):
+    number: int
+    path: str
+    piece: int
+    near: bool
+    data: bytes
+
+
 class Work:
     """The body of a stage: calls the function on each task, and gives results and blocks.
 
@@ -127,6 +136,9 @@ class Work:
         self._room, self._most = NEAR_STAGE // tasks, NEAR_BLOCK
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        return _batches(self._rows(batches))
+
+    def _rows(self, batches: Batches) -> Iterator[_Row]:
         for number, task, blocks in self._inputs(batches):
             held = Held(blocks)
             begun = time.perf_counter()
@@ -141,8 +153,8 @@ class Work:
                 else:
                     far[path] = tuple(map(extent_of, block))
                 for piece, data in enumerate(block):
-                    yield _row(number, path, piece, near, data)
-            yield _row(number, "", 0, True, pickle.dumps(Done(seconds, result, far)))
+                    yield _Row(number, path, piece, near, data)
+            yield _Row(number, "", 0, True, pickle.dumps(Done(seconds, result, far)))
 
 
 class Batched:
@@ -157,9 +169,22 @@ class Batched:
                 yield from self._function(task_of(task, self._common))
 
 
-def _row(number: int, path: str, piece: int, near: bool, data: bytes) -> pa.RecordBatch:
-    values = {"number": [number], "path": [path], "piece": [piece], "near": [near], "data": [data]}
-    return pa.RecordBatch.from_pydict(values, schema=_ROWS_OUT)
+def _batches(rows: Iterator[_Row]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches, none of which is large but for a row's sake."""
+    found, size = list[_Row](), 0
+    for row in rows:
+        if found and size + len(row.data) > _BATCH_BYTES:
+            yield _batch(found)
+            found, size = [], 0
+        found.append(row)
+        size += len(row.data)
+    if found:
+        yield _batch(found)
+
+
+def _batch(rows: Sequence[_Row]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_pydict(dict(zip(_ROWS_OUT.names, columns, strict=True)), schema=_ROWS_OUT)
 
 
 def columns_only(names: Sequence[str]) -> Callable[[Batches], Iterator[pa.RecordBatch]]:

@@ -19,7 +19,6 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.files.node_file import NodeFile
 from binlog_merge.pipeline.assemble.node import assemble_node
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.shared_rows import used_rows_of
 from binlog_merge.pipeline.base.blocks import HELD, Held, holding
 from binlog_merge.pipeline.base.branches import Carry, LateCommit, OpenBranch
 from binlog_merge.pipeline.base.columns import Column
@@ -216,7 +215,7 @@ def assembled(text: str, node: int = 1, source: NodeInput | None = None, end_of_
             found = [[event for event in part if event.at >= start] for part in parts]
             pieces += [scan(part, file, at, number) for number, part in enumerate(found)]
     blocks = [block for _, block in pieces]
-    return assemble_node(source, [result for result, _ in pieces], blocks, used_rows_of(pieces), end_of_input)
+    return assemble_node(source, [result for result, _ in pieces], blocks, end_of_input)
 
 
 def rows_of(node: ScannedNode) -> list[Row]:

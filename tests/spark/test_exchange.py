@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,13 +15,14 @@ from binlog_merge.errors import ConfigError, UnannouncedDdl
 from binlog_merge.pipeline.base import blocks, pieces
 from binlog_merge.pipeline.rounds import Rounds
 from binlog_merge.spark import tasks
-from binlog_merge.spark.exchange import OPTION, carries_blocks
+from binlog_merge.spark.exchange import OPTION, ShuffleExchange, carries_blocks
 from binlog_merge.spark.job import merge
 from binlog_merge.spark.runner import SparkRunner
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
 from tests.merge_e2e.editing import assert_prefix
 from tests.merge_e2e.growth import GrowingNode, schedule
 from tests.merge_e2e.local import written
+from tests.spark.sharing import Writing
 
 pytestmark = [pytest.mark.spark]
 
@@ -101,3 +103,23 @@ def test_what_tasks_share_travels_once() -> None:
     shared, own = tasks.pickled([Sharing(number, common) for number in range(20)])
     assert len(shared) > 1000 and max(map(len, own)) < 200
     assert [tasks.task_of(data, shared) for data in own] == [Sharing(number, common) for number in range(20)]
+
+
+def test_what_is_asked_one_after_the_other_is_fetched_at_once(carrying: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster with thousands of pieces must not cost the driver a job for each."""
+    monkeypatch.setattr(tasks, "NEAR_BLOCK", 0)
+    exchange = ShuffleExchange(carrying)
+    common, own = tasks.pickled([Writing(number, f"held:piece-{number:06d}") for number in range(40)])
+    exchange.run(partial(tasks.Work, Writing.write, common, 40), own, [()] * 40)
+    jobs = [0]
+    fetch = exchange._fetch
+    monkeypatch.setattr(exchange, "_fetch", lambda *values: jobs.append(1) or fetch(*values))
+    with exchange.opened():
+        for number in range(40):
+            assert blocks.read_block(f"held:piece-{number:06d}.local")["row"].tolist() == [number] * 3
+            if number % 5 == 0:
+                assert blocks.read_block(f"held:piece-{number:06d}.timed", ("tso",))["tso"].tolist() == [number]
+    assert sum(jobs) == 2
+    exchange.clear(Path("nowhere"), frozenset())
+    with exchange.opened(), pytest.raises(KeyError):
+        blocks.read_block("held:piece-000003.local")

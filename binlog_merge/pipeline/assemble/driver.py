@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from binlog_merge.pipeline.assemble.gaps import note_gtids
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, half_committed
-from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, used_rows_of, with_rows
+from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.pipeline.assemble.whole_logs import check_logs
 from binlog_merge.pipeline.base.state import Inputs, Job
 from binlog_merge.pipeline.scan.carriers import CARRIERS, POLARDBX
@@ -29,12 +29,11 @@ def scan_nodes(job: Job, inputs: Inputs, rounds: KeptPieces) -> list[ScannedNode
         scanned = []
         carried = [node.carry.commit_rows for node in inputs.nodes]
         all_pieces = [(result, task.block) for pairs in by_node.values() for task, result in pairs]
-        used_rows = used_rows_of(all_pieces)
-        elsewhere = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX, used_rows)
+        elsewhere = logged_elsewhere(all_pieces, carried, inputs.carrier == POLARDBX)
         for node in inputs.nodes:
             pairs = by_node[node.source_id]
             results, blocks = [with_rows(result, elsewhere) for _, result in pairs], [task.block for task, _ in pairs]
-            scanned.append(assemble_node(node, results, blocks, used_rows, job.end_of_input))
+            scanned.append(assemble_node(node, results, blocks, job.end_of_input))
     for scanned_node in scanned:
         _log_node(scanned_node)
         job.warnings += [] if job.following else scanned_node.warnings

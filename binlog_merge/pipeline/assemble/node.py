@@ -12,7 +12,6 @@ from binlog_merge.pipeline.assemble.assemble import assemble_piece
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
 from binlog_merge.pipeline.assemble.sync_points import moved_locals
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow
-from binlog_merge.pipeline.base.blocks import ReadAhead
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.base.node_input import NodeInput
 from binlog_merge.pipeline.scan.block import PieceBlock
@@ -52,23 +51,18 @@ def misread(
 
 
 def assemble_node(
-    node: NodeInput,
-    results: Sequence[ScanResult],
-    blocks: Sequence[PieceBlock],
-    used_rows: ReadAhead,
-    end_of_input: bool,
+    node: NodeInput, results: Sequence[ScanResult], blocks: Sequence[PieceBlock], end_of_input: bool
 ) -> ScannedNode:
-    """Join a node's pieces, in the order of its log, up to the first damage. `used_rows` has their commit rows."""
-    scanned = _assembled(node, results, blocks, used_rows, end_of_input, {})
+    """Join a node's pieces, in the order of its log, up to the first damage."""
+    scanned = _assembled(node, results, blocks, end_of_input, {})
     moved = moved_locals(scanned)
-    return _assembled(node, results, blocks, used_rows, end_of_input, moved) if moved else scanned
+    return _assembled(node, results, blocks, end_of_input, moved) if moved else scanned
 
 
 def _assembled(
     node: NodeInput,
     results: Sequence[ScanResult],
     blocks: Sequence[PieceBlock],
-    used_rows: ReadAhead,
     end_of_input: bool,
     moved: Mapping[int, Sequence[tuple[int, OrderKey]]],
 ) -> ScannedNode:
@@ -78,7 +72,7 @@ def _assembled(
         file = node.files[piece.file_index]
         try:
             elsewhere = moved.get(len(scanned.pieces), ())
-            whole = _with_used_rows(piece, block, used_rows, scanned.carry)
+            whole = _with_used_rows(piece, block, scanned.carry)
             assembled = assemble_piece(whole, scanned.carry, [index for index, _ in elsewhere])
         except MergeError as error:
             scanned.error = error.located(node=node.source_id, file=file.path)
@@ -139,14 +133,14 @@ def _edges_of(
         )
 
 
-def _with_used_rows(piece: ScanResult, block: PieceBlock, used_rows: ReadAhead, carry: Carry) -> ScanResult:
+def _with_used_rows(piece: ScanResult, block: PieceBlock, carry: Carry) -> ScanResult:
     """Add the commit rows used in the piece, of transactions that have branches open from before it.
 
     A node may hold several branches of one transaction, with a piece boundary between their commits.
     """
     if not carry.open or not piece.used_rows:
         return piece
-    columns = used_rows.read(block.used_rows_path)
+    columns = block.used_rows()
     wanted = {p.gtrid for p in carry.open.values()}
     near = np.flatnonzero(np.isin(columns["gtrid_1"], [g for g, _ in wanted]))
     rows = [(int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]), int(columns["tso"][i])) for i in near.tolist()]

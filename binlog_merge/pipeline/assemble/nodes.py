@@ -131,9 +131,11 @@ def _check_late_ddl(node: ScannedNode, floor: OrderKey) -> None:
 def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
     """Return warnings for branches that are in doubt although other branches of their transaction have committed."""
     warnings = []
+    wanted = sorted({branch.transaction for node in nodes for branch in node.carry.open.values()})
+    found = {node.source_id: _committed(node, wanted) for node in nodes} if wanted else {}
     for node in nodes:
         for branch in node.carry.open.values():
-            committed = [n.source_id for n in nodes if _has_committed(n, branch.transaction)]
+            committed = [name for name, transactions in found.items() if branch.transaction in transactions]
             if committed:
                 name = node.input.files[branch.file_index].name if branch.file_index >= 0 else "an earlier file"
                 warnings.append(
@@ -143,6 +145,11 @@ def half_committed(nodes: Sequence[ScannedNode]) -> list[str]:
     return warnings
 
 
-def _has_committed(node: ScannedNode, transaction: int) -> bool:
-    blocks = (b.timed()["transaction"] for b in node.blocks)
-    return any(e.transaction == transaction for e in node.edges) or any(bool(np.any(t == transaction)) for t in blocks)
+def _committed(node: ScannedNode, wanted: Sequence[int]) -> frozenset[int]:
+    """Return which of these transactions have committed on a node."""
+    known = np.array(wanted, np.int64)
+    found = {edge.transaction for edge in node.edges}
+    for block in node.blocks:
+        transactions = block.timed()["transaction"]
+        found.update(transactions[np.isin(transactions, known)].tolist())
+    return frozenset(found)

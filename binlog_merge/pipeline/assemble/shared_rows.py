@@ -9,27 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from binlog_merge.pipeline.base.blocks import ReadAhead
 from binlog_merge.pipeline.base.branches import Hash
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.values import ScanResult
 
 
-def used_rows_of(pieces: Iterable[tuple[ScanResult, PieceBlock]]) -> ReadAhead:
-    """Return the commit rows that the pieces' own branches used, by the path of a piece's block."""
-    return ReadAhead([block.used_rows_path for piece, block in pieces if piece.used_rows])
-
-
 def logged_elsewhere(
-    pieces: Sequence[tuple[ScanResult, PieceBlock]],
-    carried: Iterable[Mapping[Hash, int]],
-    polardbx: bool,
-    used_rows: ReadAhead,
+    pieces: Sequence[tuple[ScanResult, PieceBlock]], carried: Iterable[Mapping[Hash, int]], polardbx: bool
 ) -> Mapping[Hash, int]:
     """Return the commit TSOs, by gtrid, of XA COMMITs whose TSO their own piece did not know.
 
-    `pieces` are all pieces with their blocks, `used_rows` their commit rows, `carried` the commit rows carried over
-    from earlier runs.
+    `pieces` are all pieces with their blocks, `carried` the commit rows carried over from earlier runs.
     """
     wanted = {late.gtrid for piece, _ in pieces for late in piece.late if late.tso is None and not late.rollback}
     found: dict[Hash, int] = {}
@@ -41,7 +31,7 @@ def logged_elsewhere(
     for piece, block in pieces:
         found |= {(g1, g2): tso for g1, g2, tso in piece.commit_rows if (g1, g2) in wanted}
         if piece.used_rows:
-            columns = used_rows.read(block.used_rows_path)
+            columns = block.used_rows()
             for i in np.flatnonzero(np.isin(columns["gtrid_1"], numbers)).tolist():
                 gtrid = (int(columns["gtrid_1"][i]), int(columns["gtrid_2"][i]))
                 if gtrid in wanted:

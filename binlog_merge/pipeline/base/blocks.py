@@ -25,8 +25,6 @@ HELD: Final = "held:"
 SMALL_BYTES: Final = 1 << 18
 """A file of this size is read faster than it is mapped: a round reads many that are smaller."""
 
-AHEAD: Final = 16
-
 Pieces = Sequence[bytes]
 
 
@@ -67,25 +65,6 @@ def read_blocks(paths: Sequence[str], names: Sequence[str] | None = None) -> Ite
     found = _HOLDER.get().get(held, names) if held else {}
     for path in paths:
         yield joined(found[path], names) if path in found else read_block(path, names)
-
-
-class ReadAhead:
-    """Blocks that are read one after the other, some of them: of those that are carried a few are asked for at once.
-
-    Each question is a job of the engine's.
-    """
-
-    def __init__(self, paths: Sequence[str], names: Sequence[str] | None = None) -> None:
-        self._paths, self._names = tuple(paths), names
-        self._numbers = {path: number for number, path in enumerate(paths)}
-        self._ahead: dict[str, dict[str, Column]] = {}
-
-    def read(self, path: str) -> dict[str, Column]:
-        """Return the columns of one of the blocks."""
-        if path not in self._ahead:
-            paths = self._paths[self._numbers[path] :][:AHEAD]
-            self._ahead = dict(zip(paths, read_blocks(paths, self._names), strict=True))
-        return self._ahead[path]
 
 
 def _batch(path: str) -> pa.RecordBatch:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from binlog_merge.pipeline.base.blocks import ReadAhead
+from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.order.values import OrderResult
 
@@ -34,7 +34,6 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
     """
     cuts: list[Cut] = [Cut(rank, True)] if used is not None else []
     filled = used if used is not None else 0
-    rows = ReadAhead([part.path for part in ranges if part.rows], ("before", "first", "rank"))
     for part in ranges:
         if not part.rows:
             continue
@@ -44,7 +43,7 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
             filled += part.bytes
             rank += part.transactions
             continue
-        columns = rows.read(part.path)
+        columns = read_block(part.path, ("before", "first", "rank"))
         before, first, ranks = columns["before"], columns["first"], columns["rank"]
         row = 0
         while row < part.rows:

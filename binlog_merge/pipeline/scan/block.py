@@ -21,12 +21,16 @@ class PieceBlock:
         """Return the transactions without a commit TSO and the DDL, in file order."""
         return read_block(self.local_path)
 
+    def used_rows(self) -> dict[str, Column]:
+        """Return the commit rows that the piece's own branches used. The block exists only if there are any."""
+        return read_block(self._path("rows"))
+
     def write(self, timed: Mapping[str, Column], local: Mapping[str, Column], used_rows: Mapping[str, Column]) -> None:
         """Write the blocks."""
         write_block(self.timed_path, timed)
         write_block(self.local_path, local)
         if any(len(column) for column in used_rows.values()):
-            write_block(self.used_rows_path, used_rows)
+            write_block(self._path("rows"), used_rows)
 
     @property
     def timed_path(self) -> str:
@@ -37,11 +41,6 @@ class PieceBlock:
     def local_path(self) -> str:
         """Return the path of `local`."""
         return self._path("local")
-
-    @property
-    def used_rows_path(self) -> str:
-        """Return the path of the commit rows that the piece's own branches used: there, if there are any."""
-        return self._path("rows")
 
     def _path(self, name: str) -> str:
         return f"{self.path}.{name}.arrow"

@@ -11,7 +11,6 @@ from binlog_merge.errors import ChecksumMismatch, CommitTsoConflict, TruncatedEv
 from binlog_merge.pipeline.assemble.assemble import assemble_piece
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode, first_lost, half_committed
-from binlog_merge.pipeline.assemble.shared_rows import used_rows_of
 from binlog_merge.pipeline.base.branches import Carry
 from binlog_merge.pipeline.scan.values import ScanResult
 from snapshot_store.tso import ORIGIN, OrderKey
@@ -80,9 +79,7 @@ def joined(text: str, end_of_input: bool = True, in_use: bool = False, **changes
     source = node_input(text)
     source = replace(source, files=(*source.files[:-1], node_file(len(source.files) - 1, in_use=in_use)))
     results, blocks = pieces(text, **changes)
-    return assemble_node(
-        source, results, cast(Any, blocks), used_rows_of(zip(results, blocks, strict=True)), end_of_input
-    )
+    return assemble_node(source, results, cast(Any, blocks), end_of_input)
 
 
 def test_nothing_behind_damage_is_believed() -> None:

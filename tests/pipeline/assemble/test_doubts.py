@@ -18,7 +18,7 @@ from binlog_merge.pipeline.assemble.conflicts import tso_conflict
 from binlog_merge.pipeline.assemble.gaps import MOST_KEPT, note_gtids
 from binlog_merge.pipeline.assemble.local_keys import Patch, local_keys
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, used_rows_of, with_rows
+from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_rows
 from binlog_merge.pipeline.assemble.sync_points import windows
 from binlog_merge.pipeline.assemble.undecided import undecided
 from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, split_transactions
@@ -72,11 +72,10 @@ def test_commit_rows_of_other_nodes_are_found_where_they_are_needed() -> None:
     logs = {"rows": "W1=5 P9 W9=8 C9", "needs": "P1 C1 | P9 C9=8", "rolls back": "P2 | R2"}
     pieces = {name: [scan(part) for part in words(text)[0]] for name, text in logs.items()}
     every: Any = [pair for found in pieces.values() for pair in found]
-    used = used_rows_of(every)
-    told = logged_elsewhere(every, [{(2, 1): 7, (3, 1): 7}], True, used)
+    told = logged_elsewhere(every, [{(2, 1): 7, (3, 1): 7}], polardbx=True)
     assert told == {(1, 1): 5}
-    assert logged_elsewhere(every, [{(1, 1): 4}], False, used) == {}
-    assert logged_elsewhere(every[1:], [{(1, 1): 4}], True, used) == {(1, 1): 4}, "from an earlier run"
+    assert logged_elsewhere(every, [{(1, 1): 4}], polardbx=False) == {}
+    assert logged_elsewhere(every[1:], [{(1, 1): 4}], polardbx=True) == {(1, 1): 4}, "from an earlier run"
     result = with_rows(pieces["needs"][0][0], told)
     assert result.commit_rows == ((1, 1, 5),)
     assert with_rows(result, told) is result and with_rows(every[0][0], told) is every[0][0]

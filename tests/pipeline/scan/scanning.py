@@ -11,7 +11,6 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.manifest import ManifestState
 from binlog_merge.pipeline.assemble.node import assemble_node, misread
 from binlog_merge.pipeline.assemble.nodes import ScannedNode
-from binlog_merge.pipeline.assemble.shared_rows import used_rows_of
 from binlog_merge.pipeline.base.blocks import read_block
 from binlog_merge.pipeline.order.task import GREATEST, LEAST, order
 from binlog_merge.pipeline.order.values import OrderTask
@@ -67,8 +66,7 @@ def scanned(config: Path, tasks: Sequence[ScanTask], end_of_input: bool = True) 
     node = next(n for n in inputs if n.source_id == tasks[0].node)
     results = [scan(task) for task in tasks]
     assert not misread(results, {(t.node, t.file_index): t.size for t in tasks})
-    blocks = [t.block for t in tasks]
-    return assemble_node(node, results, blocks, used_rows_of(zip(results, blocks, strict=True)), end_of_input)
+    return assemble_node(node, results, [t.block for t in tasks], end_of_input)
 
 
 def ordered(node: ScannedNode, ranges: Sequence[tuple[int, int]] = ((LEAST, GREATEST),)) -> tuple[Row, ...]:
