@@ -18,9 +18,10 @@ from binlog_merge.redaction import redacted
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _OPTIONS: Final = re.compile(r"\?(?=[A-Za-z_][\w.-]*=)")
 
-SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+SAME: Final = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "azure": "az"}
 """Schemes that others write for the same thing, Hadoop for one."""
-INPUT_SCHEMES: Final = ("s3", "gs", "hdfs", "viewfs", "abfs", "abfss", "file")
+INPUT_SCHEMES: Final = ("s3", "gs", "az", "hdfs", "viewfs", "abfs", "abfss", "file")
+OUTPUT_SCHEMES: Final = ("s3", "gs", "az")
 S3_OPTIONS: Final = (
     "region",
     "endpoint_override",
@@ -30,6 +31,8 @@ S3_OPTIONS: Final = (
     "session_token",
     "anonymous",
 )
+
+AZURE_OPTIONS: Final = ("account_name", "endpoint_override", "anonymous")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ class Uri:
         options = {unquote(key): unquote(value) for key, _, value in pairs}
         if scheme == "s3":
             _check_s3(login, place, options)
+        elif scheme == "az":
+            _check_azure(login, place, options)
         return cls(scheme, login, place, unquote(path), options)
 
     def with_path(self, path: str) -> Self:
@@ -81,6 +86,15 @@ def _check_s3(login: str, place: str, options: Mapping[str, str]) -> None:
         raise ValueError(f"unknown option {', '.join(unknown)} of an s3:// URI; known are {', '.join(S3_OPTIONS)}")
     if bool(options.get("access_key")) != bool(options.get("secret_key")):
         raise ValueError("of access_key and secret_key an s3:// URI has only one")
+
+
+def _check_azure(login: str, place: str, options: Mapping[str, str]) -> None:
+    if not place:
+        raise ValueError("an az:// URI has no container; write az://container/path")
+    if login:
+        raise ValueError("keys do not belong in an az:// URI; set AZURE_STORAGE_ACCOUNT_NAME and _KEY")
+    if unknown := sorted(set(options) - set(AZURE_OPTIONS)):
+        raise ValueError(f"unknown option {', '.join(unknown)} of an az:// URI; known are {', '.join(AZURE_OPTIONS)}")
 
 
 def is_uri(path: str) -> bool:
@@ -139,8 +153,9 @@ def check_output(place: str) -> str:
     """Return the path or URI of an output. Raises ValueError for a kind that cannot be written."""
     if not is_uri(place) or scheme_of(place) == "file":
         return only_local(place)
-    if scheme_of(place) != "s3":
-        raise ValueError(f"{redacted(place)!r}: an output is a local (or mounted) folder, or at s3://")
+    if scheme_of(place) not in OUTPUT_SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in OUTPUT_SCHEMES)
+        raise ValueError(f"{redacted(place)!r}: an output is a local (or mounted) folder, or at {known}")
     return _parsable(place)
 
 

@@ -6,7 +6,7 @@ there is compared with what was to be written.
 
 import mmap
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from binlog_merge.config.uri import Uri
 from binlog_merge.errors import ConfigError, IoError, ManifestError, ObjectStoreRefused, ObjectStoreUnreachable
-from binlog_merge.files.s3 import S3Access, refused
+from binlog_merge.files.object_stores import opened_store, refused
 from binlog_merge.files.source import io_error
 
 MOST_BYTES: Final = 5 << 30
 """The largest object that S3 takes in one request, as conditions need it."""
-_CONNECT: Final = timedelta(seconds=3)
 _FIRST_ANSWER: Final = timedelta(seconds=4)
 _ANSWER: Final = timedelta(seconds=60)
 _BYTES_A_SECOND: Final = 1 << 20  # slower than this counts as not answering
@@ -40,7 +39,6 @@ class Objects:
 
     def __init__(self, uri: str) -> None:
         self.uri = Uri.parse(uri)
-        self._access = S3Access.of(self.uri)
 
     def place(self, name: str = "") -> str:
         """Return the URI of an object."""
@@ -60,7 +58,7 @@ class Objects:
 
         with self._explained("read"):
             found = obstore.list(self._opened(_ANSWER), folder or None).collect()
-            return {each["path"]: Found(each["size"], str(each["e_tag"])) for each in found}
+            return {each["path"]: Found(each["size"], _quoted(each["e_tag"])) for each in found}
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes, None if there is none."""
@@ -93,6 +91,13 @@ class Objects:
         except FileNotFoundError:
             return None
 
+    def read_into(self, name: str, buffer: memoryview, offset: int) -> None:
+        """Fill `buffer` with an object's bytes from `offset` on, all of which must be there."""
+        import obstore
+
+        with self._explained("read", name):
+            buffer[:] = memoryview(obstore.get_range(self._opened(_ANSWER), name, start=offset, length=len(buffer)))
+
     def fetch(self, name: str, path: Path, size: int, start: int = 0) -> str | None:
         """Copy the first `size` bytes of an object into a new file, and return its tag; None if there is none.
 
@@ -112,7 +117,7 @@ class Objects:
 
     def replace(self, name: str, data: bytes | Path, tag: str) -> bool:
         """Write an object that still has this tag; return False, and change nothing, if it has another one now."""
-        return self._put(name, data, {"e_tag": tag})
+        return self._put(name, data, {"e_tag": tag, **self._version(name, tag)})
 
     def overwrite(self, name: str, data: bytes | Path) -> None:
         """Write an object, whether it is there or not: for what can be made again."""
@@ -122,9 +127,11 @@ class Objects:
         """Remove objects that may be there."""
         import obstore
 
-        if names:
-            with self._explained("write to"):
-                obstore.delete(self._opened(_ANSWER), names)
+        # Azure and Google complain of those that are not there.
+        for some in [names] if self.uri.scheme == "s3" else [[name] for name in names]:
+            with suppress(FileNotFoundError), self._explained("write to"):
+                if some:
+                    obstore.delete(self._opened(_ANSWER), some)
 
     def is_same(self, name: str, data: bytes | Path) -> bool:
         """Return whether an object is there with these bytes."""
@@ -135,6 +142,14 @@ class Objects:
                 return all(part == file.read(len(part)) for part in self._parts(name)) and not file.read(1)
         except FileNotFoundError:
             return False
+
+    def _version(self, name: str, tag: str) -> Mapping[str, str]:
+        """Return the version of an object with this tag: Google's conditions are about versions, not tags."""
+        if self.uri.scheme != "gs":
+            return {}
+        found = self._head(name)
+        same = found is not None and _quoted(found["e_tag"]) == tag and found["version"] is not None
+        return {"version": str(found["version"])} if same else {"version": "1"}  # which no object has
 
     def _put(self, name: str, data: bytes | Path, mode: Any) -> bool:
         """Write an object in one request. Whoever was written to before a lost answer is recognised by its bytes."""
@@ -191,25 +206,7 @@ class Objects:
         return str(found.meta["e_tag"])
 
     def _opened(self, answer: timedelta, retries: int = 8) -> Any:
-        from obstore.store import S3Store
-
-        access = self._access
-        given: Mapping[str, Any] = {
-            "access_key_id": access.access_key,
-            "secret_access_key": access.secret_key,
-            "session_token": access.session_token,
-            "endpoint": access.endpoint,
-            "region": access.located(),
-        }
-        return S3Store(
-            access.bucket,
-            prefix=self.uri.path.strip("/") or None,
-            skip_signature=access.anonymous,
-            virtual_hosted_style_request=False,
-            client_options={"allow_http": True, "connect_timeout": _CONNECT, "timeout": answer},
-            retry_config={"max_retries": retries, "retry_timeout": max(answer, timedelta(seconds=15))},
-            **{name: value for name, value in given.items() if value is not None},
-        )
+        return opened_store(self.uri, answer, retries)
 
     def _is_absent(self, error: FileNotFoundError) -> bool:
         """Return whether an object is not there, rather than the bucket."""
@@ -227,6 +224,11 @@ class Objects:
                 raise
             known = refused(str(error), self.uri, what)
             raise known or IoError(str(error).partition("\n\nDebug source")[0], file=self.place(name)) from None
+
+
+def _quoted(tag: str | None) -> str:
+    """Return a tag as conditions have it: in Azure's and Google's lists it has no quotes."""
+    return str(tag) if tag is None or tag.startswith(('"', "W/")) else f'"{tag}"'
 
 
 @contextmanager

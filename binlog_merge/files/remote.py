@@ -12,6 +12,8 @@ from binlog_merge.errors import CHECK_PATH, IoError, MergeError
 from binlog_merge.files.s3 import S3Access, refused
 
 MAGIC: Final = re.compile(r"[*?\[]")
+OBJECT_SCHEMES: Final = ("az",)
+"""The schemes that are read as outputs are (`files.objects`), not by pyarrow."""
 _CONNECT_SECONDS: Final = 3
 _LIST_SECONDS: Final = 4
 _READ_SECONDS: Final = 60
@@ -21,7 +23,7 @@ _READ_ATTEMPTS: Final = 8
 
 def filesystem_of(uri: str) -> tuple[Any, str]:
     """Return pyarrow's file system for reading a URI, and the path in it. Raises IoError and what `files.s3` raises."""
-    parts = _parsed(uri)
+    parts = uri_of(uri)
     return _located(parts, _READ_SECONDS, _READ_ATTEMPTS)
 
 
@@ -42,10 +44,12 @@ def list_files(pattern: str) -> list[str]:
     """
     from pyarrow.fs import FileSelector, FileType
 
-    parts = _parsed(pattern)
+    parts = uri_of(pattern)
     segments = parts.path.split("/")
     first = next((i for i, segment in enumerate(segments) if MAGIC.search(segment)), len(segments) - 1)
     folder, wanted = "/".join(segments[:first]), segments[first:]
+    if parts.scheme in OBJECT_SCHEMES:
+        return _list_objects(parts, folder, wanted)
     filesystem, path = _located(parts.with_path(folder), _LIST_SECONDS, _LIST_ATTEMPTS)
     path = path.rstrip("/")
     try:
@@ -59,6 +63,15 @@ def list_files(pattern: str) -> list[str]:
     return [str(parts.with_path(f"{folder}/{name}" if folder else name)) for name in found]
 
 
+def _list_objects(parts: Uri, folder: str, wanted: list[str]) -> list[str]:
+    from binlog_merge.files.objects import Objects
+
+    objects = Objects(str(parts.with_path(folder)))
+    objects.check()
+    found = sorted(name for name in objects.below() if _matches(name, wanted))
+    return [str(parts.with_path(f"{folder}/{name}" if folder else name)) for name in found]
+
+
 def _matches(name: str, wanted: list[str]) -> bool:
     segments = name.split("/")
     return len(segments) == len(wanted) and all(map(fnmatch.fnmatchcase, segments, wanted))
@@ -66,7 +79,7 @@ def _matches(name: str, wanted: list[str]) -> bool:
 
 def remote_error(error: OSError, uri: str, position: int | None = None) -> MergeError:
     """Return what an error of a remote file system means."""
-    parts = _parsed(uri)
+    parts = uri_of(uri)
     known = refused(str(error), parts) if parts.scheme == "s3" else None
     if known is not None:
         return known.located(position=position)
@@ -76,10 +89,11 @@ def remote_error(error: OSError, uri: str, position: int | None = None) -> Merge
 
 
 def _pure(path: str) -> PurePosixPath:
-    return PurePosixPath(_parsed(path).path if is_uri(path) else path)
+    return PurePosixPath(uri_of(path).path if is_uri(path) else path)
 
 
-def _parsed(uri: str) -> Uri:
+def uri_of(uri: str) -> Uri:
+    """Take a URI apart. Raises IoError."""
     try:
         return Uri.parse(uri)
     except ValueError as error:

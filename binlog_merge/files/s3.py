@@ -187,7 +187,7 @@ def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
         )
     if cause == "credentials":
         return ObjectStoreRefused(
-            f"the store does not accept the credentials for {bucket}: {_gist(text)}",
+            f"the store does not accept the credentials for {bucket}: {gist(text)}",
             file=where,
             remedy="correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN, which expires), or the "
             "profile; the machine's clock must be right",
@@ -199,7 +199,7 @@ def refused(text: str, uri: Uri, what: str = "read") -> MergeError | None:
             remedy="allow s3:ListBucket and s3:GetObject there, for an output s3:PutObject, too; or use others",
         )
     server = uri.options.get("endpoint_override") or "AWS"
-    what = f"the object store ({server}) does not answer as it should: {_gist(text)}"
+    what = f"the object store ({server}) does not answer as it should: {gist(text)}"
     return ObjectStoreUnreachable(what, file=where)
 
 
@@ -207,7 +207,7 @@ _XML: Final = re.compile(r"<Code>([^<]+)</Code>(?:.*?<Message>([^<]*)</Message>)
 _ARROW: Final = re.compile(r"AWS Error (.*)", re.DOTALL)
 
 
-def _gist(text: str) -> str:
+def gist(text: str) -> str:
     """Return the store's own words in an error's text, in one line."""
     if (found := _XML.search(text)) is not None:
         return redacted(": ".join(part for part in found.groups() if part))

@@ -11,9 +11,9 @@ import stat
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from binlog_merge.config.uri import local_path
+from binlog_merge.config.uri import local_path, scheme_of
 from binlog_merge.errors import CHECK_PATH, IoError
-from binlog_merge.files.remote import filesystem_of, remote_error
+from binlog_merge.files.remote import OBJECT_SCHEMES, filesystem_of, remote_error, uri_of
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
 
@@ -122,6 +122,30 @@ class RemoteSource(Closing):
         self._file.close()
 
 
+class ObjectSource(Closing):
+    """A file in a store that pyarrow does not read as others do: Azure's blobs (`files.objects`)."""
+
+    def __init__(self, uri: str) -> None:
+        from binlog_merge.files.objects import Objects
+
+        folder, _, name = uri_of(uri).path.rpartition("/")
+        self._objects, self._name = Objects(str(uri_of(uri).with_path(folder))), name
+        size = self._objects.size_of(name)
+        if size is None:
+            raise IoError("there is no such file", file=uri, remedy=CHECK_PATH)
+        self.size = size
+
+    def read_into(self, buffer: memoryview, offset: int) -> int:
+        """Fill `buffer` from `offset` on; see Source."""
+        wanted = max(0, min(len(buffer), self.size - offset))
+        for at in range(0, wanted, READ_STEP):
+            self._objects.read_into(self._name, buffer[at : min(wanted, at + READ_STEP)], offset + at)
+        return wanted
+
+    def close(self) -> None:
+        """Do nothing: each read is a request."""
+
+
 class SourceFile(io.RawIOBase):
     """A source as a file that is read from its beginning."""
 
@@ -184,7 +208,9 @@ def _not_opened(error: OSError, path: str) -> IoError:
 def open_source(path: str) -> Source:
     """Open a local path or a URI for reading. Raises IoError."""
     local = local_path(path)
-    return RemoteSource(path) if local is None else LocalSource(local)
+    if local is not None:
+        return LocalSource(local)
+    return ObjectSource(path) if scheme_of(path) in OBJECT_SCHEMES else RemoteSource(path)
 
 
 def is_text(path: str) -> bool:

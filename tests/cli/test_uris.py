@@ -27,7 +27,7 @@ EVERYWHERE = [
     ["merge", "--config", "{config}", "--out", URI.replace("?", "?access_key=AKIAEXAMPLE&"), "--stop-never"],
 ]
 
-OTHER = "gs://AKIAEXAMPLE:s3cr3t@bucket/merged"
+OTHER = "hdfs://AKIAEXAMPLE:s3cr3t@bucket/merged"
 OF_OUTPUTS = [
     ["merge", "--config", "{config}", "--out", OTHER],
     ["verify", OTHER],
@@ -70,7 +70,7 @@ def test_a_uri_of_another_kind_is_refused(arguments: list[str], cluster: str, tm
 @pytest.mark.parametrize(
     "setting",
     [
-        "output: {dir: 'gs://AKIAEXAMPLE:s3cr3t@bucket/merged'}",
+        "output: {dir: 'hdfs://AKIAEXAMPLE:s3cr3t@bucket/merged'}",
         "capture: {dir: URI}",
         "filter: URI",
         "base: {logical: URI}",

@@ -222,7 +222,7 @@ def test_what_contradicts_it(case: Path, s3: Store, tmp_path: Path) -> None:
     text = case.read_text()
     path = tmp_path / "cluster.yaml"
     for setting, words in (
-        ("archive: 'gs://bucket/kept'", "archive"),
+        ("archive: 'hdfs://server/kept'", "archive"),
         ("archive: {to: kept, compress: lz4}", "compress"),
         ("archive: kept\nretention: {size: 1GB, schemas: true}", "schemas"),
     ):
