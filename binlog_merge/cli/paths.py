@@ -7,8 +7,8 @@ from typing import Annotated, Final
 import typer
 
 _ROUNDS: Final = (
-    "what goes on writes to a local (or mounted) folder; give that. Or let `merge --out s3://…` run again and again: "
-    "each run goes on where the last one stopped"
+    "what goes on writes to a local (or mounted) folder; give that, and `archive: s3://…` in the configuration sends "
+    "closed files there. Or let `merge --out s3://…` run again and again: each run goes on where the last one stopped"
 )
 _PURGED: Final = "set retention.size in the configuration: the next `merge --out s3://…` removes the oldest files"
 
