@@ -1,6 +1,5 @@
 """A merge on a real standalone cluster whose executors have a bare Python: what is sent there, and what is said."""
 
-import os
 import subprocess
 import sys
 import time
@@ -11,14 +10,14 @@ from typing import Any
 import pytest
 
 from binlog_merge.errors import ExecutorUnfit
-from binlog_merge.spark.peer import PACKAGES, identity
+from binlog_merge.spark.peer import identity
 from tests.merge_e2e.cases import case_named, copy_case, max_size, whole
-from tests.spark.cluster import BARE_PYTHON, SPARK_HOME, Cluster
+from tests.spark.cluster import Cluster
+from tests.spark.submitting import BARE, ROOT, Submitter, packed, stored
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = case_named("two-nodes") / "cluster.yaml"
-BARE = f"spark.pyspark.python={BARE_PYTHON}"
+MOST = 20_000
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("archive") / "packages.tar.gz"
-    subprocess.run([sys.executable, "-m", "binlog_merge.spark.archive", str(path)], check=True, capture_output=True)
-    return path
+    return packed(tmp_path_factory.mktemp("archive") / "packages.tar.gz")
 
 
 def test_spark_submit_from_s3_to_s3_with_executors_that_share_nothing(
@@ -42,48 +39,20 @@ def test_spark_submit_from_s3_to_s3_with_executors_that_share_nothing(
 
     What spark-submit was told wins over the configuration; that executors are awaited is said, then it goes on.
     """
-    program = tmp_path / "program.py"
-    program.write_text("from binlog_merge.cli.main import main\nmain()\n")
     case = case_named("three-nodes-online-ddl")
-    config = copy_case(case, tmp_path / "case", lambda values: _stored(values, case, s3))
-    keys = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    submit = [f"{SPARK_HOME}/bin/spark-submit", "--master", cluster.master, "--archives", f"{archive}#{PACKAGES}"]
-    submit += ["--name", "submitted", "--conf", BARE, "--conf", f"spark.pyspark.driver.python={sys.executable}"]
-    submit += [f"--conf=spark.executorEnv.{name}={value}" for name, value in keys.items()]
-    out = s3.uri("merged")
-    log = tmp_path / "log"
-    with (
-        log.open("wb") as stderr,
-        subprocess.Popen(
-            [*submit, str(program), "merge", "-c", str(config), "--out", out, "--end-of-input"],
-            stdout=stderr, stderr=stderr, env={**os.environ, "SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT)},
-        ) as merge,
-    ):  # fmt: skip
-        awaited = f"the master at {cluster.master} has given none".encode()
-        while awaited not in log.read_bytes():
-            assert merge.poll() is None, log.read_text()
+    config = stored(case, tmp_path / "case", s3, MOST)
+    with Submitter(cluster, tmp_path, archive) as submitter:
+        merge = submitter.submit(config, s3.uri("merged"))
+        while f"the master at {cluster.master} has given none" not in merge.said():
+            assert merge.process.poll() is None, merge.said()
             time.sleep(0.1)
         for _ in range(2):
             cluster.add_worker(cores=1)
-        assert merge.wait() == 0, log.read_text()
-    assert b"Submitted application: submitted" in log.read_bytes()
+        assert merge.ended() == 0, merge.said()
+    assert "Submitted application: submitted" in merge.said()
     local = whole(copy_case(case, tmp_path / "local", max_size(MOST)))
     assert {name: data for name, data in s3.objects("merged/").items() if name.startswith("binlog.0")} == local
     assert len(local) > 2 and not s3.objects("merged/parts/")
-
-
-MOST = 20_000
-
-
-def _stored(values: dict[str, Any], case: Path, s3: Any) -> None:
-    """Put a case's files into the store, and say so in its configuration, with settings that spark-submit overrides."""
-    max_size(MOST)(values)
-    for node in values["nodes"]:
-        folder = f"logs/{node['source-id']}"
-        for path in (case / "nodes" / node["source-id"]).glob("binlog.0*"):
-            s3.put(f"{folder}/{path.name}", path.read_bytes())
-        node["files"] = [s3.uri(f"{folder}/binlog.*")]
-    values["spark"] = {"spark.master": "local[1]", "spark.app.name": "configured"}
 
 
 def test_an_executor_that_is_not_as_the_driver_is_named(cluster: Cluster, tmp_path: Path) -> None:
