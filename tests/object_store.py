@@ -93,13 +93,16 @@ def object_store(bucket: str = "cluster-logs") -> Iterator[Store]:
 
 
 class Faults:
-    """A proxy before a server: of its connections some are answered with 500 or 503, some are cut somewhere."""
+    """A proxy before a server: of its connections some are answered with 500 or 503, some are cut somewhere.
 
-    def __init__(self, store: Store, seed: int, share: float) -> None:
+    No connection lasts longer than for so many bytes.
+    """
+
+    def __init__(self, store: Store, seed: int, share: float, lasts: int = 4_000_000) -> None:
         host, _, port = store.address.removeprefix("http://").partition(":")
         self._server = (host, int(port))
         self._random = random.Random(seed)
-        self._share = share
+        self._share, self._lasts = share, lasts
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
         self.done = 0
@@ -117,8 +120,7 @@ class Faults:
                 client, _ = self._listening.accept()
                 faulty = self._random.random() < self._share
                 fate = self._random.choice(("500", "503", "cut")) if faulty else "pass"
-                # Kept alive, a connection would meet its fate only once.
-                most = self._random.randrange(20_000) if fate == "cut" else 4_000_000
+                most = self._random.randrange(20_000) if fate == "cut" else self._lasts
                 self.done += faulty
                 threading.Thread(target=self._serve, args=(client, fate, most), daemon=True).start()
 

@@ -8,14 +8,17 @@ import errno
 import io
 import os
 import stat
+import time
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from binlog_merge.config.uri import local_path, scheme_of
-from binlog_merge.errors import CHECK_PATH, IoError
+from binlog_merge.errors import CHECK_PATH, IoError, ObjectStoreUnreachable
 from binlog_merge.files.remote import OBJECT_SCHEMES, filesystem_of, remote_error, uri_of
 
 READ_STEP = 1 << 30  # one preadv returns at most 2 GiB - 4 KiB
+_READ_ATTEMPTS: Final = 6
+_READ_SECONDS: Final = 30.0
 
 
 class Source(Protocol):
@@ -104,17 +107,26 @@ class RemoteSource(Closing):
             raise remote_error(error, uri) from None
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
-        """Fill `buffer` from `offset` on; see Source."""
-        done = 0
-        try:
-            self._file.seek(min(offset, self.size))
-            while done < len(buffer):
+        """Fill `buffer` from `offset` on; see Source.
+
+        pyarrow itself does not ask again where a 500 or 503 says more than there are bytes to be read.
+        """
+        done, failures, begun = 0, 0, time.monotonic()
+        while done < len(buffer):
+            try:
+                self._file.seek(min(offset + done, self.size))
                 count = int(self._file.readinto(buffer[done : done + READ_STEP]))
-                if count == 0:
-                    break
-                done += count
-        except OSError as error:
-            raise remote_error(error, self._uri, offset + done) from None
+            except OSError as error:
+                found = remote_error(error, self._uri, offset + done)
+                failures += 1
+                late = failures == _READ_ATTEMPTS or time.monotonic() - begun > _READ_SECONDS
+                if late or not isinstance(found, ObjectStoreUnreachable):
+                    raise found from None
+                time.sleep(0.1 * 2**failures)
+                continue
+            if count == 0:
+                break
+            done += count
         return done
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """Inputs on S3: found and read under any name, and for each way in which a store refuses an error of its own."""
 
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from binlog_merge.files.directory import discover
 from binlog_merge.files.globs import expand
 from binlog_merge.files.source import open_source
 from tests.files.binlogs import series
-from tests.object_store import Store, allowing
+from tests.object_store import Faults, Store, allowing
 
 
 def config(*patterns: str) -> MergeConfig:
@@ -44,6 +45,22 @@ def test_files_are_found_and_read_whatever_their_folder_is_called(folder: str, s
             buffer = bytearray(source.size)
             assert source.read_into(memoryview(buffer), 0) == len(expected)
             assert bytes(buffer) == expected
+
+
+@pytest.mark.parametrize("size", [20, 40_000])
+def test_reads_go_on_where_a_store_fails(size: int, s3: Store) -> None:
+    """Also where what it says about that is longer than what was to be read."""
+    data = random.Random(1).randbytes(10 * size)
+    s3.put("file", data)
+    with (
+        Faults(s3, 1, share=0.4, lasts=size + 1000) as faults,
+        open_source(s3.uri("file", address=faults.address)) as source,
+    ):
+        for offset in range(0, len(data), size):
+            buffer = bytearray(size)
+            assert source.read_into(memoryview(buffer), offset) == size
+            assert bytes(buffer) == data[offset : offset + size]
+        assert faults.done > 2
 
 
 @pytest.mark.parametrize("pattern", ["*/mysql-bin.000001", "dn-?/mysql-bin.000001", "dn-1/mysql-bin.00000[1]"])

@@ -135,7 +135,7 @@ def test_all_executors_are_killed_between_stages(
     wait_for(pause, merge)
     killed = submitter.cluster.kill_executors()
     go(pause)
-    assert merge.ended() == 0 and killed == 2, merge.said()
+    assert merge.ended() == 0 and killed >= 2, merge.said()
     assert published(out) == expected and not left(s3)
 
 
@@ -153,14 +153,15 @@ def go(pause: Pause) -> None:
 @thorough
 @pytest.mark.parametrize(
     "failpoint",
-    ["after-scan", "after-gather", "object-before-file", "object-before-manifest", "object-after-manifest"],
+    ["after-scan", "after-gather", "object-before-file", "object-before-manifest:2", "object-after-manifest:2"],
 )
 def test_the_driver_is_killed_and_run_again(
     failpoint: str, submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]
 ) -> None:
     config, out = stored(CASE, tmp_path / "case", s3, MOST), s3.uri("merged")
-    assert submitter.merge(config, out, **{VARIABLE: f"{failpoint}:kill"})[0] != 0
-    assert published(out) == (expected if failpoint == "object-after-manifest" else {})
+    name, _, visit = failpoint.partition(":")  # the manifest's first record names no files
+    assert submitter.merge(config, out, **{VARIABLE: f"{name}:kill" + f":{visit}" * bool(visit)})[0] != 0
+    assert published(out) == (expected if name == "object-after-manifest" else {})
     code, said = submitter.merge(config, out)
     assert code == 0, said
     assert published(out) == expected and not left(s3)
@@ -204,11 +205,13 @@ def test_of_two_drivers_one_wins(
 
 @thorough
 def test_two_drivers_that_race(submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]) -> None:
+    """From gather on; before that, the second one might find the first record of the manifest taken."""
     config, out = stored(CASE, tmp_path / "case", s3, MOST), s3.uri("merged")
     pauses = [Pause("gather", "before", str(folder_of(tmp_path, f"pause-{n}"))) for n in range(2)]
-    merges = [submitter.submit(config, out, *ONE_CORE, pauses=[pause]) for pause in pauses]
-    for pause, merge in zip(pauses, merges, strict=True):
-        wait_for(pause, merge)
+    merges = []
+    for pause in pauses:
+        merges.append(submitter.submit(config, out, *ONE_CORE, pauses=[pause]))
+        wait_for(pause, merges[-1])
     for pause in pauses:
         go(pause)
     codes = sorted(merge.ended() for merge in merges)
