@@ -236,14 +236,20 @@ class _FileWalk:
         return tuple(found)
 
     def _again(self) -> None:
-        """Clear the index for the next window, except for what belongs to the open transaction."""
+        """Clear the index for the next window, except for what belongs to the open transaction.
+
+        Of a table that has several maps, the last one counts. There is room for as many again: without it a transaction
+        of many tables would never get on.
+        """
         opened, rank = bool(self.reg[k.OPEN]), int(self.reg[k.RANK])
         count = int(self.reg[k.MAPS])
         current = [n for n in range(count) if self.maps[n, k.M_RANK] == rank] if opened else []
-        kept = [(int(self.maps[n, k.M_ID]), self.tables[n]) for n in current]
+        kept = {int(self.maps[n, k.M_ID]): self.tables[n] for n in current}
+        if 2 * len(kept) > len(self.maps):
+            self.maps = np.zeros((2 * len(self.maps), 4), np.int64)
         self.slots[:] = -1
         self.tables = {}
-        for number, (table_id, table) in enumerate(kept):
+        for number, (table_id, table) in enumerate(kept.items()):
             self.maps[number] = (table_id, -1, -1, rank)
             self.tables[number] = table
             self.slots[table_id & (k.SLOTS - 1)] = number

@@ -1,5 +1,6 @@
 """The log in large pieces says what it says event by event, whatever the windows; damage is told alike."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,20 @@ def test_pieces_are_what_events_are(name: str, tmp_path: Path) -> None:
         expected = by_items(binlog, first, stop)
         for window in (1 << 24, 5000, 300, 40):
             assert by_segments(binlog, first, stop, window) == expected
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_transaction_with_more_tables_than_there_is_room_for(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables stay known until it ends, so that room for none but these would be found full for ever."""
+    monkeypatch.setattr("binlog_merge.log.segments._MOST_MAPS", most)
+    binlog = merged("strange-names", tmp_path)
+    expected = by_items(binlog, 1, binlog.last_rank)
+    tables = Counter(rank for rank, _ in {(piece[0].rank, str(piece[2])) for piece in expected if len(piece) > 3})
+    assert max(tables.values()) > 2
+    for window in (1 << 24, 300):
+        assert by_segments(binlog, 1, binlog.last_rank, window) == expected
 
 
 def test_what_is_damaged_is_told_as_the_reader_tells_it(tmp_path: Path) -> None:
