@@ -83,7 +83,7 @@ def test_every_option_arrives_at_its_command() -> None:
             "conf": ["a=b", "c=d=e"],
         },
         "serve": {
-            "directory": Path("-out"),
+            "directory": "-out",
             "host": "0.0.0.0",
             "port": 3308,
             "user": "-user",

@@ -185,7 +185,7 @@ def test_unknown_key_names_the_nearest_one_and_the_line(tmp_path: Path) -> None:
         ("output: {server-id: 0}", "output.server-id"),
         ("output: {server-id: 4294967296}", "output.server-id"),
         ("output: {cluster-uuid: zebra}", "'zebra' is not a UUID"),
-        ("output: {dir: 'gs://b/out'}", "an output is a local"),
+        ("output: {dir: 'hdfs://b/out'}", "an output is a local"),
         ("spark: {a: [1]}", "spark.a"),
     ],
 )
