@@ -20,6 +20,7 @@ from binlog_merge.redaction import redacted
 if TYPE_CHECKING:
     from binlog_merge.files.away import Away
 
+STORE_NAME = "schema.duckdb"
 NOTHING = "no merge has written here"
 
 
@@ -123,6 +124,14 @@ class LogFolder:
             archived = read_note(self.directory)
             self._known = stamp, archived
         return archived
+
+    @contextmanager
+    def schema_store(self) -> Iterator[tuple[Path, str]]:
+        """Yield the local path of the log's schema store, and its name for people.
+
+        Raises what is wrong with an object store.
+        """
+        yield self.directory / STORE_NAME, self.place(STORE_NAME)
 
     def index(self) -> list[str] | None:
         """Return the names in the index, None if there is no index to compare with the manifest."""

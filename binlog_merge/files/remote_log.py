@@ -11,7 +11,7 @@ from typing import BinaryIO, Final
 from binlog_merge.config.uri import is_uri
 from binlog_merge.errors import ManifestError, MergeError
 from binlog_merge.files.away import Away
-from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import MANIFEST_NAME, OutputFile
 from binlog_merge.files.object_output import ObjectOutput, loaded
 from binlog_merge.files.scratch import reading_folder
@@ -49,8 +49,8 @@ class RemoteLog(LogFolder):
                 self._bring()
             self._looked = time.monotonic()
 
-    def _bring(self) -> None:
-        self._output.bring_state(self.directory, self._schema)
+    def _bring(self, schema: bool = False) -> None:
+        self._output.bring_state(self.directory, schema or self._schema)
         at = self._output.published_at()
         os.utime(self.directory / MANIFEST_NAME, (at, at))
 
@@ -98,6 +98,13 @@ class RemoteLog(LogFolder):
     def opened(self, file: OutputFile, buffering: int = -1) -> BinaryIO:
         """Open a file, which is brought if necessary."""
         return self._store.opened(file, buffering)
+
+    @contextmanager
+    def schema_store(self) -> Iterator[tuple[Path, str]]:
+        """Yield a copy of the schema store, which is brought if it is new; see LogFolder."""
+        with self._lock:
+            self._bring(schema=True)
+        yield self.directory / STORE_NAME, self.place(STORE_NAME)
 
     def index(self) -> list[str] | None:
         """Return None: the index in a store is for readers of nothing else, and may be behind."""

@@ -50,10 +50,15 @@ class ErrorCode(IntEnum):
     ER_HANDSHAKE_ERROR = 1043
     ER_ACCESS_DENIED_ERROR = 1045
     ER_UNKNOWN_COM_ERROR = 1047
+    ER_NO_DB_ERROR = 1046
     ER_BAD_DB_ERROR = 1049
+    ER_BAD_FIELD_ERROR = 1054
+    ER_PARSE_ERROR = 1064
     ER_EMPTY_QUERY = 1065
     ER_NO_SUCH_THREAD = 1094
     ER_UNKNOWN_ERROR = 1105
+    ER_UNKNOWN_TABLE = 1109
+    ER_NO_SUCH_TABLE = 1146
     ER_NET_PACKET_TOO_LARGE = 1153
     ER_NET_PACKETS_OUT_OF_ORDER = 1156
     ER_UNKNOWN_SYSTEM_VARIABLE = 1193
@@ -63,6 +68,7 @@ class ErrorCode(IntEnum):
     ER_UNSUPPORTED_PS = 1295
     ER_SP_DOES_NOT_EXIST = 1305
     ER_QUERY_INTERRUPTED = 1317
+    ER_QUERY_TIMEOUT = 3024
     ER_MALFORMED_PACKET = 1835
     ER_MALFORMED_GTID_SET_SPECIFICATION = 1772
 
@@ -72,7 +78,12 @@ _SQLSTATES: Final = {
     ErrorCode.ER_HANDSHAKE_ERROR: b"08S01",
     ErrorCode.ER_ACCESS_DENIED_ERROR: b"28000",
     ErrorCode.ER_UNKNOWN_COM_ERROR: b"08S01",
+    ErrorCode.ER_NO_DB_ERROR: b"3D000",
     ErrorCode.ER_BAD_DB_ERROR: b"42000",
+    ErrorCode.ER_BAD_FIELD_ERROR: b"42S22",
+    ErrorCode.ER_PARSE_ERROR: b"42000",
+    ErrorCode.ER_UNKNOWN_TABLE: b"42S02",
+    ErrorCode.ER_NO_SUCH_TABLE: b"42S02",
     ErrorCode.ER_EMPTY_QUERY: b"42000",
     ErrorCode.ER_NET_PACKET_TOO_LARGE: b"08S01",
     ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER: b"08S01",
@@ -204,10 +215,14 @@ Value = str | int | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a result: its name, and whether its values are numbers."""
+    """A column of a result: its name, and whether its values are numbers.
+
+    `kind` is its type; None for LONGLONG of a number, VAR_STRING of a text.
+    """
 
     name: str
     number: bool = False
+    kind: ColumnType | None = None
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
@@ -218,14 +233,20 @@ class Column:
         name = r.packed_bytes("name").decode("utf-8", "surrogateescape")
         r.packed_bytes("original name")
         r.packed("length of fixed fields")
-        r.take(6, "character set and length")
+        number = r.u16("character set") == BINARY
+        r.take(4, "length")
         kind = r.u8("type")
         r.take(5, "flags, decimals, filler")
         r.done()
-        return cls(name, kind == ColumnType.LONGLONG)
+        usual = ColumnType.LONGLONG if number else ColumnType.VAR_STRING
+        try:
+            return cls(name, number, None if kind == usual else ColumnType(kind))
+        except ValueError:
+            raise r.fail(f"{kind} is no type of a column") from None
 
     def pack(self) -> bytes:
-        kind, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, UTF8MB4)
+        usual, charset = (ColumnType.LONGLONG, BINARY) if self.number else (ColumnType.VAR_STRING, UTF8MB4)
+        kind = usual if self.kind is None else self.kind
         name = self.name.encode("utf-8", "surrogateescape")
         fixed = pack_uint(charset, 2) + pack_uint(1 << 16, 4) + bytes([kind]) + pack_uint(0, 2) + b"\x1f\0\0"
         return b"\x03def\0\0\0" + pack_packed_bytes(name) + b"\0" + pack_packed(len(fixed)) + fixed

@@ -8,34 +8,44 @@ from typing import Final, Protocol
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
+from binlog_merge.errors import MergeError
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
+from binlog_merge.serve.definitions import Definitions
+from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
+from binlog_merge.serve.log import LogView
+from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
+from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
     Call,
     Empty,
+    EndTransaction,
     Expression,
     Kill,
     Literal,
     Names,
     Nothing,
+    Question,
     Select,
     SetVariables,
     Show,
+    ShowDefinitions,
     ShowEvents,
+    StartTransaction,
     SystemVariable,
     Use,
     UserVariable,
 )
 from binlog_merge.serve.variables import Facts, variables
 
-SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
-"""Schemas that clients name when they connect; every server has them."""
 _WHAT: Final = (
-    "this is binlog-merge serve, which hands out a merged binlog and has no tables: it answers what replicas and "
+    "this is binlog-merge serve, which hands out a merged binlog and no rows of tables: it answers what replicas and "
     "binlog readers ask (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, SHOW VARIABLES, SELECT @@…, "
-    "SET, COM_BINLOG_DUMP), not"
+    "SET, SHOW CREATE TABLE, information_schema, COM_BINLOG_DUMP), not"
 )
+SYSTEM_NAMES: Final = frozenset(name for name, _, _ in SYSTEM_SCHEMAS)
+_LONGEST_MESSAGE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,9 @@ class World(Protocol):
     def facts(self) -> Facts:
         """Return the current facts about the server."""
 
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view of the log. Raises MergeError."""
+
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW BINLOG EVENTS; may raise between rows."""
 
@@ -65,17 +78,26 @@ class World(Protocol):
         """End a connection; return whether it existed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a transaction WITH CONSISTENT SNAPSHOT sees: the facts as it began, and the definitions as of their log."""
+
+    facts: Facts
+    definitions: Definitions
+
+
 @dataclass(slots=True)
 class Settings:
     """A session's settings: user variables as `@name`, session variables by their names.
 
-    `tls` is the version of TLS in use, "" without.
+    `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
     """
 
     user: str
     connection_id: int
     tls: str = ""
     schema: str | None = None
+    snapshot: Snapshot | None = None
     values: dict[str, Value] = field(default_factory=dict)
 
     def either(self, *names: str) -> Value:
@@ -83,39 +105,56 @@ class Settings:
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
 
-class _Refused(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(code, message)
-        self.answer = Err.of(code, message)
-
-
 _MOST_KEPT: Final = 1 << 19
 
 
 def answer(sql: bytes, settings: Settings, world: World) -> Answer:
-    """Answer one statement; only a SET or USE changes the session's settings."""
+    """Answer one statement; only a SET, a USE and those of transactions change the session's settings."""
     text = sql.decode("utf-8", "surrogateescape")
     try:
         return _answer(text, settings, world)
-    except _Refused as refused:
+    except Refused as refused:
         return refused.answer
+    except MergeError as error:
+        return _failed(error)
+
+
+def _facts(settings: Settings, world: World) -> Facts:
+    return world.facts() if settings.snapshot is None else settings.snapshot.facts
+
+
+def _definitions(settings: Settings, world: World) -> Definitions:
+    return world.definitions(world.facts().view) if settings.snapshot is None else settings.snapshot.definitions
 
 
 def _answer(text: str, settings: Settings, world: World) -> Answer:
     match parse_statement(text):
         case Select(items):
-            facts = world.facts()
+            facts = _facts(settings, world)
             values = [_value(expression, settings, facts) for _, expression in items]
             names = [Column(name, isinstance(value, int)) for (name, _), value in zip(items, values, strict=True)]
             return Rows(names, [values])
         case SetVariables(items):
-            return _set(items, settings, world.facts())
+            return _set(items, settings, _facts(settings, world))
+        case ShowDefinitions() as show:
+            return Rows(*shown(show, _definitions(settings, world), settings.schema))
+        case Question(sql):
+            return _asked(sql, settings, world)
+        case StartTransaction(snapshot):
+            settings.snapshot = None
+            if snapshot:
+                facts = world.facts()
+                settings.snapshot = Snapshot(facts, world.definitions(facts.view))
+            return Ok()
+        case EndTransaction():
+            settings.snapshot = None
+            return Ok()
         case Show() as show:
             return _show(show, settings, world)
         case ShowEvents() as show:
             return Rows(_EVENT_COLUMNS, world.events(show))
         case Use(schema):
-            return use(schema, settings)
+            return use(schema, settings, world)
         case Kill(connection_id):
             known = world.kill(connection_id)
             return Ok() if known else Err.of(ErrorCode.ER_NO_SUCH_THREAD, f"Unknown thread id: {connection_id}")
@@ -127,30 +166,49 @@ def _answer(text: str, settings: Settings, world: World) -> Answer:
             return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(text.split())[:80]}'")
 
 
-def use(schema: str, settings: Settings) -> Ok | Err:
-    """Make a schema the session's default if it is one of SCHEMAS."""
-    if schema and schema.lower() not in SCHEMAS:
-        return Err.of(ErrorCode.ER_BAD_DB_ERROR, f"Unknown database '{schema[:64]}': {_WHAT} schemas of users")
+def use(schema: str, settings: Settings, world: World) -> Ok | Err:
+    """Make a schema the session's default if there is one of this name."""
+    if schema and schema.lower() not in SYSTEM_NAMES:
+        try:
+            known = schema in _definitions(settings, world).schemas
+        except MergeError as error:
+            return _failed(error)
+        if not known:
+            return unknown_database(schema).answer
     settings.schema = schema or None
     return Ok()
+
+
+def _failed(error: MergeError) -> Err:
+    return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
+
+
+def _asked(sql: str, settings: Settings, world: World) -> Rows:
+    from binlog_merge.serve.questions import LONGEST, select
+
+    if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
+        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
+    return Rows(*select(sql, _definitions(settings, world), settings.schema))
 
 
 def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
     for name, expression in items:
         try:
             value = _value(expression, settings, facts)
-        except _Refused:
+        except Refused:
             if name.startswith("@"):
                 raise
             value = None  # what a session variable of a connector is computed from is no concern of ours
         _keep(name, value, settings)
+        if name == "autocommit" and value in (1, "1", "on", "ON"):
+            settings.snapshot = None  # this commits
     return Ok()
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:
     kept = sum(len(other) + len(str(held)) for other, held in settings.values.items() if other != name)
     if kept + len(name) + len(str(value)) > _MOST_KEPT:
-        raise _Refused(
+        raise Refused(
             ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
         )
     settings.values[name] = value
@@ -165,7 +223,7 @@ def _value(expression: Expression, settings: Settings, facts: Facts) -> Value:
         case SystemVariable(name):
             known = variables(facts)
             if name not in known:
-                raise _Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
+                raise Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
             return _selected(name, known[name])
         case Call(name, arguments):
             return _call(name, [_value(argument, settings, facts) for argument in arguments], settings, facts)
@@ -199,14 +257,14 @@ def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) 
         case "gtid_subtract", [str(one), str(other)]:
             return str(_minus(_gtids(one), _gtids(other)))
         case _:
-            raise _Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {_WHAT} functions")
+            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {_WHAT} functions")
 
 
 def _gtids(text: str) -> GtidSet:
     try:
         return GtidSet.parse_text(text)
     except BinlogFormatError:
-        raise _Refused(
+        raise Refused(
             ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
         ) from None
 
@@ -221,7 +279,7 @@ def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:
 
 
 def _show(show: Show, settings: Settings, world: World) -> Rows:
-    facts = world.facts()
+    facts = _facts(settings, world)
     match show.what:
         case "variables":
             return _named(dict(sorted(variables(facts).items())), show.names)
@@ -234,8 +292,6 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
             return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
         case "replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
-        case "databases":
-            return Rows([Column("Database")], [(schema,) for schema in SCHEMAS])
         case "grants":
             granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
             return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])

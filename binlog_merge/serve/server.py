@@ -21,7 +21,8 @@ from binlog_merge.errors import ConfigError, IoError, ServerRefused, not_listeni
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
 from binlog_merge.serve.connection import Connection
-from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.definitions import DefinitionReader, Definitions
+from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
@@ -59,6 +60,7 @@ class BinlogServer:
         self._account = Account(options.user, options.password)
         self._tls = _tls_context(options)
         self._traits: tuple[str, Traits] | None = None
+        self._definitions = DefinitionReader(log.folder)
         self._closed = Event()
         self._ids = itertools.count(1)
         self._lock = Lock()
@@ -113,6 +115,10 @@ class BinlogServer:
         if self._traits is None or self._traits[0] != newest:
             self._traits = newest, traits_of(view)
         return Facts(view, self._traits[1], self.address[1], self._tls is not None)
+
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view of the log."""
+        return self._definitions.at(view)
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""

@@ -149,7 +149,7 @@ class Session:
                 ErrorCode.ER_ACCESS_DENIED_ERROR,
                 f"Access denied for user '{settings.user[:80]}' (using password: {using})",
             )
-        opened = use(settings.schema or "", settings)
+        opened = use(settings.schema or "", settings, self._world)
         if isinstance(opened, Err):
             return Step([opened.pack()], Then.CLOSE)
         self._phase = _Phase.COMMANDS
@@ -166,7 +166,7 @@ class Session:
             case Query(sql):
                 return self._answered(sql)
             case InitDb(schema):
-                return Step([use(schema.decode("utf-8", "replace"), self.settings).pack()])
+                return Step([use(schema.decode("utf-8", "replace"), self.settings, self._world).pack()])
             case RegisterReplica() as replica:
                 self.replica = replica
                 return Step([Ok().pack()])
@@ -178,6 +178,7 @@ class Session:
                 return Step([Ok().pack()])
             case Plain(Com.COM_RESET_CONNECTION):
                 self.settings.values.clear()
+                self.settings.snapshot = None
                 return Step([Ok().pack()])
             case Plain(Com.COM_STATISTICS):
                 files = self._world.facts().view.there

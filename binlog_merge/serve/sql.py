@@ -1,13 +1,15 @@
 """Parses the statements that replicas, connectors and people send to a binlog server: text in, values out.
 
-    SELECT   variables, literals, a few functions         SHOW   variables, binlogs, what a connector looks at
-    SET      user and session variables                   KILL, BEGIN, COMMIT, ROLLBACK, USE
+    SELECT   variables, literals, a few functions         SHOW   variables, binlogs, definitions (`show_sql`)
+    SET      user and session variables                   KILL, USE, transactions, locks
 
-Everything else is Unsupported.
+A SELECT … FROM is a Question, which is parsed later. Everything else is Unsupported.
 """
 
+import re
 from typing import Final
 
+from binlog_merge.serve.show_sql import describe, show_definitions, transaction
 from binlog_merge.serve.statements import (
     Call,
     Empty,
@@ -16,6 +18,7 @@ from binlog_merge.serve.statements import (
     Literal,
     Names,
     Nothing,
+    Question,
     Select,
     SetVariables,
     Show,
@@ -39,8 +42,6 @@ _SHOWS: Final = {
     "status": "status",
     "warnings": "warnings",
     "errors": "warnings",
-    "databases": "databases",
-    "schemas": "databases",
     "replicas": "replicas",
     "slave hosts": "replicas",
     "grants": "grants",
@@ -57,8 +58,11 @@ def parse_statement(sql: str) -> Statement:
         statement = _statement(tokens)
         tokens.end()
     except NotUnderstood:
-        return Unsupported()
+        return Question(sql) if _QUESTION.match(sql) else Unsupported()
     return statement
+
+
+_QUESTION: Final = re.compile(r"(?:\s+|/\*.*?\*/)*\(*\s*select\b.*?\bfrom\b", re.DOTALL | re.IGNORECASE)
 
 
 def _statement(tokens: Tokens) -> Statement:
@@ -72,10 +76,12 @@ def _statement(tokens: Tokens) -> Statement:
         return Use(name_of(tokens.next()))
     if tokens.word("kill"):
         return _kill(tokens)
-    if tokens.word("start", "transaction") or any(tokens.word(word) for word in ("begin", "commit", "rollback")):
-        tokens.word("work")
-        return Nothing()
-    raise NotUnderstood
+    if any(tokens.word(word) for word in ("describe", "desc", "explain")):
+        return describe(tokens)
+    found = transaction(tokens)
+    if found is None:
+        raise NotUnderstood
+    return found
 
 
 def _select(tokens: Tokens) -> Select:
@@ -119,7 +125,7 @@ def _expression(tokens: Tokens) -> Expression:
         return Call(name, _arguments(tokens))
     if name in ("null", "true", "false"):
         return Literal({"null": None, "true": 1, "false": 0}[name])
-    if name == "current_user":
+    if name in ("current_user", "current_timestamp"):
         return Call(name)
     raise NotUnderstood
 
@@ -149,7 +155,7 @@ def _set(tokens: Tokens) -> Statement:
         if tokens.word("collate"):
             _value(tokens)
         return Nothing()
-    if tokens.word("transaction") or tokens.word("session", "transaction"):
+    if tokens.word("transaction") or tokens.word("session", "transaction") or tokens.word("local", "transaction"):
         while tokens.peek() is not None:
             tokens.next()
         return Nothing()
@@ -194,6 +200,9 @@ def _value(tokens: Tokens) -> Expression:
 def _show(tokens: Tokens) -> Statement:
     if tokens.word("binlog", "events"):
         return _show_events(tokens)
+    definitions = show_definitions(tokens)
+    if definitions is not None:
+        return definitions
     any(tokens.word(scope) for scope in _SCOPES)
     words: list[str] = []
     while (token := tokens.peek()) is not None and token.kind == "word" and len(words) < 3:

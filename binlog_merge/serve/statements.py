@@ -75,6 +75,41 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
+class ShowDefinitions:
+    """A SHOW or DESCRIBE of databases, tables, columns or indexes.
+
+    `like` is the pattern of LIKE, `where` the text of a condition; `optional` is IF NOT EXISTS.
+    """
+
+    what: str
+    schema: str | None = None
+    table: str = ""
+    full: bool = False
+    like: str | None = None
+    where: str = ""
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A SELECT … FROM, as text."""
+
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartTransaction:
+    """START TRANSACTION or BEGIN; with `snapshot`, WITH CONSISTENT SNAPSHOT."""
+
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """COMMIT, ROLLBACK, and statements that commit: FLUSH TABLES."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShowEvents:
     """SHOW BINLOG EVENTS of `file` ("": the first) from `position`; `skip` and `limit` are its LIMIT."""
 
@@ -100,7 +135,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A statement that changes nothing here: BEGIN, COMMIT, ROLLBACK, SET NAMES."""
+    """A statement that changes nothing here: UNLOCK TABLES, SAVEPOINT, SET NAMES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +148,21 @@ class Unsupported:
     """Any statement that a binlog server does not answer."""
 
 
-Statement = Select | SetVariables | Show | ShowEvents | Kill | Use | Nothing | Empty | Unsupported
+Statement = (
+    Select
+    | SetVariables
+    | Show
+    | ShowDefinitions
+    | ShowEvents
+    | Question
+    | StartTransaction
+    | EndTransaction
+    | Kill
+    | Use
+    | Nothing
+    | Empty
+    | Unsupported
+)
 
 
 def exactly(name: str) -> str:

@@ -1,4 +1,7 @@
-"""Splits a statement into tokens, without spaces and comments, and reads them with a cursor."""
+"""Splits a statement into tokens, without spaces and comments, and reads them with a cursor.
+
+What a comment /*!80000 …*/ holds is part of the statement, as for a MySQL server of that version.
+"""
 
 import re
 from dataclasses import dataclass
@@ -12,12 +15,14 @@ _TOKEN = re.compile(
   | (?P<user>@(?:[\w.$]+|`[^`]+`|'[^']*'))
   | (?P<number>-?\d+(?:\.\d+)?\b)
   | (?P<word>[A-Za-z_$\x80-\U0010ffff][\w$\x80-\U0010ffff]*|`(?:[^`]|``)+`)
-  | (?P<mark>:=|[(),;=*.])
+  | (?P<mark>:=|<=>|[<>!]=|<>|[(),;=*.<>+%-])
     """,
     re.VERBOSE | re.DOTALL,
 )
 # A backslash before a wildcard stays: it is LIKE's.
 _ESCAPES: Final = {"%": "\\%", "_": "\\_", "0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
+_EXECUTED = re.compile(r"/\*!(\d{5,6})?")
+_VERSION: Final = 90700
 _MOST_TOKENS: Final = 2000
 
 
@@ -40,6 +45,29 @@ class Tokens:
         self.sql = sql
         self._tokens = split(sql)
         self._at = 0
+
+    @property
+    def place(self) -> int:
+        """The number of tokens taken; it may be set back."""
+        return self._at
+
+    @place.setter
+    def place(self, at: int) -> None:
+        self._at = at
+
+    def at_end(self) -> bool:
+        """Return whether nothing but semicolons follows."""
+        return all(token.text == ";" for token in self._tokens[self._at :])
+
+    def rest(self) -> str:
+        """Take all tokens but semicolons at the end; return their text."""
+        left = self._tokens[self._at :]
+        while left and left[-1].text == ";":
+            left.pop()
+        if any(token.text == ";" for token in left):
+            raise NotUnderstood
+        self._at += len(left)
+        return self.sql[left[0].start : left[-1].end] if left else ""
 
     def peek(self) -> Token | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
@@ -103,8 +131,15 @@ def name_of(token: Token) -> str:
 
 def split(sql: str) -> list[Token]:
     found: list[Token] = []
-    at = 0
+    at, executed = 0, False
     while at < len(sql):
+        opened = None if executed else _EXECUTED.match(sql, at)
+        if opened is not None and int(opened[1] or 0) <= _VERSION:
+            executed, at = True, opened.end()
+            continue
+        if executed and sql.startswith("*/", at):
+            executed, at = False, at + 2
+            continue
         match = _TOKEN.match(sql, at)
         if match is None or len(found) > _MOST_TOKENS:
             raise NotUnderstood

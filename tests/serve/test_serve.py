@@ -225,7 +225,8 @@ def test_what_connectors_ask_is_answered(running: Running) -> None:
             ("SELECT @@no_such_variable", 1193),
             ("SELECT NO_SUCH_FUNCTION()", 1305),
             ("SELECT GTID_SUBSET('x', '')", 1772),
-            ("SELECT * FROM shop.orders", 1235),
+            ("SELECT * FROM d1.t1", 1235),
+            ("SELECT * FROM shop.orders", 1146),
             ("PURGE BINARY LOGS BEFORE NOW()", 1235),
             ("USE shop", 1049),
             ("KILL 999999", 1094),
@@ -255,7 +256,7 @@ def test_the_mysql_client_shows_what_a_person_asks(running: Running) -> None:
     command += [f"-p{PASSWORD}", "-N", "-e", "SHOW BINARY LOG STATUS; SELECT 1; SHOW WARNINGS; SHOW DATABASES"]
     printed = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.decode().splitlines()
     assert printed[0].split("\t")[4] == str(PublishedLog(merged(CASE)).view().executed)
-    assert printed[1:] == ["1", "information_schema", "mysql", "performance_schema", "sys"]
+    assert printed[1:] == ["1", "d1", "information_schema", "mysql", "performance_schema", "sys"]
 
 
 # Binlogs

@@ -10,14 +10,18 @@ from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
     Call,
     Empty,
+    EndTransaction,
     Kill,
     Literal,
     Names,
     Nothing,
+    Question,
     Select,
     SetVariables,
     Show,
+    ShowDefinitions,
     ShowEvents,
+    StartTransaction,
     Statement,
     SystemVariable,
     Unsupported,
@@ -61,8 +65,32 @@ CASES: list[tuple[str, Statement]] = [
     ("set names 'binary'", Nothing()),
     ("SET NAMES utf8mb4 COLLATE utf8mb4_bin", Nothing()),
     ("SET SESSION TRANSACTION READ ONLY", Nothing()),
-    ("START TRANSACTION", Nothing()),
-    ("rollback", Nothing()),
+    ("START TRANSACTION", StartTransaction()),
+    ("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY", StartTransaction(snapshot=True)),
+    ("START TRANSACTION /*!40100 WITH CONSISTENT SNAPSHOT */", StartTransaction(snapshot=True)),
+    ("begin work", StartTransaction()),
+    ("rollback", EndTransaction()),
+    ("COMMIT AND NO CHAIN RELEASE", EndTransaction()),
+    ("FLUSH /*!40101 LOCAL */ TABLES", EndTransaction()),
+    ("FLUSH TABLES `shop`.`comp`,`hr`.`people` WITH READ LOCK", EndTransaction()),
+    ("UNLOCK TABLES /* FTWRL */", Nothing()),
+    ("SAVEPOINT sp", Nothing()),
+    ("ROLLBACK TO SAVEPOINT sp", Nothing()),
+    ("/*!40100 SET @@SQL_MODE='' */", SetVariables((("sql_mode", Literal("")),))),
+    ("/*!99999 SET @@SQL_MODE='' */", Empty()),
+    ("/*M!100100 SET WAIT_TIMEOUT=DEFAULT */ ;", Empty()),
+    ("SELECT CURRENT_TIMESTAMP", Select((("CURRENT_TIMESTAMP", Call("current_timestamp")),))),
+    (
+        "SHOW FULL TABLES IN `db` where Table_Type = 'BASE TABLE'",
+        ShowDefinitions("tables", "db", full=True, where="Table_Type = 'BASE TABLE'"),
+    ),
+    ("SHOW TABLES", ShowDefinitions("tables")),
+    ("SHOW TABLE STATUS LIKE 't';", ShowDefinitions("table status", like="t")),
+    ("SHOW CREATE TABLE `db`.`t`", ShowDefinitions("create table", "db", "t")),
+    ("SHOW CREATE DATABASE IF NOT EXISTS `db`", ShowDefinitions("create database", "db", optional=True)),
+    ("show full columns from t from db like 'a%'", ShowDefinitions("columns", "db", "t", full=True, like="a%")),
+    ("DESC `db`.t `c`", ShowDefinitions("columns", "db", "t", like="c")),
+    *((sql, Question(sql)) for sql in ("SELECT * FROM shop.orders", "/* app */ (select a+1 from t where b <= 3)")),
     (
         "SHOW SESSION VARIABLES WHERE Variable_name IN ('a_b','c') OR Variable_name = 'd' or variable_name LIKE 'x%'",
         Show("variables", Names((r"a\_b", "c", "d", "x%"))),
@@ -86,14 +114,14 @@ CASES: list[tuple[str, Statement]] = [
     *(
         (sql, Unsupported())
         for sql in (
-            "SELECT * FROM shop.orders",
             "SELECT 1; SELECT 2",
             "SET GLOBAL read_only = OFF",
             "SET @@global.read_only = OFF",
             "INSERT INTO t VALUES (1)",
             "PURGE BINARY LOGS TO 'binlog.000002'",
             "RESET BINARY LOGS AND GTIDS",
-            "SHOW TABLES",
+            "SHOW CREATE VIEW v",
+            "LOCK INSTANCE",
             "SELECT 'open",
             "SELECT f(g(1))",
             "KILL 99999999999999999999999",
@@ -108,7 +136,7 @@ def test_what_clients_send_is_understood(sql: str, statement: Statement) -> None
 
 
 PIECES = r"""select set show kill use , ( ) @@a.b @c = := 'x' `z` 12 -3.5 like where variable_name in or limit ; /* */
--- ' \ binlog events from global variables null @ # : names transaction"""
+/*! . < create table with -- ' \ binlog events from global variables null @ # : names transaction"""
 pieces = st.sampled_from(PIECES.split())
 
 

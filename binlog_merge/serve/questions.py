@@ -1,0 +1,275 @@
+"""SELECTs over information_schema, and WHERE clauses of SHOW: read by sqlglot as MySQL's, answered by DuckDB.
+
+DuckDB gets what is asked about as tables in memory, and nothing else: no files, no network, few functions, 256 MiB and
+ten seconds. Both are loaded when the first such statement comes.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from threading import Timer
+from typing import Any, Final
+
+from binlog_merge.protocol.packets import Column, ErrorCode, Value
+from binlog_merge.serve.definitions import Definitions
+from binlog_merge.serve.dictionary import RELATIONS, Row
+from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
+
+LONGEST: Final = 1 << 14
+"""Characters of a statement that is parsed; parsing takes a tenth of a second for these."""
+_MOST_ROWS: Final = 1_000_000
+_SECONDS: Final = 10.0
+_FUNCTIONS: Final = frozenset(
+    {
+        *(
+            "And",
+            "Or",
+            "Count",
+            "Min",
+            "Max",
+            "Sum",
+            "Avg",
+            "Lower",
+            "Upper",
+            "Length",
+            "Concat",
+            "ConcatWs",
+            "Coalesce",
+        ),
+        *("If", "Case", "Cast", "Substring", "Trim", "Abs", "Round", "CurrentSchema", "CurrentDatabase"),
+    }
+)
+_CASE_MATTERS: Final = re.compile(r"(Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME)")
+"""Columns with names of databases and tables, which compare with regard to case; all other texts do without."""
+
+
+def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list[Column], list[Row]]:
+    """Answer a SELECT … FROM. `schema` is the session's default. Raises Refused, for rows of users' tables, too."""
+    from sqlglot import exp
+
+    tree = _parsed(sql)
+    if not isinstance(tree, exp.Select):
+        raise Refused(
+            ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve answers single SELECTs over information_schema"
+        )
+    aliases = {found.alias_or_name.lower() for found in tree.find_all(exp.CTE)}
+    used: dict[str, tuple[Sequence[Column], Iterable[Row]]] = {}
+    for table in list(tree.find_all(exp.Table)):
+        if table.name.lower() in aliases and not table.db:
+            continue
+        name = _relation(table, definitions, schema)
+        used[name] = RELATIONS[name].columns, RELATIONS[name].rows(definitions)
+        table.replace(exp.table_(_stored(name), alias=table.alias_or_name, quoted=True))
+    _check(tree)
+    tree = _made_plain(tree, schema)
+    names = {column.name.lower(): column for columns, _ in used.values() for column in columns}
+    with _database(used) as run:
+        described, rows = run(tree.sql(dialect="duckdb"))
+    return _described(tree, described, names, _items(sql)), rows
+
+
+def where(condition: str, columns: Sequence[Column], rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of a SHOW for which its WHERE is true. Raises Refused."""
+    from sqlglot import exp
+
+    tree = _parsed(f"SELECT * FROM shown WHERE {condition}")
+    if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Table))) != 1:
+        raise _not_understood(condition)
+    _check(tree)
+    tree.find(exp.Table).replace(exp.table_(_stored("shown"), alias="shown", quoted=True))
+    with _database({"shown": (columns, rows)}) as run:
+        return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
+
+
+def _parsed(sql: str) -> Any:
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    if len(sql) > LONGEST:
+        raise Refused(
+            ErrorCode.ER_NET_PACKET_TOO_LARGE, f"a SELECT over information_schema may have {LONGEST} characters"
+        )
+    try:
+        (tree,) = sqlglot.parse(sql, dialect="mysql")
+    except (SqlglotError, ValueError, RecursionError):
+        raise _not_understood(sql) from None
+    return tree
+
+
+def _not_understood(sql: str) -> Refused:
+    return Refused(ErrorCode.ER_PARSE_ERROR, f"binlog-merge serve does not understand '{' '.join(sql.split())[:80]}'")
+
+
+def _relation(table: Any, definitions: Definitions, schema: str | None) -> str:
+    """Return the name of the table of information_schema that is meant. Raises Refused for any other."""
+    from sqlglot import exp
+
+    if not isinstance(table.this, exp.Identifier):
+        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, "binlog-merge serve has no functions that return tables")
+    database = table.db or schema
+    if not database:
+        raise Refused(ErrorCode.ER_NO_DB_ERROR, "No database selected")
+    if database.lower() != "information_schema":
+        if (database, table.name) in definitions.tables:
+            raise no_rows_of(database, table.name)
+        raise unknown_table(database, table.name)
+    name = str(table.name.upper())
+    if name not in RELATIONS:
+        raise Refused(
+            ErrorCode.ER_UNKNOWN_TABLE,
+            f"Unknown table '{name[:64]}' in information_schema: binlog-merge serve has {', '.join(sorted(RELATIONS))}",
+        )
+    return name
+
+
+def _check(tree: Any) -> None:
+    """Raise Refused for functions that are not known to be harmless, parameters, and clauses that DuckDB alone has."""
+    from sqlglot import exp
+
+    for node in tree.walk():
+        if isinstance(node, exp.Func) and type(node).__name__ not in _FUNCTIONS:
+            name = node.name if isinstance(node, exp.Anonymous) else node.sql_name()
+            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name[:64]} does not exist here")
+        if isinstance(node, exp.Parameter | exp.SessionParameter | exp.Placeholder | exp.Into | exp.Lock | exp.Command):
+            raise _not_understood(node.sql(dialect="mysql"))
+
+
+def _made_plain(tree: Any, schema: str | None) -> Any:
+    """Return a tree in which what only a session knows is said, and LIKE has MySQL's escape character."""
+    from sqlglot import exp
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, exp.CurrentSchema | exp.CurrentDatabase):
+            return exp.Null() if schema is None else exp.Literal.string(schema)
+        if isinstance(node, exp.Like) and not isinstance(node.parent, exp.Escape):
+            return exp.Escape(this=node.copy(), expression=exp.Literal.string("\\"))
+        if isinstance(node, exp.Select):
+            node.set("operation_modifiers", None)
+        if isinstance(node, exp.Column):
+            node.set("db", None)
+        return node
+
+    tree.comments = None
+    return tree.transform(plain)
+
+
+def _stored(name: str) -> str:
+    return f"of {name}"
+
+
+def _items(sql: str) -> list[str]:
+    """Return the texts of a SELECT's items, up to the first FROM that is in no parentheses."""
+    from sqlglot.dialects.mysql import MySQL
+    from sqlglot.tokens import TokenType
+
+    depth, items, begin = 0, [], -1
+    tokens = MySQL().tokenize(sql)
+    for before, token in pairwise(tokens):
+        if before.token_type == TokenType.SELECT and begin < 0:
+            begin = token.start
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if begin >= 0 and not depth and token.token_type in (TokenType.COMMA, TokenType.FROM):
+            items.append(sql[begin : before.end + 1].strip())
+            if token.token_type == TokenType.FROM:
+                break
+            begin = token.end + 1
+    return items
+
+
+def _described(
+    tree: Any, described: Sequence[tuple[str, bool]], names: Mapping[str, Column], texts: Sequence[str]
+) -> list[Column]:
+    """Return a result's columns as MySQL describes them: names as in the table or the alias, types as in the table."""
+    from sqlglot import exp
+
+    items = tree.expressions if len(tree.expressions) == len(described) else [None] * len(described)
+    found = []
+    for place, (item, (name, number)) in enumerate(zip(items, described, strict=True)):
+        inner = item.this if isinstance(item, exp.Alias) else item
+        column = names.get((inner.name if isinstance(inner, exp.Column) else name).lower())
+        if inner is not None and not isinstance(inner, exp.Column | exp.Star):
+            column = None
+        if isinstance(item, exp.Alias):
+            name = item.alias
+        elif column is not None:
+            name = column.name
+        elif item is not None:
+            name = texts[place] if len(texts) == len(items) else item.sql(dialect="mysql")
+        found.append(Column(name, number) if column is None else Column(name, column.number, column.kind))
+    return found
+
+
+_Run = Callable[[str], tuple[list[tuple[str, bool]], list[Row]]]
+
+
+@contextmanager
+def _database(tables: Mapping[str, tuple[Sequence[Column], Iterable[Row]]]) -> Iterator[_Run]:
+    """Yield a function that runs a query over these tables: names and whether they are numbers, and rows."""
+    import duckdb
+
+    settings = {"threads": "1", "memory_limit": "256MB", "autoinstall_known_extensions": "false"}
+    with duckdb.connect(":memory:", config={**settings, "autoload_known_extensions": "false"}) as connection:
+        for name, (columns, rows) in tables.items():
+            _fill(connection, _stored(name), columns, rows)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+        def run(sql: str) -> tuple[list[tuple[str, bool]], list[Row]]:
+            timer = Timer(_SECONDS, connection.interrupt)
+            timer.start()
+            try:
+                answer = connection.execute(sql)
+                described = [(str(name), str(kind) in _NUMBERS) for name, kind, *_ in answer.description or ()]
+                rows = answer.fetchmany(_MOST_ROWS)
+            except duckdb.InterruptException:
+                raise Refused(
+                    ErrorCode.ER_QUERY_TIMEOUT,
+                    "Query execution was interrupted, maximum statement execution time exceeded",
+                ) from None
+            except duckdb.Error as error:
+                raise _failed(error) from None
+            finally:
+                timer.cancel()
+            if len(rows) == _MOST_ROWS:
+                raise Refused(ErrorCode.ER_UNKNOWN_ERROR, f"the result has {_MOST_ROWS} rows or more")
+            return described, [tuple(map(_value, row)) for row in rows]
+
+        yield run
+
+
+_NUMBERS: Final = ("BIGINT", "INTEGER", "HUGEINT", "BOOLEAN", "NUMBER", "SMALLINT", "TINYINT")
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, int | str) else str(value)
+
+
+def _failed(error: Exception) -> Refused:
+    text = (str(error).splitlines() or [""])[0][:200]
+    code = (
+        ErrorCode.ER_BAD_FIELD_ERROR
+        if text.startswith("Binder Error: Referenced column")
+        else ErrorCode.ER_UNKNOWN_ERROR
+    )
+    return Refused(code, text)
+
+
+def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Make a table; texts compare as in MySQL's information_schema."""
+    import pyarrow as pa
+
+    lists: list[list[Value]] = [[] for _ in columns]
+    for row in rows:
+        for values, value in zip(lists, row, strict=True):
+            values.append(value if value is None or isinstance(value, int) else str(value))
+    kinds = [pa.int64() if column.number else pa.string() for column in columns]
+    texts = ["VARCHAR" if _CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
+    types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
+    fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
+    connection.execute(f'CREATE TABLE "{name}" ({fields})')
+    arrays = [pa.array(values, kind) for values, kind in zip(lists, kinds, strict=True)]
+    connection.register("filling", pa.table(arrays, names=[column.name for column in columns]))
+    connection.execute(f'INSERT INTO "{name}" SELECT * FROM filling')
+    connection.unregister("filling")
