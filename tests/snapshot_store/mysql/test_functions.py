@@ -125,13 +125,16 @@ IMPLEMENTATIONS = {
     "binlog_merge/values/duckdb/text.py",
     "binlog_merge/values/duckdb/dates.py",
     "binlog_merge/serve/answers.py",
+    "binlog_merge/serve/questions.py",
+    "binlog_merge/serve/sql.py",
 }
-# Units of time, types, clauses and kinds of nodes that have the name of a function.
+# Units of time, types, clauses, kinds of nodes and columns that have the name of a function.
 OTHER_WORDS = (
     {"year", "quarter", "month", "week", "day", "hour", "minute", "second", "microsecond"}
     | {"date", "time", "timestamp", "datetime", "char", "interval", "extract", "get_format", "timestampdiff", "cast"}
     | {"point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
     | {"geomcollection", "geometrycollection", "position", "schema", "version", "crc32", "charset", "collation"}
+    | {"rank", "database"}
     | {"insert", "replace", "left", "right", "default", "coalesce", "truncate", "trim"}
 )
 
