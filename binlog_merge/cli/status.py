@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
-from binlog_merge.cli.merge import place_of
+from binlog_merge.cli.merge import Out, place_of
 from binlog_merge.cli.output import OutputFormat, print_json, printable
-from binlog_merge.cli.paths import local_path, output_place
+from binlog_merge.cli.paths import local_path
 from binlog_merge.errors import EXIT_FOUND, ConfigError
 
 if TYPE_CHECKING:
@@ -50,15 +50,7 @@ def status(
             parser=local_path,
         ),
     ],
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            help="The output directory, or s3://…; default: output.dir of the configuration.",
-            parser=output_place,
-            metavar="PATH",
-        ),
-    ] = None,
+    out: Out = None,
     watch: Annotated[bool, typer.Option("--watch", help="Show it again and again.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", min=0.1, help="Seconds from one look to the next, with --watch.")

@@ -49,8 +49,8 @@ def transactions(
 
     Nothing is published, and the session goes on. The frame's `merge_result` is a MergeResult without files: what is
     held back and by whom, watermarks, what is left out, warnings; these are logged, too. (What only a merge finds when
-    it writes, and `first_key`, are not in it.) Its `unpersist()` gives free
-    what Spark has kept of the index; then it is made again when it is asked for.
+    it writes, and `first_key`, are not in it.) Its `unpersist()` frees what
+    Spark keeps of the index, which a later action makes again.
 
     `start_tso`, `stop_tso`, `end_of_input` and `partitions` are those of `merge`. Raises MergeError, as `merge` does;
     then its `result` is the DataFrame of what comes before the stop, None if nothing does. What is wrong with rows is
