@@ -5,8 +5,7 @@ Retries, lost executors, spilling and locality are Spark's. Driver and executors
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import dropwhile, groupby
-from operator import itemgetter
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,7 @@ from binlog_merge.pipeline.base.pieces import Extent, extent_of, needed
 from binlog_merge.pipeline.base.runner import Files
 from binlog_merge.spark.engine import finishing
 from binlog_merge.spark.master import is_elsewhere
-from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, brought, columns_only, result_of
+from binlog_merge.spark.tasks import OUT, ROWS_IN, Inputs, Numbered, Work, blocks_of, brought, columns_only, result_of
 
 OPTION: Final = "spark.binlogmerge.exchange"
 _FETCHED_BYTES: Final = 64 << 20
@@ -121,10 +120,7 @@ class ShuffleExchange:
         rows = frame.where("not near").where(f"path in ({listed})")
         with finishing(self._spark, "fetch"):
             table = (rows if names is None else rows.mapInArrow(columns_only(names), OUT)).toArrow()
-        found: dict[str, dict[int, bytes]] = {}
-        for path, piece, data in zip(*(table[name].to_pylist() for name in ("path", "piece", "data")), strict=True):
-            found.setdefault(path, {})[piece] = data
-        return {path: [pieces[piece] for piece in sorted(pieces)] for path, pieces in found.items()}
+        return blocks_of(zip(*(table[name].to_pylist() for name in ("path", "piece", "data")), strict=True))
 
     def run(self, work: Callable[[Inputs], Work], tasks: Sequence[bytes], reads: Sequence[Sequence[Read]]) -> Rows:
         """Run a stage: `work(inputs)` is its body. Returns the number and the result of each task."""
@@ -151,8 +147,7 @@ class ShuffleExchange:
     def _taken(self, frame: Any, rows: Sequence[tuple[int, str, int, bytes]]) -> Rows:
         """Keep the blocks of a stage that has run. `rows` are sorted."""
         results = [(number, data) for number, path, _, data in rows if not path]
-        blocks = ((path, data) for _, path, _, data in rows if path)
-        self._near |= {path: [data for _, data in block] for path, block in groupby(blocks, itemgetter(0))}
+        self._near |= blocks_of((path, piece, data) for _, path, piece, data in rows if path)
         far = {path: _Far(frame, pieces) for _, data in results for path, pieces in result_of(data).far.items()}
         self._far |= far
         if not far:

@@ -108,13 +108,21 @@ class Numbered:
 
 def brought(batches: Batches) -> Iterator[Input]:
     """Yield the tasks of a partition, each with the blocks that were brought to it."""
-    found: dict[int, dict[str, dict[int, bytes]]] = {}
+    found: dict[int, list[tuple[str, int, bytes]]] = {}
     for batch in batches:
-        for target, path, piece, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            found.setdefault(target, {}).setdefault(path, {})[piece] = data
+        for target, *row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            found.setdefault(target, []).append((row[0], row[1], row[2]))
     for number in sorted(found):
-        blocks = {path: [pieces[piece] for piece in sorted(pieces)] for path, pieces in found.pop(number).items()}
+        blocks = blocks_of(found.pop(number))
         yield number, blocks.pop("")[0], blocks
+
+
+def blocks_of(rows: Iterable[tuple[str, int, bytes]]) -> dict[str, Pieces]:
+    """Return blocks by path, each with its pieces in order, from rows of (path, piece, data)."""
+    found: dict[str, dict[int, bytes]] = {}
+    for path, piece, data in rows:
+        found.setdefault(path, {})[piece] = data
+    return {path: [pieces[piece] for piece in sorted(pieces)] for path, pieces in found.items()}
 
 
 class _Row(NamedTuple):
