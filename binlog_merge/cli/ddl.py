@@ -75,7 +75,7 @@ ReadOut = Annotated[
     typer.Option(
         "--out",
         "--store",
-        help="A merge's output directory, also s3://…, or its schema store.",
+        help="A merge's output directory, also s3://… (gs://…, az://…), or its schema store.",
         metavar="DIR",
         parser=output_place,
     ),

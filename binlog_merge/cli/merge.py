@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
 
-The output directory, or s3://bucket/folder, gets binlog.000001 and so on, binlog.index, and a manifest. Run it again
-when the nodes have written more: it goes on where it stopped, and the files are the same, byte for byte, as if
-everything had been merged at once.
+The output directory, or s3://bucket/folder (gs:// and az:// work alike), gets binlog.000001 and so on, binlog.index,
+and a manifest. Run it again when the nodes have written more: it goes on where it stopped, and the files are the same,
+byte for byte, as if everything had been merged at once.
 
 \b
   binlog-merge merge --config cluster.yaml --out merged/
@@ -50,7 +50,7 @@ Out = Annotated[
     str | None,
     typer.Option(
         "--out",
-        help="The output directory, or s3://…; default: output.dir of the configuration.",
+        help="The output directory, or s3://… (gs://…, az://…); default: output.dir of the configuration.",
         parser=output_place,
         metavar="PATH",
     ),
@@ -59,7 +59,7 @@ Work = Annotated[
     Path | None,
     typer.Option(
         "--work",
-        help="With an --out at s3://: a local folder to work in; default: one in TMPDIR.",
+        help="With an --out in an object store: a local folder to work in; default: one in TMPDIR.",
         parser=local_path,
         metavar="DIR",
     ),
@@ -169,7 +169,9 @@ def merge(
         cluster = cluster.model_copy(update={"check_rows": "always"})
     place = place_of(cluster, out)
     if work is not None and not is_uri(place):
-        raise ConfigError("--work is for an --out at s3://", remedy="leave it out: an output directory has its own")
+        raise ConfigError(
+            "--work is for an --out in an object store", remedy="leave it out: an output directory has its own"
+        )
     if stop_never:
         directory = written_folder(place)
         from binlog_merge.spark.job import IN_DRIVER, Pace

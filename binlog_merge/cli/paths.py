@@ -10,6 +10,7 @@ _ROUNDS: Final = (
     "what goes on writes to a local (or mounted) folder; give that, and `archive: s3://…` in the configuration sends "
     "closed files there. Or let `merge --out s3://…` run again and again: each run goes on where the last one stopped"
 )
+_IN_A_STORE: Final = "s3://bucket/path (gs:// and az:// work alike)"
 _PURGED: Final = "set retention.size in the configuration: the next `merge --out s3://…` removes the oldest files"
 
 
@@ -41,17 +42,17 @@ def purged_folder(given: str | Path) -> Path:
 
 
 def output_place(given: str | Path) -> str:
-    """Return the local path or s3:// URI of an output. Raises ConfigError for a URI of another kind."""
+    """Return the local path or object-store URI of an output. Raises ConfigError for a URI of another kind."""
     from binlog_merge.config.uri import check_output
 
-    return _checked(check_output, str(given), "give a local (or mounted) folder, or s3://bucket/path")
+    return _checked(check_output, str(given), f"give a local (or mounted) folder, or {_IN_A_STORE}")
 
 
 def input_file(given: str | Path) -> str:
     """Return the path or URI of a file to read. Raises ConfigError for a URI of a kind that cannot be read."""
     from binlog_merge.config.uri import check_input
 
-    return _checked(check_input, str(given), "give a local path, or s3://bucket/path")
+    return _checked(check_input, str(given), f"give a local path, or {_IN_A_STORE}")
 
 
 def _checked(check: Callable[[str], str], given: str, remedy: str) -> str:

@@ -56,7 +56,10 @@ class CommitOrder(StrEnum):
 
 def replay(
     source: Annotated[
-        str, typer.Option("--from", help="A merge's output directory, or s3://…", metavar="DIR", parser=output_place)
+        str,
+        typer.Option(
+            "--from", help="A merge's output directory, or s3://… (gs://…, az://…)", metavar="DIR", parser=output_place
+        ),
     ],
     to: Annotated[
         str | None,

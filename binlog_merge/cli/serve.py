@@ -41,7 +41,10 @@ another output's."""
 
 def serve(
     directory: Annotated[
-        str, typer.Argument(help="A merge's output directory, or s3://…", metavar="MERGED_DIR", parser=output_place)
+        str,
+        typer.Argument(
+            help="A merge's output directory, or s3://… (gs://…, az://…)", metavar="MERGED_DIR", parser=output_place
+        ),
     ],
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="The port; 0: any that is free.")] = 3307,

@@ -51,7 +51,7 @@ def run_merge(
     progress: Progress | None = None,
     work: Path | None = None,
 ) -> MergeResult:
-    """Merge the nodes' binlogs into the directory or s3:// URI `out`, continuing where its manifest ends.
+    """Merge the nodes' binlogs into the directory or object-store URI `out`, continuing where its manifest ends.
 
     `work`: see `opened_output`. Raises MergeError. If something was published before the stop, the error's `result`
     holds the MergeResult.

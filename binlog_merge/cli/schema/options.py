@@ -27,7 +27,7 @@ ReadStore = Annotated[
     str,
     typer.Option(
         "--store",
-        help="The schema store: a file, or a merge's output directory, also s3://…",
+        help="The schema store: a file, or a merge's output directory, also s3://… (gs://…, az://…)",
         metavar="FILE",
         parser=output_place,
     ),
