@@ -80,13 +80,14 @@ class FakeJob:
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch) -> FakeJob:
     fake = FakeJob()
-    package, session, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ("", ".session", ".job"))
+    ends = ("", ".session", ".master", ".job")
+    package, session, master, module = (types.ModuleType(f"binlog_merge.spark{end}") for end in ends)
     session.active_session = lambda master: None  # type: ignore[attr-defined]
     session.is_submitted = lambda: False  # type: ignore[attr-defined]
-    session.is_connect = lambda master: False  # type: ignore[attr-defined]
+    master.is_connect = lambda master: False  # type: ignore[attr-defined]
     session.create_session = fake.create_session  # type: ignore[attr-defined]
     module.merge = fake.merge  # type: ignore[attr-defined]
-    for one in (package, session, module):
+    for one in (package, session, master, module):
         monkeypatch.setitem(sys.modules, one.__name__, one)
     monkeypatch.setattr("binlog_merge.cli.merge.check_java", lambda: None)
     return fake
