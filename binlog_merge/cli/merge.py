@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HELP = """Merge the binlogs of all nodes of a cluster into one.
 
-The output directory, or s3://bucket/folder (gs:// and az:// work alike), gets binlog.000001 and so on, binlog.index,
+The output directory, or s3://bucket/folder (or one at gs:// or az://), gets binlog.000001 and so on, binlog.index,
 and a manifest. Run it again when the nodes have written more: it goes on where it stopped, and the files are the same,
 byte for byte, as if everything had been merged at once.
 

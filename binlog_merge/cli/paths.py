@@ -10,8 +10,8 @@ _ROUNDS: Final = (
     "what goes on writes to a local (or mounted) folder; give that, and `archive: s3://…` in the configuration sends "
     "closed files there. Or let `merge --out s3://…` run again and again: each run goes on where the last one stopped"
 )
-_IN_A_STORE: Final = "s3://bucket/path (gs:// and az:// work alike)"
 _PURGED: Final = "set retention.size in the configuration: the next `merge --out s3://…` removes the oldest files"
+_IN_A_STORE: Final = "s3://bucket/path, or the like at gs:// or az://"
 
 
 def local_path(given: str | Path) -> Path:
