@@ -22,6 +22,7 @@ from binlog_merge.files.archived import Archived, is_same_file, read_note, witho
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.files.intact import check_whole
 from binlog_merge.files.manifest import Header, ManifestState, OutputFile, Publish
+from binlog_merge.files.new_object import put_new
 from binlog_merge.files.object_output import PACKED, Names, ObjectOutput
 from binlog_merge.files.source import io_error
 
@@ -116,14 +117,9 @@ class Sender:
         suffix = PACKED if self._compress else ""
         try:
             data = self._compressed(path) if self._compress else path
-            name = f"{file.name}{suffix}"
-            if not output.objects.create(name, data):
-                name = f"{file.name}.{output.new_name()}{suffix}"
-                if not output.objects.create(name, data):
-                    raise OutputBusy("another merge writes under the same names", file=output.objects.place(name))
+            return put_new(output.objects, file.name, data, suffix)
         finally:
             shutil.rmtree(self._work, ignore_errors=True)
-        return name
 
     def _compressed(self, path: Path) -> Path:
         import zstandard

@@ -247,8 +247,11 @@ class ManifestState:
 class Elsewhere(Protocol):
     """Where a record counts before it counts here: an output in an object store, of which the directory is a copy."""
 
-    def append(self, record: Record) -> None:
-        """Publish a record. Raises MergeError; then it is not published."""
+    def append(self, record: Record, sent: Mapping[str, str]) -> None:
+        """Publish a record, some of whose files are `sent`: objects by the files' names.
+
+        Raises MergeError; then it is not published.
+        """
 
 
 class Manifest:
@@ -310,8 +313,11 @@ class Manifest:
         if isinstance(record, Folded):
             self._folded = self._length
 
-    def append(self, record: Record) -> ManifestState:
-        """Append a record and return the new state once it is on disk. The rest of a torn write is cut off first."""
+    def append(self, record: Record, sent: Mapping[str, str] | None = None) -> ManifestState:
+        """Append a record and return the new state once it is on disk. The rest of a torn write is cut off first.
+
+        `sent` is for `elsewhere`.
+        """
         line, last_hash = encode_record(record, self._last_hash)
         try:
             # Decoded again, so that the state is what the next run will read (tuples become lists, keys text).
@@ -319,7 +325,7 @@ class Manifest:
         except ManifestError as error:
             raise error.located(file=str(self._path)) from None
         if self.elsewhere is not None:
-            self.elsewhere.append(record)
+            self.elsewhere.append(record, sent or {})
         try:
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:

@@ -22,7 +22,7 @@ everything that the ones before it say, so no more than so many are read.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +45,7 @@ from binlog_merge.files.manifest import (
     decode_record,
     encode_record,
 )
+from binlog_merge.files.new_object import put_new
 from binlog_merge.files.objects import Objects
 from binlog_merge.files.parts import PARTS
 from binlog_merge.files.publish import basename_of
@@ -55,6 +56,8 @@ SCHEMA_NAME: Final = "schema.duckdb"
 PACKED: Final = ".zst"
 """The end of the names of objects that are compressed: those of an archive (`files.archive`)."""
 _READERS: Final = 16
+_WRITERS: Final = 4
+"""A store that is far takes less of one request than a network carries."""
 _KIND: Final = "objects"
 
 FAILPOINTS: Final = (
@@ -202,17 +205,17 @@ class ObjectOutput:
     def _missing(self, name: str) -> ManifestError:
         return ManifestError(f"{name} is missing", file=self.objects.place(name), remedy=PUT_BACK)
 
-    def append(self, record: Record) -> None:
-        """Publish a record, with the files that it names in the folder. Raises OutputBusy if another writer was first.
+    def append(self, record: Record, sent: Mapping[str, str]) -> None:
+        """Publish a record, with the files that it names: from the folder, or `sent`, by their objects' names.
 
-        After any error nothing of the record is published.
+        Raises OutputBusy if another writer was first. After any error nothing of the record is published.
         """
         assert self._folder is not None
         self.state.after(record)  # raises what is wrong with it
         names, number = self.names, self._number + 1
         if isinstance(record, Publish):
-            moved = {file.name: self._put(file, self._folder / file.name) for file in record.files}
-            files = {**names.files, **{name: place for name, place in moved.items() if place != name}}
+            files = {**names.files, **self._put_all(record, sent), **sent}
+            files = {name: place for name, place in files.items() if place != name}
             failpoint("object-before-schema")
             names = Names(files, self._put_schema(number))
         self.record(record, names)
@@ -240,26 +243,24 @@ class ObjectOutput:
         self.state, self.names, self._number, self._last_hash = state, names, number, last_hash
         self._clear(record, old)
 
+    def _put_all(self, record: Publish, sent: Container[str]) -> dict[str, str]:
+        """Put a record's files that are in the folder, several at once; return the names of their objects."""
+        assert self._folder is not None
+        folder, here = self._folder, [file for file in record.files if file.name not in sent]
+        with ThreadPoolExecutor(_WRITERS) as writers:
+            places = writers.map(lambda file: self._put(file, folder / file.name), here)
+            return {file.name: place for file, place in zip(here, places, strict=True)}
+
     def _put(self, file: OutputFile, path: Path) -> str:
         """Put a file, and return the name of its object."""
         failpoint("object-before-file")
+        if all(file.name != known.name for known in self.state.files):
+            return put_new(self.objects, file.name, path)
         name = self.names.of(file.name)
-        tag = self._tags.get(name)
-        published = any(file.name == known.name for known in self.state.files)
-        if published:
-            done = (tag is not None and self.objects.replace(name, path, tag)) or self.objects.is_same(name, path)
-        else:
-            done = self.objects.create(name, path)
-        if not done:
-            name = f"{file.name}.{self.new_name()}"
-            if not self.objects.create(name, path):
-                raise OutputBusy("another merge writes under the same names", file=self.objects.place(name))
-        self._tags.pop(name, None)
-        return name
-
-    def new_name(self) -> str:
-        """Return what makes an object's name one that nobody has used."""
-        return uuid.uuid4().hex[:12]
+        tag = self._tags.pop(name, None)
+        if (tag is not None and self.objects.replace(name, path, tag)) or self.objects.is_same(name, path):
+            return name
+        return put_new(self.objects, file.name, path)
 
     def _put_schema(self, number: int) -> str | None:
         """Put the schema store if there is one, under a name that is never used again."""

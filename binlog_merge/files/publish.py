@@ -38,6 +38,7 @@ from binlog_merge.files.intact import (
     write_note,
 )
 from binlog_merge.files.manifest import MANIFEST_NAME, Manifest, ManifestState, OutputFile, Publish
+from binlog_merge.files.parts import Sent
 from binlog_merge.files.source import io_error, is_text
 from binlog_merge.redaction import redacted
 
@@ -87,26 +88,29 @@ def part_path(directory: Path, name: str) -> Path:
     return directory / f".{name}.{uuid.uuid4().hex}.part"
 
 
-def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path]) -> ManifestState:
+def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapping[str, Path | Sent]) -> ManifestState:
     """Publish a run: append to the open file, give new files their names, then append `record` to the manifest.
 
-    `rendered` are the temporary paths: of a new file as a whole, of the open file only what it grows by. Raises
-    IoError; then nothing of this run is published.
+    `rendered` are the temporary paths: of a new file as a whole, of the open file only what it grows by. A new file
+    that is in an object store already has none. Raises IoError; then nothing of this run is published.
     """
     state = manifest.state
     if state.header is None or set(rendered) != {file.name for file in record.files}:
         raise InternalError("publish was called without a header, or with other files than the record names")
     grown = state.open_file
-    new = [file for file in record.files if grown is None or file.name != grown.name]
+    sent = {name: there for name, there in rendered.items() if isinstance(there, Sent)}
+    paths = {name: path for name, path in rendered.items() if isinstance(path, Path)}
+    growth = None if grown is None else paths.pop(grown.name, None)
+    new = [file for file in record.files if file.name in paths]
     for file in new:
-        _check_rendered(rendered[file.name], file, file.size)
-        sync_file(rendered[file.name])
-    if grown is not None and len(new) < len(record.files):
-        _grow(directory / grown.name, grown, record.files[0], rendered[grown.name])
+        _check_rendered(paths[file.name], file, file.size)
+        sync_file(paths[file.name])
+    if grown is not None and growth is not None:
+        _grow(directory / grown.name, grown, record.files[0], growth)
     failpoint("publish-before-rename")
     for file in new:
         try:
-            rendered[file.name].replace(directory / file.name)
+            paths[file.name].replace(directory / file.name)
         except OSError as error:
             raise io_error(error, str(directory / file.name)) from error
         failpoint("publish-after-rename")
@@ -115,13 +119,22 @@ def publish(directory: Path, manifest: Manifest, record: Publish, rendered: Mapp
         failpoint("publish-before-index")
         names = [file.name for file in state.after(record).files if (directory / file.name).exists()]
         _write_index(directory, basename_of(state), names)
-    sealed = tuple(replace(file, tail=tail_of(directory / file.name, file.size)) for file in record.files)
+    sealed = tuple(replace(file, tail=_tail_of(file, sent, directory)) for file in record.files)
     failpoint("publish-before-manifest")
-    state = manifest.append(replace(record, files=sealed))
+    state = manifest.append(replace(record, files=sealed), {name: there.name for name, there in sent.items()})
     failpoint("publish-after-manifest")
     published = {file.name: stamp_of(directory / file.name) for file in record.files}
     write_note(directory, {name: stamp for name, stamp in (read_note(directory) | published).items() if stamp})
     return state
+
+
+def _tail_of(file: OutputFile, sent: Mapping[str, Sent], directory: Path) -> str:
+    there = sent.get(file.name)
+    if there is None:
+        return tail_of(directory / file.name, file.size)
+    if there.size != file.size:
+        raise InternalError(f"{file.name} was sent with {there.size} bytes, not {file.size}")
+    return there.tail
 
 
 def _grow(path: Path, before: OutputFile, after: OutputFile, tail: Path) -> None:

@@ -153,7 +153,7 @@ def go(pause: Pause) -> None:
 @thorough
 @pytest.mark.parametrize(
     "failpoint",
-    ["after-scan", "after-gather", "object-before-file", "object-before-manifest:2", "object-after-manifest:2"],
+    ["after-scan", "after-gather", "object-before-schema", "object-before-manifest:2", "object-after-manifest:2"],
 )
 def test_the_driver_is_killed_and_run_again(
     failpoint: str, submitter: Submitter, s3: Store, tmp_path: Path, expected: dict[str, bytes]

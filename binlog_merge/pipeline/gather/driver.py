@@ -125,6 +125,7 @@ def gather_task(
     """Return the task that renders `rows` as the output file with this number."""
     basename = job.config.output.basename
     name = file_name(basename, number)
+    store = None if job.engine.exchange.shared else job.store
     return GatherTask(
         name=name,
         path=str(part_path(job.directory, name)),
@@ -141,5 +142,6 @@ def gather_task(
         ddl=ddl,
         hints=inputs.carrier == POLARDBX,
         check_rows=job.config.check_rows == "always",
-        part=None if job.store is None or job.engine.exchange.shared else part_uri(job.store, job.attempt, name),
+        store=store if goes_on is None else None,
+        part=part_uri(store, job.attempt, name) if store is not None and goes_on is not None else None,
     )

@@ -38,18 +38,20 @@ class Sink(Protocol):
 class OutputFile:
     """The file being written, and a buffer with the bytes that follow its end.
 
-    `begins` is the position in the output file at which what is written begins.
+    `begins` is the position in the output file at which what is written begins. One that is not `durable` is read once
+    more and then gone: nothing makes it come to disk.
     """
 
     fd: int
     path: str
     begins: int = 0
+    durable: bool = True
     position: int = field(init=False)  # in the output file, of the buffer's first byte
     buffer: npt.NDArray[np.uint8] = field(default_factory=lambda: np.empty(OUT_BUFFER, np.uint8))
 
     def __post_init__(self) -> None:
         self.position = self.begins
-        self._behind = WriteBehind(self.fd)
+        self._behind = WriteBehind(self.fd) if self.durable else None
 
     def write(self, count: int) -> None:
         """Append the first `count` bytes of the buffer to the file."""
@@ -60,7 +62,8 @@ class OutputFile:
         except OSError as error:
             raise io_error(error, self.path) from error
         self.position += count
-        self._behind.wrote(self.position - self.begins)
+        if self._behind is not None:
+            self._behind.wrote(self.position - self.begins)
 
     def append(self, data: bytes) -> None:
         """Append bytes to the file, through the buffer, which must be empty."""
@@ -72,14 +75,17 @@ class OutputFile:
         os.ftruncate(self.fd, position - self.begins)
         os.lseek(self.fd, position - self.begins, os.SEEK_SET)
         self.position = position
-        self._behind.truncated(position - self.begins)
+        if self._behind is not None:
+            self._behind.truncated(position - self.begins)
 
     def overwrite(self, position: int, data: bytes) -> None:
         """Replace bytes that are written already."""
         os.pwrite(self.fd, data, position - self.begins)
 
     def sync(self) -> None:
-        """Flush everything to disk. Raises IoError."""
+        """Flush everything to disk, if it is to be durable. Raises IoError."""
+        if self._behind is None:
+            return
         try:
             self._behind.finish()
             os.fsync(self.fd)
@@ -89,5 +95,6 @@ class OutputFile:
     def close(self) -> None:
         """Close the file, whether or not it was flushed."""
         with suppress(OSError):
-            self._behind.finish()
+            if self._behind is not None:
+                self._behind.finish()
         os.close(self.fd)

@@ -20,7 +20,7 @@ from binlog_merge.binlog.kernels import render_layout as k
 from binlog_merge.binlog.kernels import scan_layout as ks
 from binlog_merge.binlog.kernels.render import render_window
 from binlog_merge.errors import ChecksumMismatch, MergeError, UnsupportedInput
-from binlog_merge.files.parts import send_part
+from binlog_merge.files.parts import send_part, sent
 from binlog_merge.pipeline.base.render_values import LogicalDdl
 from binlog_merge.pipeline.gather.giant import write_giant
 from binlog_merge.pipeline.gather.input_reader import WINDOW_BYTES, InputReader
@@ -42,19 +42,22 @@ FLUSH = 4 << 20
 
 def gather(task: GatherTask) -> GatherResult:
     """Write one output file. An error is returned as `error`, with the valid prefix written before it."""
-    if task.part is None:
-        return _gathered(task)
+    if task.store is None and task.part is None:
+        return _gathered(task, durable=True)
     with tempfile.TemporaryDirectory(prefix="binlog-merge-") as folder:
         path = Path(folder) / task.name
-        result = _gathered(replace(task, path=str(path)))
+        result = replace(_gathered(replace(task, path=str(path)), durable=False), path=task.path)
+        if task.store is not None:
+            return replace(result, sent=sent(task.store, task.name, path))
+        assert task.part is not None
         send_part(task.part, path)
-        return replace(result, path=task.path)
+        return result
 
 
-def _gathered(task: GatherTask) -> GatherResult:
+def _gathered(task: GatherTask, durable: bool) -> GatherResult:
     plans = PlanTable(task.schemas, task.nodes)
     fd = os.open(task.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    out, reader = OutputFile(fd, task.path, task.begins), InputReader(task.nodes, task.files)
+    out, reader = OutputFile(fd, task.path, task.begins, durable), InputReader(task.nodes, task.files)
     work = Gathering(task, Renderer(task.head, plans, reader, out))
     written, reg = work.written, work.render.reg
     error: dict[str, Any] | None = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from binlog_merge.files.known import KnownFile
+from binlog_merge.files.parts import Sent
 from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.pieces import Span
 from binlog_merge.pipeline.base.render_values import FileHead, LogicalDdl
@@ -50,7 +51,8 @@ class GatherTask:
     ddl: Mapping[OrderKey, LogicalDdl]
     hints: bool = False  # statements have trace hints: see `pipeline.gather.traces`
     check_rows: bool = False  # also walk the rows of events that have a checksum
-    part: str | None = None  # the URI of the object in which the driver gets the file, if they share no folder
+    store: str | None = None  # the URI of the output to which a new file is sent, if the driver shares no folder
+    part: str | None = None  # and the URI of the object in which the driver gets what an open file grows by
 
     @property
     def reads(self) -> tuple[Read, ...]:
@@ -81,3 +83,4 @@ class GatherResult:
     error: dict[str, Any] | None = None
     believed: tuple[str, ...] = ()  # warnings about table maps that contradict the schema history
     failed: OrderKey | None = None  # the key of the transaction that failed
+    sent: Sent | None = None  # where the file is, if it is not at `path`

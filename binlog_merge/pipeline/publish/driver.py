@@ -66,7 +66,7 @@ def publish_run(
     )
     unchanged = state.last is not None and not kept and _kept_of(record) == _kept_of(state.last)
     if not unchanged:
-        publish(job.directory, run.inputs.manifest, record, {g.name: Path(g.path) for g in kept})
+        publish(job.directory, run.inputs.manifest, record, {g.name: g.sent or Path(g.path) for g in kept})
     values = {"run": record.run, "files": [f.name for f in files], "transactions": record.rank - state.rank}
     _LOG.info("published" if not unchanged else "nothing to publish", extra={**values, "watermark": record.watermark})
     for path in job.directory.glob(".*.part"):
