@@ -4,7 +4,7 @@ import json
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -79,10 +79,12 @@ class Store:
 
 
 @contextmanager
-def object_store(bucket: str = "cluster-logs") -> Iterator[Store]:
-    """Run a server with one bucket."""
+def object_store(bucket: str = "cluster-logs", front: Callable[[Any], Any] | None = None) -> Iterator[Store]:
+    """Run a server with one bucket. `front` makes of its WSGI application the one that answers."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    if front is not None:
+        server._server.app = front(server._server.app)  # type: ignore[union-attr]
     try:
         host, port = server.get_host_and_port()
         store = Store(f"http://{host}:{port}", bucket)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from binlog_merge.config.uri import local_path
 from binlog_merge.errors import FileChanged, IoError
 from binlog_merge.files.head import file_identity
+from binlog_merge.files.read_ahead import ReadAhead
 from binlog_merge.files.source import Closing, Source, open_source
 
 
@@ -31,6 +32,11 @@ class KnownSource(Closing):
         self._file = file
         self.size = file.size
 
+    def expect(self, stop: int) -> None:
+        """Say that what comes before `stop` is read next; it is read ahead, if the file was opened for that."""
+        if isinstance(self._source, ReadAhead):
+            self._source.stop = stop
+
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill `buffer` from `offset` on, or to the known end."""
         wanted = buffer[: max(0, self.size - offset)]
@@ -44,8 +50,11 @@ class KnownSource(Closing):
         self._source.close()
 
 
-def open_known(file: KnownFile) -> KnownSource:
-    """Open a discovered file. Raises FileChanged if it is another file or is shorter now, IoError if it cannot."""
+def open_known(file: KnownFile, block: int | None = None) -> KnownSource:
+    """Open a discovered file. Raises FileChanged if it is another file or is shorter now, IoError if it cannot.
+
+    `block`: where the file is remote, it is read ahead in blocks of this size, once the reader says how far (`expect`).
+    """
     local = local_path(file.path)
     if local is not None and not os.path.lexists(local):
         raise FileChanged("the file was there when the merge began, and is gone", node=file.node, file=file.path)
@@ -62,7 +71,7 @@ def open_known(file: KnownFile) -> KnownSource:
     except (FileChanged, IoError):
         source.close()
         raise
-    return KnownSource(source, file)
+    return KnownSource(source if block is None or local is not None else ReadAhead(source, block), file)
 
 
 def _shorter(file: KnownFile, now: int) -> FileChanged:

@@ -95,7 +95,7 @@ class LocalSource(Closing):
 
 
 class RemoteSource(Closing):
-    """A file of a pyarrow file system."""
+    """A file of a pyarrow file system. Several threads may read it at once."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -114,8 +114,8 @@ class RemoteSource(Closing):
         done, failures, begun = 0, 0, time.monotonic()
         while done < len(buffer):
             try:
-                self._file.seek(min(offset + done, self.size))
-                count = int(self._file.readinto(buffer[done : done + READ_STEP]))
+                wanted = min(len(buffer) - done, READ_STEP)
+                data = self._file.read_at(wanted, min(offset + done, self.size))
             except OSError as error:
                 found = remote_error(error, self._uri, offset + done)
                 failures += 1
@@ -124,9 +124,10 @@ class RemoteSource(Closing):
                     raise found from None
                 time.sleep(0.1 * 2**failures)
                 continue
-            if count == 0:
+            if not data:
                 break
-            done += count
+            buffer[done : done + len(data)] = data
+            done += len(data)
         return done
 
     def close(self) -> None:

@@ -69,6 +69,7 @@ class Submitter:
     cluster: Cluster
     folder: Path
     archive: Path | None = None
+    program: str = _PROGRAM
     _started: list[Submitted] = field(default_factory=list)
 
     def __enter__(self) -> Self:
@@ -90,10 +91,17 @@ class Submitter:
         **environment: str,
     ) -> Submitted:
         """Start a merge to the end of the input. `environment` is the driver's."""
+        if strikes or pauses:
+            told = {"strikes": [asdict(s) for s in strikes], "pauses": [asdict(p) for p in pauses]}
+            environment[sabotage.VARIABLE] = json.dumps(told)
+        return self.start(["merge", "-c", str(config), "--out", out, "--end-of-input"], *conf, **environment)
+
+    def start(self, arguments: Sequence[str], *conf: str, **environment: str) -> Submitted:
+        """Start the program with arguments."""
         here = self.folder / f"submitted-{len(self._started)}"
         (here / "tmp").mkdir(parents=True)
         program = here / "program.py"
-        program.write_text(_PROGRAM)
+        program.write_text(self.program)
         keys = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         command = [f"{SPARK_HOME}/bin/spark-submit", "--master", self.cluster.master, "--name", "submitted"]
         command += ["--py-files", sabotage.__file__, "--driver-java-options", QUICK_JAVA]
@@ -104,13 +112,10 @@ class Submitter:
         for option in (python, f"spark.pyspark.driver.python={sys.executable}", *conf):
             command += ["--conf", option]
         command += [f"--conf=spark.executorEnv.{name}={value}" for name, value in keys.items()]
-        told = {"strikes": [asdict(s) for s in strikes], "pauses": [asdict(p) for p in pauses]}
         own = {"SPARK_HOME": str(SPARK_HOME), "PYTHONPATH": str(ROOT), "TMPDIR": str(here / "tmp")}
-        if strikes or pauses:
-            own[sabotage.VARIABLE] = json.dumps(told)
         with (here / "log").open("wb") as log:
             process = subprocess.Popen(
-                [*command, str(program), "merge", "-c", str(config), "--out", out, "--end-of-input"],
+                [*command, str(program), *arguments],
                 stdout=log, stderr=log, env={**os.environ, **own, **environment}, start_new_session=True,
             )  # fmt: skip
         self._started.append(Submitted(process, here / "log"))

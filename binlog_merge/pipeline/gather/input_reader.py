@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from binlog_merge.files.known import open_known
+from binlog_merge.config.uri import local_path
+from binlog_merge.files.known import KnownSource, open_known
+from binlog_merge.files.read_ahead import block_size
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.base.columns import Column, view
 from binlog_merge.pipeline.gather.rows import Rows
@@ -26,7 +28,9 @@ class InputReader:
 
     def __init__(self, nodes: Mapping[int, str], files: Mapping[tuple[int, int], InputFile]) -> None:
         self._nodes, self._files = nodes, files
-        self._sources: dict[tuple[int, int], Source] = {}
+        self._sources: dict[tuple[int, int], KnownSource] = {}
+        self._remote = any(local_path(file.path) is None for file in files.values())
+        self._ends: dict[tuple[int, int], int] = {}
         self.buffer = np.empty(WINDOW_BYTES * 2, np.uint8)
 
     def close(self) -> None:
@@ -34,10 +38,24 @@ class InputReader:
         for source in self._sources.values():
             source.close()
 
+    def expect(self, rows: Rows) -> None:
+        """Say that these rows are read next: of remote files they are read ahead."""
+        if not self._remote:
+            return
+        place = (rows.node << np.int64(32)) | rows.file
+        files, which = np.unique(place, return_inverse=True)
+        ends = np.zeros(len(files), np.int64)
+        np.maximum.at(ends, which, rows.end)
+        self._ends = {(int(at >> 32), int(at & 0xFFFFFFFF)): int(end) for at, end in zip(files, ends, strict=True)}
+        for known in self._sources.keys() & self._ends.keys():
+            self._sources[known].expect(self._ends[known])
+
     def source(self, node: int, file: int) -> Source:
         """Return the open source of a file."""
         if (node, file) not in self._sources:
-            self._sources[node, file] = open_known(self._files[node, file].known)
+            opened = open_known(self._files[node, file].known, block_size(len(self._ends)))
+            opened.expect(self._ends.get((node, file), 0))
+            self._sources[node, file] = opened
         return self._sources[node, file]
 
     def crc(self, node: int, file: int) -> int:

@@ -144,6 +144,7 @@ class Gathering:
         """Write a run's rows, with a new epoch of plans at every schema version among them."""
         if not len(rows):
             return
+        self.render.reader.expect(rows)
         edges = rows.edges(self.task.schemas.boundaries())
         # The rows of a CREATE TABLE ... SELECT see the table it creates, so they need an epoch of their own.
         edges += [

@@ -15,6 +15,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.binlog.kernels.scan import find_group
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.files.known import open_known
+from binlog_merge.files.read_ahead import BLOCK
 from binlog_merge.files.source import Source
 from binlog_merge.pipeline.scan import found as scan_found
 from binlog_merge.pipeline.scan.values import ScanResult, ScanTask
@@ -31,7 +32,8 @@ def scan(task: ScanTask) -> ScanResult:
     walk.reg[k.NEXT_SEQUENCE] = k.FILE_BEGINS if task.start <= 4 else k.ANY_SEQUENCE
     first, truncated, error = -1, None, None
     try:
-        with open_known(task.file) as source:
+        with open_known(task.file, BLOCK) as source:
+            source.expect(task.stop)
             first, truncated = _walk_piece(walk, source)
     except MergeError as raised:
         error = raised.located(node=task.node, file=task.file.path).to_dict()
