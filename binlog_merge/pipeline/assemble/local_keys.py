@@ -1,6 +1,6 @@
 """The order keys of local transactions, derived from the greatest commit before them in their node's log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,14 @@ class Patch:
     raised: tuple[tuple[int, int, int], ...] = ()
     dropped: tuple[int, ...] = ()
     kept: tuple[KeptBranch, ...] = ()
+
+    def following(self, first: int, count: int) -> "Patch":
+        """Return the patch of `count` locals from number `first` on, but for `kept`, whose numbers stay."""
+        return replace(
+            self,
+            raised=tuple((max(0, at - first), tso, number) for at, tso, number in self.raised if at < first + count),
+            dropped=tuple(at - first for at in self.dropped if first <= at < first + count),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from binlog_merge.pipeline.assemble.local_keys import LocalKeys, Patch, local_keys
+from binlog_merge.pipeline.base.blocks import Read
 from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.base.node_input import NodeInput
+from binlog_merge.pipeline.base.pieces import BetweenRaised
 from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.values import ScanResult, TsoSpan
 from snapshot_store.tso import OrderKey
@@ -52,6 +54,20 @@ class Block:
         """Map the transactions without a commit TSO and the DDL, in file order, and compute their keys."""
         columns = self.scanned.local()
         return columns, local_keys(columns["max_tso"], columns["max_transaction"], self.patch)
+
+    def local_between(self, low: int, high: int) -> Read:
+        """Return what a task reads of the locals that have their key in low <= tso < high: see `local_part`."""
+        raised = ((0, self.patch.max_tso), *((start, tso) for start, tso, _ in self.patch.raised))
+        return Read(self.scanned.local_path, BetweenRaised(low, high, raised))
+
+    def local_part(self) -> tuple[int, dict[str, Column], LocalKeys]:
+        """Do what `local` does with the rows that a task has, from the number of the first of them on.
+
+        Of transactions with one `tso` there are all or none: their numbers (`seq`) are right.
+        """
+        first, columns = self.scanned.local_part()
+        patch = self.patch.following(first, len(columns["max_tso"]))
+        return first, columns, local_keys(columns["max_tso"], columns["max_transaction"], patch)
 
 
 @dataclass(frozen=True, slots=True)

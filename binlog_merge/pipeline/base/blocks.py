@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from binlog_merge.pipeline.base.columns import Column, Columns
-from binlog_merge.pipeline.base.pieces import Part, Whole, in_pieces, joined, rows_of
+from binlog_merge.pipeline.base.pieces import Part, Whole, extent_of, in_pieces, joined, rows_of
 
 HELD: Final = "held:"
 SMALL_BYTES: Final = 1 << 18
@@ -50,6 +50,14 @@ def read_block(path: str, names: Sequence[str] | None = None) -> dict[str, Colum
         return joined(_HOLDER.get().get([path], names)[path], names)
     batch = _batch(path)
     return {name: batch.column(name).to_numpy() for name in names or batch.schema.names}
+
+
+def read_brought(path: str) -> tuple[int, dict[str, Column]]:
+    """Return the columns of what a task has of a block that it reads in part, and the number of the first row."""
+    if path.startswith(HELD):
+        pieces = _HOLDER.get().get([path], None)[path]
+        return extent_of(pieces[0]).first, joined(pieces)
+    return 0, read_block(path)
 
 
 def read_rows(path: str, start: int, stop: int) -> dict[str, Column]:

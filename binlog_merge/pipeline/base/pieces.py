@@ -14,12 +14,14 @@ import numpy as np
 from binlog_merge.pipeline.base.columns import Column, Columns
 
 PIECE_ROWS = 1 << 15
+LEAST = -(1 << 63)
 
 
 class Extent(NamedTuple):
-    """The rows of a piece: the first one's number in the block, how many, and their least and greatest `tso`.
+    """The rows of a piece: the first one's number in the block, how many, and their least and greatest `tso`, or
+    `max_tso`.
 
-    Without rows or without a column `tso` both are 0.
+    Without rows or without such a column both are 0.
     """
 
     first: int
@@ -54,6 +56,24 @@ class Between:
     def meets(self, piece: Extent) -> bool:
         """Return whether a piece has rows of the part."""
         return bool(piece.rows) and piece.low < self.high and self.low <= piece.high
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenRaised:
+    """The rows with low <= tso < high, where a row's tso is the greatest of its `max_tso`, which does not fall from row
+    to row, and of `raised`: pairs of a row's number and the tso that it and all rows after it have at least.
+    """
+
+    low: int
+    high: int
+    raised: tuple[tuple[int, int], ...]
+
+    def meets(self, piece: Extent) -> bool:
+        """Return whether a piece has rows of the part."""
+        last = piece.first + piece.rows - 1
+        least = max(piece.low, *(tso for row, tso in self.raised if row <= piece.first), LEAST)
+        most = max(piece.high, *(tso for row, tso in self.raised if row <= last), LEAST)
+        return bool(piece.rows) and least < self.high and self.low <= most
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +159,7 @@ def _packed(first: int, columns: Columns) -> bytes:
         # Differences wrap: what is subtracted from int64 and read as unsigned is right modulo 2^64.
         above = (coded.values - np.int64(coded.base)).view(np.uint64)
         parts.append(above.astype(f"<u{coded.width}").tobytes() if coded.width else b"")
-    rows, tso = len(wide) if columns else 0, columns.get("tso")
+    rows, tso = len(wide) if columns else 0, columns.get("tso", columns.get("max_tso"))
     low, high = (int(tso.min()), int(tso.max())) if tso is not None and rows else (0, 0)
     head = pickle.dumps(((first, rows, low, high), *layout))
     return b"".join([len(head).to_bytes(4, "little"), head, *parts])

@@ -191,7 +191,7 @@ def _beats(tso: Column, flags: Column, interval: int) -> npt.NDArray[np.bool_]:
 
 
 def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
-    columns, keys = block.local()
+    first, columns, keys = block.local_part()
     a, b = np.searchsorted(keys.tso, [task.low, task.high])
     columns = {name: values[a:b] for name, values in columns.items()}
     numbers = _numbered(task, block, columns["set"])
@@ -201,7 +201,7 @@ def _local(task: OrderTask, block: Block, keeper: _Keeper) -> dict[str, Column]:
     key = (keys.tso[a:b], keys.transaction[a:b], keys.seq[a:b], node_seq)
     keep = keeper.rows(block, columns["set"], key)
     for branch in block.patch.kept:
-        at = branch.local - a
+        at = branch.local - first - a
         if 0 <= at < b - a:
             start[at], end[at], file[at], flags[at] = branch.start, branch.end, branch.file_index, branch.flags
             here = OrderKey(*(int(column[at]) for column in key))

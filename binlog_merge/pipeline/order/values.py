@@ -41,8 +41,8 @@ class OrderTask:
     def reads(self) -> tuple[Read, ...]:
         """Return what the range has of each block."""
         timed = (b.scanned.timed_path for b in self.blocks if b.has_timed(self.low, self.high))
-        local = (b.scanned.local_path for b in self.blocks if b.has_local(self.low, self.high))
-        return (*(Read(path, Between(self.low, self.high)) for path in timed), *(Read(path) for path in local))
+        local = (b.local_between(self.low, self.high) for b in self.blocks if b.has_local(self.low, self.high))
+        return (*(Read(path, Between(self.low, self.high)) for path in timed), *local)
 
 
 @dataclass(frozen=True, slots=True)

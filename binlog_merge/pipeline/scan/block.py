@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from binlog_merge.pipeline.base.blocks import read_block, write_block
+from binlog_merge.pipeline.base.blocks import read_block, read_brought, write_block
 from binlog_merge.pipeline.base.columns import Column
 
 
@@ -20,6 +20,10 @@ class PieceBlock:
     def local(self) -> dict[str, Column]:
         """Return the transactions without a commit TSO and the DDL, in file order."""
         return read_block(self.local_path)
+
+    def local_part(self) -> tuple[int, dict[str, Column]]:
+        """Return what a task has of `local`, and the number of the first row."""
+        return read_brought(self.local_path)
 
     def used_rows(self) -> dict[str, Column]:
         """Return the commit rows that the piece's own branches used. The block exists only if there are any."""

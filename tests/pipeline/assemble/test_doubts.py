@@ -4,7 +4,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +24,12 @@ from binlog_merge.pipeline.assemble.shared_rows import logged_elsewhere, with_ro
 from binlog_merge.pipeline.assemble.sync_points import windows
 from binlog_merge.pipeline.assemble.undecided import undecided
 from binlog_merge.pipeline.assemble.without_tso import check_ordered, check_without_tso, split_transactions
+from binlog_merge.pipeline.base import pieces
+from binlog_merge.pipeline.base.blocks import Held, holding
 from binlog_merge.pipeline.base.branches import KeptBranch
 from binlog_merge.pipeline.base.clock import Clocked, time_tso
 from binlog_merge.pipeline.base.logged import Logged, NodeGtids
+from binlog_merge.pipeline.scan.block import PieceBlock
 from binlog_merge.pipeline.scan.found import LOCAL_COLUMNS, ROW_COLUMNS, TIMED_COLUMNS
 from snapshot_store.tso import ORIGIN, OrderKey
 from tests.pipeline.logs import assembled, block_of, columns, node_input, scan, words
@@ -124,6 +129,34 @@ def test_local_keys_follow_the_greatest_commit(own: list[tuple[int, int]], data:
         assert bool(keys.alive[i]) == (i not in dropped)
         if keys.alive[i]:
             assert (keys.tso[i], keys.transaction[i], keys.seq[i]) == (*greatest, seq)
+
+
+@given(st.data())
+def test_local_keys_of_some_pieces_are_those_of_the_block(data: st.DataObject) -> None:
+    """A task that sorts the transactions between two TSOs has no more pieces of the block than it needs."""
+    own = sorted(data.draw(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), max_size=20)))
+    raises = st.tuples(st.integers(0, len(own)), st.integers(0, 8), st.integers(0, 2))
+    dropped = tuple(data.draw(st.frozensets(st.sampled_from(range(len(own))))) if own else ())
+    came = data.draw(st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 5)))
+    patch = Patch(*came, tuple(data.draw(st.lists(raises, max_size=3).map(sorted))), dropped)
+    table = columns(LOCAL_COLUMNS, [(i, 0, 0, 0, 0, *key) for i, key in enumerate(own)])
+    low = data.draw(st.integers(-1, 9))
+    high = low + data.draw(st.integers(0, 9))
+    with mock.patch.object(pieces, "PIECE_ROWS", data.draw(st.integers(1, 8))):
+        cut = pieces.in_pieces(table)
+    block = replace(assembled("L").blocks[0], patch=patch)
+    part = block.local_between(low, high).part
+    some = [cut[number] for number in pieces.needed([pieces.extent_of(piece) for piece in cut], part)]
+    with holding(Held({"held:x.local.arrow": some})):
+        first, found, keys = replace(block, scanned=PieceBlock("held:x")).local_part()
+    whole = local_keys(table["max_tso"], table["max_transaction"], patch)
+    assert len(some) == 1 or all(part.meets(pieces.extent_of(piece)) for piece in some)
+    assert first == (int(found["start"][0]) if own else 0)
+    at = [i for i in range(len(own)) if low <= whole.tso[i] < high]
+    a, b = np.searchsorted(keys.tso, [low, high])
+    assert (found["start"][a:b].tolist(), (first + np.arange(len(keys.tso))[a:b]).tolist()) == (at, at)
+    for name in ("tso", "transaction", "seq", "alive"):
+        assert getattr(keys, name)[a:b].tolist() == getattr(whole, name)[at].tolist(), name
 
 
 def by_time(*pieces: list[int]) -> ScannedNode:
