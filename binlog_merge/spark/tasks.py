@@ -25,8 +25,8 @@ _ROWS_OUT: Final = pa.schema(
     {"number": pa.int64(), "path": pa.string(), "piece": pa.int32(), "near": pa.bool_(), "data": pa.binary()}
 )
 _BATCH_BYTES: Final = 4 << 20
-NEAR_BLOCK: Final = 256 << 10
-NEAR_STAGE: Final = 16 << 20
+NEAR_BLOCK: Final = 1 << 20
+NEAR_STAGE: Final = 32 << 20
 
 Batches = Iterable[pa.RecordBatch]
 Input = tuple[int, bytes, Mapping[str, Pieces]]

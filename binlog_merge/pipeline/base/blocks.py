@@ -28,10 +28,16 @@ SMALL_BYTES: Final = 1 << 18
 Pieces = Sequence[bytes]
 
 
-def write_block(path: str, columns: Columns) -> None:
-    """Write columns of equal length."""
+def write_block(path: str, columns: Columns, told: Sequence[str] = ()) -> None:
+    """Write columns of equal length. `told` are those that the driver reads, by `read_told`.
+
+    Carried, these are a block of their own as well: if it is small, it comes with the task's result.
+    """
     if path.startswith(HELD):
-        _HOLDER.get().put(path, in_pieces(columns))
+        holder = _HOLDER.get()
+        if told:
+            holder.put(_told(path), in_pieces({name: columns[name] for name in told}))
+        holder.put(path, in_pieces(columns))
         return
     arrays = [pa.array(np.ascontiguousarray(values)) for values in columns.values()]
     batch = pa.RecordBatch.from_arrays(arrays, list(columns))
@@ -50,6 +56,17 @@ def read_block(path: str, names: Sequence[str] | None = None) -> dict[str, Colum
         return joined(_HOLDER.get().get([path], names)[path], names)
     batch = _batch(path)
     return {name: batch.column(name).to_numpy() for name in names or batch.schema.names}
+
+
+def read_told(path: str, names: Sequence[str]) -> dict[str, Column]:
+    """Return the columns that a block tells the driver."""
+    if path.startswith(HELD):
+        return joined(_HOLDER.get().get([_told(path)], None)[_told(path)], names)
+    return read_block(path, names)
+
+
+def _told(path: str) -> str:
+    return f"{path}.told"
 
 
 def read_brought(path: str) -> tuple[int, dict[str, Column]]:

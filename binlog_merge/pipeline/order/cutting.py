@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from binlog_merge.pipeline.base.blocks import read_block
+from binlog_merge.pipeline.base.blocks import read_told
 from binlog_merge.pipeline.base.columns import Column
+from binlog_merge.pipeline.order.ordered import TOLD
 from binlog_merge.pipeline.order.values import OrderResult
 
 
@@ -43,8 +44,9 @@ def cut(ranges: Sequence[OrderResult], max_size: int, rank: int, used: int | Non
             filled += part.bytes
             rank += part.transactions
             continue
-        columns = read_block(part.path, ("before", "first", "rank"))
-        before, first, ranks = columns["before"], columns["first"], columns["rank"]
+        columns = read_told(part.path, TOLD)
+        before, first = columns["before"], columns["first"]
+        ranks = np.cumsum(first) - first
         row = 0
         while row < part.rows:
             if not cuts or filled >= max_size:

@@ -20,7 +20,7 @@ from binlog_merge.pipeline.base.columns import Column
 from binlog_merge.pipeline.coordinate.shards.notes import HeldRows
 from binlog_merge.pipeline.coordinate.shards.values import Effect, Shard
 from binlog_merge.pipeline.order.hold_kernel import HELD, Holding, rows_at
-from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, at_least, in_order, summed, transactions
+from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, OWN, TOLD, at_least, in_order, summed, transactions
 from binlog_merge.pipeline.order.task import collect, late
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
 from binlog_merge.places import Place, key_of, moved_key
@@ -206,7 +206,7 @@ def _last_begin(first: Column) -> int:
 
 def _write(task: SettleTask, part: int, rows: dict[str, Column]) -> OrderResult:
     path = f"{task.ranges[task.number][1]}.{part:06d}.arrow"
-    write_block(path, {name: rows[name] for name in SETTLED})
+    write_block(path, {name: rows[name] for name in SETTLED}, told=TOLD)
     return summed(task.number, path, rows)
 
 

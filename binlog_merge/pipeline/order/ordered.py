@@ -23,6 +23,8 @@ COLUMNS = (
     "tso", "transaction", "seq", "node_seq", "node", "file", "start", "end", "commit_us", "flags", "first", "before",
     "rank",
 )  # fmt: skip
+TOLD = ("before", "first")
+"""The columns by which files are cut."""
 
 
 def at_least(rows: Mapping[str, Column], key: OrderKey) -> npt.NDArray[np.bool_]:

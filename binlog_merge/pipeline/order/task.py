@@ -15,7 +15,7 @@ from binlog_merge.binlog.kernels import scan_layout as k
 from binlog_merge.pipeline.assemble.values import Block, EdgeRow, TableSet
 from binlog_merge.pipeline.base.blocks import write_block
 from binlog_merge.pipeline.base.columns import Column
-from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, at_least, in_order, summed, transactions
+from binlog_merge.pipeline.order.ordered import COLUMNS, KEY, TOLD, at_least, in_order, summed, transactions
 from binlog_merge.pipeline.order.values import OrderResult, OrderTask
 from binlog_merge.polardbx.places import Span
 from snapshot_store.tso import LOGICAL_BITS, ORIGIN, OrderKey
@@ -110,7 +110,7 @@ def order(task: OrderTask) -> OrderResult:
     held_bytes = int(np.sum((rows["end"] - rows["start"])[held]))
     rows = in_order(_within(rows, task.floor, task.limit))
     rows |= transactions(rows, KEY)
-    write_block(task.path, {name: rows[name] for name in COLUMNS})
+    write_block(task.path, {name: rows[name] for name in COLUMNS}, told=TOLD)
     found = summed(task.number, task.path, rows)
     return replace(found, empty=empty, held=int(np.count_nonzero(held)), held_bytes=held_bytes, late=too_late)
 
