@@ -91,11 +91,13 @@ class Settings:
     """A session's settings: user variables as `@name`, session variables by their names.
 
     `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
+    `version_prefix` stands before what VERSION() tells the client.
     """
 
     user: str
     connection_id: int
     tls: str = ""
+    version_prefix: str = ""
     schema: str | None = None
     snapshot: Snapshot | None = None
     values: dict[str, Value] = field(default_factory=dict)
@@ -239,7 +241,7 @@ def _selected(name: str, value: Value) -> Value:
 def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
     match name, values:
         case "version", []:
-            return facts.version
+            return settings.version_prefix + facts.version
         case "unix_timestamp", []:
             return int(time.time())
         case "now" | "current_timestamp" | "sysdate", []:
