@@ -15,6 +15,7 @@ from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
+from binlog_merge.serve.replica_status import COLUMNS as REPLICA_STATUS
 from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
@@ -294,6 +295,8 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
             return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
         case "replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
+        case "replica status":
+            return Rows(REPLICA_STATUS, [])
         case "grants":
             granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
             return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])
