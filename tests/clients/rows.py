@@ -4,6 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ class Seen:
         self.counts["INSERT" if before is None else "DELETE" if after is None else "UPDATE"] += 1
         if before is not None:
             old = _row(before)
-            assert self.rows.get(old["id"], old) == old, "an event's row is not as the event before has left it"
+            assert {**old, **self.rows.get(old["id"], {})} == old, "an event's row is not as the one before has left it"
             self.rows.pop(old["id"], None)
             self.gone.add(old["id"])
         if after is not None:
@@ -46,7 +48,16 @@ class Seen:
 
 
 def _row(values: Mapping[str, Any]) -> Row:
-    return {name: str(value) for name, value in values.items()}
+    return {name: _text(name, value) for name, value in values.items()}
+
+
+def _text(name: str, value: object) -> str:
+    """Return a value as a server shows it; clients show decimals and times in ways of their own."""
+    if name == "price":
+        return f"{Decimal(str(value)):.2f}"
+    if name == "placed_at":
+        return datetime.fromisoformat(str(value).rstrip("Z")).isoformat(" ", "milliseconds")
+    return str(value)
 
 
 def held_rows(case: Path) -> dict[str, Row]:

@@ -1,5 +1,6 @@
 """A merged log that grows: the case with DDL under way on three nodes, of which a little more is merged each time."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -32,3 +33,14 @@ class Growing:
             places = node.places(anywhere=False)
             node.grow(places[int((len(places) - 1) * part)], anywhere=False)
         merge(self.config, self.out, end_of_input=part == 1)
+
+    def publish_to(self, tso: int | None) -> None:
+        """Merge what the nodes have committed up to a TSO, or everything."""
+        for node in self.nodes:
+            node.grow(node.places(anywhere=False)[-1], anywhere=False)
+        merge(self.config, self.out, end_of_input=tso is None, stop_tso=tso)
+
+    def ddl_tsos(self) -> list[int]:
+        """Return the TSOs of the cluster's DDL."""
+        transactions = json.loads((self.case / "expected" / "transactions.json").read_text())
+        return [entry["tso"] for entry in transactions if entry["kind"] == "ddl"]
