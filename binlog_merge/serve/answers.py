@@ -120,6 +120,8 @@ def answer(sql: bytes, settings: Settings, world: World) -> Answer:
         return refused.answer
     except MergeError as error:
         return _failed(error)
+    except RecursionError:  # a SELECT over information_schema is followed as deep as it is nested
+        return Err.of(ErrorCode.ER_STACK_OVERRUN_NEED_MORE, "The statement is nested too deeply for binlog-merge serve")
 
 
 def _facts(settings: Settings, world: World) -> Facts:
