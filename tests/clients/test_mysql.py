@@ -57,7 +57,7 @@ def test_a_replica(place: str, workers: int, mysql_server: MySqlServer, tmp_path
 
 
 @contextlib.contextmanager
-def _fetching(command: list[str], source: Served, folder: Path, first: str) -> Iterator[None]:
+def fetching(command: list[str], source: Served, folder: Path, first: str) -> Iterator[None]:
     """Run a mysqlbinlog that writes files as they come, and stop it at the end, when it has not ended by itself."""
     command = [*command, "--read-from-remote-server", "--host=127.0.0.1", f"--port={source.port}", f"--user={USER}"]
     command += [f"--password={PASSWORD}", "--raw", "--stop-never", first]
@@ -86,7 +86,7 @@ def test_mysqlbinlog_fetches_every_byte_as_it_comes(maker: str, tmp_path: Path) 
     with served(growing.out, tmp_path) as source:
         for first, last in ((0.4, 0.6), (0.8, 1.0)):
             begin = max((path.name for path in raw.iterdir()), default="binlog.000001")
-            with _fetching(command, source, raw, begin):
+            with fetching(command, source, raw, begin):
                 growing.publish(first)
                 until(same)
                 growing.publish(last)
