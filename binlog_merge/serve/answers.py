@@ -13,6 +13,7 @@ from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
+from binlog_merge.serve.kept import Kept
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
 from binlog_merge.serve.replica_status import COLUMNS as REPLICA_STATUS
@@ -101,7 +102,7 @@ class Settings:
     version_prefix: str = ""
     schema: str | None = None
     snapshot: Snapshot | None = None
-    values: dict[str, Value] = field(default_factory=dict)
+    values: Kept = field(default_factory=Kept)
 
     def either(self, *names: str) -> Value:
         """Return the value of the first of these variables that is set, None if none is."""
@@ -211,7 +212,7 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:
-    kept = sum(len(other) + len(str(held)) for other, held in settings.values.items() if other != name)
+    kept = settings.values.size_without(name)
     if kept + len(name) + len(str(value)) > _MOST_KEPT:
         raise Refused(
             ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
