@@ -130,8 +130,12 @@ class Session:
         response = HandshakeResponse.parse(payload)
         self.settings.user, self.attributes = response.user, dict(response.attributes)
         self.settings.schema = response.database or None
+        if _is_mariadb(response) and response.attributes.get("program_name") == "mysqlbinlog":
+            # mariadb-binlog reads no source whose version begins otherwise than one of MySQL 5 or MariaDB. MariaDB
+            # itself has long put this before its own for the likes of it.
+            self.settings.version_prefix = "5.5.5-"
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
-        if not response.proof and response.attributes.get("_client_name") == "libmariadb":
+        if not response.proof and _is_mariadb(response):
             self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
         # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch; so does
         # one that names none, whose proof may be of any plugin.
@@ -207,6 +211,10 @@ class Session:
                 "SET @source_binlog_checksum = @@global.binlog_checksum first",
             )
         return Step(then=Then.DUMP, dump=dump)
+
+
+def _is_mariadb(response: HandshakeResponse) -> bool:
+    return response.attributes.get("_client_name") == "libmariadb"
 
 
 def _refusal(code: ErrorCode, message: str) -> Step:

@@ -44,6 +44,7 @@ _SHOWS: Final = {
     "errors": "warnings",
     "replicas": "replicas",
     "slave hosts": "replicas",
+    "replica status": "replica status",
     "grants": "grants",
 }
 _SCOPES: Final = ("global", "session", "local")
