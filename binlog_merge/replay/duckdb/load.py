@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import duckdb
+import numpy as np
 
+from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.whole_rows import NoDocument
 from binlog_merge.errors import (
@@ -34,11 +37,12 @@ from binlog_merge.replay.changes.changes_bulk import OPS, Changes, changes_of, r
 from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.documents import DuckdbDocuments
 from binlog_merge.replay.duckdb.found_there import FoundThere, TouchingWriter, Unjudgeable
-from binlog_merge.replay.duckdb.rows import RowRefused, TableWriter
+from binlog_merge.replay.duckdb.rows import OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.duckdb.types import facts_of
 from binlog_merge.replay.duckdb.unlogged import unlogged_changes
+from binlog_merge.replay.server.overwriting import not_whole
 from binlog_merge.replay.server.places import check_place, places_of
 from binlog_merge.replay.server.statements import Step, plan_statement
 from binlog_merge.reshape.witness import check_witness
@@ -178,6 +182,8 @@ class _Loader:
             self._commit(segment.last_rank, segment.begin(last).gtid, segment.key(last))
 
     def _with_documents(self, segment: Segment) -> Segment:
+        if self.options.overwrite:
+            return segment  # what is in the file need not be what the differences are to
         there = {} if self.found_there is None else self.found_there.names
         try:
             return with_whole_json(segment, DuckdbDocuments(self.target))
@@ -199,7 +205,7 @@ class _Loader:
     def _changes(self, changes: Changes) -> None:
         name = (changes.table.schema, changes.table.table)
         chosen = self.options.filter
-        if chosen is not None and chosen.table(*name).action != "Do":
+        if name in self.options.without or (chosen is not None and chosen.table(*name).action != "Do"):
             self._count(changes, None)
             return
         there = self.found_there
@@ -218,9 +224,12 @@ class _Loader:
         ]
         text = self.target.temporal_text
         facts, connection = facts_of(table, text), self.target.connection
-        if there is not None and name in there.names:
+        if self.options.overwrite:
+            self._check_whole(changes)
+            writer: TableWriter = OverwritingWriter(connection, table, facts, kept, text)
+        elif there is not None and name in there.names:
             touched = there.touched(name, connection)
-            writer: TableWriter = TouchingWriter(connection, table, facts, kept, text, touched=touched)
+            writer = TouchingWriter(connection, table, facts, kept, text, touched=touched)
         else:
             writer = TableWriter(connection, table, facts, kept, text)
         try:
@@ -235,6 +244,14 @@ class _Loader:
                 f"{'.'.join(name)}: {error}", remedy="--temporal text keeps every date as MySQL's text"
             ) from None
         self._count(changes, passing)
+
+    def _check_whole(self, changes: Changes) -> None:
+        segment = changes.segment
+        for number in np.unique(segment.events[changes.events, k.E_KIND]).tolist():
+            if number == EventType.PARTIAL_UPDATE_ROWS_EVENT:
+                raise not_whole(changes.table)
+        if (changes.cut.sizes == ABSENT).any():
+            raise not_whole(changes.table)
 
     def _count(self, changes: Changes, passing: Any) -> None:
         name = (changes.table.schema, changes.table.table)
