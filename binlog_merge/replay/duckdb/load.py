@@ -92,7 +92,7 @@ def load(
         binlog.check_there(rank + 1)
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
-        target.start_at(rank, _catalog_at(binlog, history, rank, options.system_zone), wanted)
+        target.start_at(rank, catalog_at(binlog, history, rank, options.system_zone), wanted)
         if found_there is not None:
             found_there.given |= set() if base is None else base.fill(target, target.catalog.tables)
             found_there.begin(target.catalog)
@@ -106,7 +106,7 @@ def load(
     return result
 
 
-def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
+def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
     """Return the catalog after `rank` transactions: that where the log begins, after the log's statements."""
     if history is None or not binlog.state.files:
         return Catalog()

@@ -306,7 +306,11 @@ def _plain(event: RawEvent, body: bytes, type_code: int | None = None) -> bytes:
     header = event.header
     return pack_event(
         header.type_code if type_code is None else type_code,
-        body, timestamp=header.timestamp, server_id=header.server_id, position=0, checksum=False
+        body,
+        timestamp=header.timestamp,
+        server_id=header.server_id,
+        position=0,
+        checksum=False,
     )
 
 
