@@ -169,6 +169,8 @@ class _Bootstrap:
                 stage = self._anew(stage)
         self.result.place = self._place(stage.low)
         self.result.rounds = stage.number
+        self.result.rows = dict(sorted(stage.rows.items()))
+        self.result.again = list(stage.repeated)
         return self.result
 
     def _round(self, stage: Stage) -> Stage:
@@ -218,11 +220,6 @@ class _Bootstrap:
                     unsettled.setdefault(found.name, found.reason)
                 elif found.reading.name not in unsettled:
                     self._insert(found, progress, readers)
-        for shard, done in progress.items():
-            name = self.places.name(shard)
-            if name is not None:
-                table = ".".join(name)
-                self.result.rows[table] = self.result.rows.get(table, 0) + done.rows
         return unsettled
 
     def _work(
@@ -269,9 +266,9 @@ class _Bootstrap:
                 if not left:
                     return
                 time.sleep(_LOOK_SECONDS)
-        key = ", ".join(map(str, min(left, key=str)))
+        shown = ", ".join(map(str, min(left, key=str)))
         raise ReplayStopped(
-            f"two shards of {'.'.join(reading.name)} have a row with the same key, {key}: one is {chunk.shard}",
+            f"two shards of {'.'.join(reading.name)} have a row with the same key, {shown}: one is {chunk.shard}",
             remedy="rows of a logical table must differ in its key: correct them, or give each shard a logical table",
         )
 
@@ -284,7 +281,8 @@ class _Bootstrap:
         self._wait(lambda: self._not_published(stage, ends))
         high = self.binlog.last_rank
         again = changed_by_statements(self.binlog, stage.low, high, stage.tables) | set(unsettled)
-        stage = replace(stage, phase=CATCHING_UP, high=high, again=tuple(sorted(again)))
+        rows = {**stage.rows, **self._rows()}
+        stage = replace(stage, phase=CATCHING_UP, high=high, again=tuple(sorted(again)), rows=rows)
         self.target.begin_catching_up(stage)
         return stage
 
@@ -303,16 +301,27 @@ class _Bootstrap:
             for node, place in found.items()
         )
 
+    def _rows(self) -> dict[str, int]:
+        """Return how many rows were read in this round, by table."""
+        found: dict[str, int] = {}
+        for shard, done in self.target.progress().items():
+            table = ".".join(self.places.name(shard) or ())
+            found[table] = found.get(table, 0) + done.rows
+        return found
+
     def _next(self, stage: Stage, high: int, catalog: Catalog) -> Stage:
         """Return what follows a round: the next one, or the end."""
         again = of_catalog(stage.again, catalog)
         if not again:
-            done = Stage(EXACT, stage.number, high, (), stage.servers)
+            done = Stage(EXACT, stage.number, high, (), stage.servers, rows=stage.rows, repeated=stage.repeated)
             self.target.finish(done)
             return done
-        self.result.again += [".".join(name) for name in again if ".".join(name) not in self.result.again]
-        self._say(f"{', '.join('.'.join(name) for name in again)}: copied again")
-        following = Stage(COPYING, stage.number + 1, high, again, self._servers(catalog))
+        names = [".".join(name) for name in again]
+        self._say(f"{', '.join(names)}: copied again")
+        repeated = tuple(sorted({*stage.repeated, *names}))
+        following = Stage(
+            COPYING, stage.number + 1, high, again, self._servers(catalog), rows=stage.rows, repeated=repeated
+        )
         self.target.begin_round(following, catalog)
         return following
 
@@ -357,12 +366,13 @@ class _Bootstrap:
                 pass
 
     def _last_rank(self) -> int:
-        self._wait(lambda: self._nothing_yet())
+        self._wait(self._nothing_yet)
         return self.binlog.last_rank
 
     def _nothing_yet(self) -> str:
+        """Return what a log lacks that does not say what tables there are; "" if it does."""
         self.binlog.refresh()
-        return "" if self.binlog.last_rank else "a first transaction"
+        return "" if self.binlog.last_rank or history_of(self.binlog.directory) is not None else "something"
 
     def _wait(self, lacking: Callable[[], str]) -> None:
         """Wait until nothing is lacking. Raises NotYet if nothing changes for too long."""

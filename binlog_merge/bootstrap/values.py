@@ -103,7 +103,8 @@ class Stage:
 
     Round `number` copies `tables`. Their rows have all transactions of the log up to `low`, and none behind `high`,
     which is known from CATCHING_UP on: then the target is made what the log says there, but for the tables `again`,
-    which are empty and copied in the next round. `servers` are those that the rows are read from.
+    which are empty and copied in the next round. `servers` are those that the rows are read from; `rows` are how many
+    were read, by table, in this round and those before, `repeated` the tables that were copied more than once.
     """
 
     phase: str
@@ -113,6 +114,8 @@ class Stage:
     servers: Mapping[str, Identity]
     high: int | None = None
     again: tuple[Name, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -123,6 +126,8 @@ class Stage:
             "high": self.high,
             "tables": [list(name) for name in self.tables],
             "again": [list(name) for name in self.again],
+            "rows": dict(self.rows),
+            "repeated": list(self.repeated),
             "servers": {node: [one.server_uuid, one.started] for node, one in self.servers.items()},
         }
 
@@ -137,4 +142,6 @@ class Stage:
             {node: Identity(*one) for node, one in values["servers"].items()},
             values["high"],
             tuple((schema, name) for schema, name in values["again"]),
+            values["rows"],
+            tuple(values["repeated"]),
         )

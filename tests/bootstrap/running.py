@@ -1,18 +1,31 @@
-"""A running bank with a past: rows from before its log, captured and merged without end, and a verb that is killed."""
+"""A running bank, captured and merged without end, and verbs that are killed beside it."""
 
+import json
+import os
+import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from binlog_merge.bootstrap.published import missing
+from binlog_merge.bootstrap.values import End
+from binlog_merge.cli import main as cli
+from binlog_merge.files.failpoint import VARIABLE
+from binlog_merge.files.manifest import Manifest
+from binlog_merge.log.reader import MergedBinlog
 from tests.soak.killing import Kept
+from tests.soak.killing import _context as processes
 from tests.soak.sturdy_bank import TABLES, SturdyBank
 from tools.demo_live.bank import NODES, configuration
 from tools.mysql_server import MySqlServer
 
-PAST = 300
-"""The transfers of which the log knows nothing."""
+PAST: Final = 300
+"""How many rows of each shard of the ledger are from before the log."""
+_KILLED: Final = -9
 
 
 @dataclass
@@ -22,7 +35,6 @@ class RunningBank:
     home: Path
     bank: SturdyBank
     kept: list[Kept]
-    _number: int = field(default=PAST)
 
     @property
     def config(self) -> Path:
@@ -34,54 +46,123 @@ class RunningBank:
 
     def check(self) -> None:
         """Raise what has gone wrong in the commands."""
-        for one in self.kept:
-            assert one.done
+        assert all(one.done for one in self.kept)
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
         """Return the rows of a logical table, as the nodes have them."""
-        return sorted(
-            row
-            for i, server in enumerate(self.bank.servers)
-            for row in server.query(f"SELECT * FROM bank_{i}.{table}_{i}")
-        )
+        servers = enumerate(self.bank.servers)
+        return sorted(row for i, server in servers for row in server.query(f"SELECT * FROM bank_{i}.{table}_{i}"))
+
+    def drained(self) -> None:
+        """Wait until all that the nodes have committed is merged."""
+        ends = {}
+        for name, server in zip(NODES, self.bank.servers, strict=True):
+            file, position, *_ = server.query("SHOW BINARY LOG STATUS")[0]
+            ends[name] = End(str(file), int(position))
+        until(lambda: not missing(MergedBinlog(self.merged).state, ends))
+
+    @contextmanager
+    def beating(self) -> Iterator[None]:
+        """Let the nodes show the time twice a second."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(0.5):
+                self.bank.heartbeat()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def bootstrap(self, to: str, failpoint: str | None = None, rows: int = 40) -> dict[str, Any] | None:
+        """Run `bootstrap`; return its result, None if the failpoint has killed it."""
+        out = self.home / "bootstrap.json"
+        out.unlink(missing_ok=True)
+        words = ("bootstrap", f"--config={self.config}", "--to", to, f"--chunk-rows={rows}", "--wait=120", "-o", "json")
+        process = processes.Process(target=_become, args=(words, out, self.home / "bootstrap.log", failpoint))
+        process.start()
+        process.join(240)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise AssertionError(f"it does not end:\n{self.said()}")
+        if failpoint is not None and process.exitcode == _KILLED:
+            return None
+        assert process.exitcode == 0, f"exit code {process.exitcode}: {out.read_text()}\n{self.said()}"
+        result: dict[str, Any] = json.loads(out.read_text())
+        return result
+
+    def said(self) -> str:
+        """Return the last lines that the verb has said."""
+        return "\n".join((self.home / "bootstrap.log").read_text(errors="replace").splitlines()[-20:])
+
+
+def _become(words: Sequence[str], out: Path, log: Path, failpoint: str | None) -> None:
+    for path, number in ((out, 1), (log, 2)):
+        with path.open("ab") as file:
+            os.dup2(file.fileno(), number)
+    if failpoint is not None:
+        os.environ[VARIABLE] = failpoint
+    sys.argv = ["binlog-merge", *words]
+    cli.main()
 
 
 @contextmanager
-def running(home: Path, options: Sequence[str] = (), past: int = PAST) -> Iterator[RunningBank]:
-    """Open the bank, let it do `past` transfers, purge its binlogs; then capture and merge what comes."""
+def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Iterator[RunningBank]:
+    """Open the bank; capture and merge what it does from then on.
+
+    With a `past` the log begins only when the bank is there, and so many rows of each shard's ledger; what its tables
+    are is then in a base. Without, the log has everything.
+    """
     with ExitStack() as stack:
-        servers = {name: MySqlServer(home / name, 101 + i, options) for i, name in enumerate(NODES)}
+        servers = {name: MySqlServer(home / name, 101 + i) for i, name in enumerate(NODES)}
         for server in servers.values():
             stack.enter_context(server)
         bank = SturdyBank(list(servers.values()))
         bank.open()
-        for i, server in enumerate(bank.servers):
-            rows = ", ".join(f"({number}, {i * 100}, {number})" for number in range(-past, 0))
-            server.execute(f"INSERT INTO bank_{i}.ledger_{i} VALUES {rows}")
-        base = "CREATE DATABASE bank;\nUSE bank;\n"
-        for table in TABLES:
-            ((_, text),) = bank.servers[0].query(f"SHOW CREATE TABLE bank_0.{table}_0")
-            base += f"{text};\n".replace(f"`{table}_0`", f"`{table}`")
-        (home / "base.sql").write_text(base)
-        for server in bank.servers:
-            server.execute("FLUSH BINARY LOGS")
-            last = str(server.query("SHOW BINARY LOGS")[-1][0])
-            server.execute(f"PURGE BINARY LOGS TO '{last}'")
-        text = configuration(servers, TABLES) + "base: {logical: base.sql}\noutput: {dir: merged, max-size: 400KB}\n"
+        text = configuration(servers, tables) + "output: {dir: merged, max-size: 400KB}\n"
+        if past:
+            (home / "base.sql").write_text(_with_past(bank, past))
+            text += "base: {logical: base.sql}\n"
         (home / "cluster.yaml").write_text(text)
         (home / "merged").mkdir()
         kept = [_kept(home, name) for name in ("capture", "merge")]
         for one in kept:
             one.start()
             stack.callback(one.end)
-        yield RunningBank(home, bank, kept)
+        found = RunningBank(home, bank, kept)
+        with found.beating():
+            until(lambda: Manifest.load(found.merged).state.last is not None)
+        yield found
+
+
+def _with_past(bank: SturdyBank, past: int) -> str:
+    """Fill the ledger, purge the binlogs; return the logical tables as they are then."""
+    base = "CREATE DATABASE bank;\nUSE bank;\n"
+    for table in TABLES:
+        ((_, text),) = bank.servers[0].query(f"SHOW CREATE TABLE bank_0.{table}_0")
+        base += f"{text};\n".replace(f"`{table}_0`", f"`{table}`")
+    for i, server in enumerate(bank.servers):
+        rows = ", ".join(f"({number}, {i * 100}, {number})" for number in range(-past, 0))
+        server.execute(f"INSERT INTO bank_{i}.ledger_{i} VALUES {rows}; FLUSH BINARY LOGS")
+        last = str(server.query("SHOW BINARY LOGS")[-1][0])
+        server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    return base
 
 
 def _kept(home: Path, name: str) -> Kept:
     config, out = str(home / "cluster.yaml"), str(home / "merged")
-    command = (
-        ("capture", f"--config={config}", "--stop-never", "--together", "--retry-seconds", "inf")
-        if name == "capture"
-        else (config, out, "0.2")
-    )
-    return Kept(name, [command], lambda: 0, home / f"{name}.log", 0, 0)
+    capture = ("capture", f"--config={config}", "--stop-never", "--together", "--retry-seconds", "inf")
+    return Kept(name, [capture if name == "capture" else (config, out, "0.2")], lambda: 0, home / f"{name}.log", 0, 0)
+
+
+def until(happens: Any, seconds: float = 120.0) -> None:
+    """Wait until something happens."""
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end, f"{seconds:.0f} s in vain"
+        time.sleep(0.1)

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import duckdb
 import numpy as np
@@ -51,6 +51,7 @@ from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
+_BEHIND_BASE: Final = OrderKey(0, 0, 1, 0)
 
 
 class Base(Protocol):
@@ -107,9 +108,14 @@ def load(
 
 
 def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
-    """Return the catalog after `rank` transactions: that where the log begins, after the log's statements."""
-    if history is None or not binlog.state.files:
+    """Return the catalog after `rank` transactions: that where the log begins, after the log's statements.
+
+    Of a log that has none yet it is the base.
+    """
+    if history is None:
         return Catalog()
+    if not binlog.state.files:
+        return history.catalog(_BEHIND_BASE)
     catalog, begins = history.catalog(OrderKey.parse(binlog.state.files[0].first_key)), binlog.state.first_rank
     for piece in segments(binlog, begins, rank) if rank >= begins else ():
         if isinstance(piece, StatementAt):
