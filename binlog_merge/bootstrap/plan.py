@@ -1,4 +1,4 @@
-"""What a round copies: the logical tables, where their rows are, and what the log does to tables meanwhile."""
+"""What a round copies: the logical tables, and where their rows are."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,7 @@ from binlog_merge.config.extract import Extract
 from binlog_merge.config.merge_config import MergeConfig
 from binlog_merge.config.topologies import route_of, topology_of
 from binlog_merge.errors import UnsupportedInput
-from binlog_merge.log.reader import MergedBinlog
-from binlog_merge.log.segments import StatementAt, segments
 from binlog_merge.replay.duckdb.rows import keys_of
-from binlog_merge.replay.server.statements import plan_statement
 from snapshot_store.ddl.indexes import foreign_key_of
 from snapshot_store.model import Catalog, Table
 from snapshot_store.topology import Route, Topology
@@ -79,25 +76,6 @@ def _listed(tables: Sequence[Table]) -> str:
     names = [f"{table.schema}.{table.name}" for table in tables]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return ", ".join(names[:_MOST_NAMED]) + more
-
-
-def changed_by_statements(binlog: MergedBinlog, low: int, high: int, copied: Iterable[Name]) -> set[Name]:
-    """Return the tables that statements behind `low` and up to `high` make of tables that are being copied, or change.
-
-    Rows that were read before and after such a statement are not of one table: these tables are copied again.
-    """
-    concerned, found = set(copied), set[Name]()
-    for piece in segments(binlog, low + 1, high) if high > low else ():
-        if not isinstance(piece, StatementAt):
-            continue
-        named = plan_statement(piece.statement, None).tables
-        whole = {schema for schema, table in named if not table}
-        changed = {name for name in concerned if name in named or name[0] in whole}
-        if changed:
-            changed |= {(schema, table) for schema, table in named if table}
-            concerned |= changed
-            found |= changed
-    return found
 
 
 def of_catalog(names: Iterable[Name], catalog: Catalog) -> tuple[Name, ...]:

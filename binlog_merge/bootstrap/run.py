@@ -7,8 +7,9 @@
 
 A row that no event behind `low` names is as it was read, by whichever chunk; any other is as its last event says, also
 one that moved between shards while they were read. So at `high` the target is what the log makes of the cluster there.
-A table on which a statement of the log, or a DDL on a node, came between is emptied and copied in the next round; the
-others go on with the log. Everything is recorded in the target, with the rows: a run that is killed anywhere goes on.
+A table on which a statement of the log, or a DDL on a node, came between (`window`) is emptied and copied in the next
+round; the others go on with the log. Everything is recorded in the target, with the rows: a run that is killed anywhere
+goes on.
 """
 
 import logging
@@ -20,7 +21,7 @@ from typing import Any, Final, Protocol
 
 from binlog_merge.bootstrap.copying import copied_by_threads
 from binlog_merge.bootstrap.nodes import Changed, NodeReader
-from binlog_merge.bootstrap.plan import Places, changed_by_statements, check_tables, of_catalog
+from binlog_merge.bootstrap.plan import Places, check_tables, of_catalog
 from binlog_merge.bootstrap.published import missing
 from binlog_merge.bootstrap.values import (
     CATCHING_UP,
@@ -37,6 +38,7 @@ from binlog_merge.bootstrap.values import (
     Texts,
     Unsettled,
 )
+from binlog_merge.bootstrap.window import not_made_right
 from binlog_merge.errors import NotYet, ReplayStopped
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
@@ -181,7 +183,7 @@ class _Bootstrap:
         if stage.phase == COPYING:
             unsettled = self._copy(stage, catalog)
             self._bound(unsettled)
-            stage = self._high(stage, unsettled)
+            stage = self._high(stage, unsettled, catalog)
         self._say(f"applying the log up to transaction {stage.high}")
         failpoint("bootstrap-catching-up")
         self.target.catch_up(stage, self.binlog)
@@ -272,7 +274,7 @@ class _Bootstrap:
             remedy="rows of a logical table must differ in its key: correct them, or give each shard a logical table",
         )
 
-    def _high(self, stage: Stage, unsettled: Mapping[Name, str]) -> Stage:
+    def _high(self, stage: Stage, unsettled: Mapping[Name, str], catalog: Catalog) -> Stage:
         """Wait until the log has all that was read, and record up to where it is to be applied."""
         ends: dict[str, End] = {}
         for node in self.nodes:
@@ -280,7 +282,7 @@ class _Bootstrap:
                 ends[node.name] = node.place(reader.end())
         self._wait(lambda: self._not_published(stage, ends))
         high = self.binlog.last_rank
-        again = changed_by_statements(self.binlog, stage.low, high, stage.tables) | set(unsettled)
+        again = not_made_right(self.binlog, stage.low, high, stage.tables, catalog) | set(unsettled)
         rows = {**stage.rows, **self._rows()}
         stage = replace(stage, phase=CATCHING_UP, high=high, again=tuple(sorted(again)), rows=rows)
         self.target.begin_catching_up(stage)

@@ -78,12 +78,16 @@ class RunningBank:
             stop.set()
             thread.join()
 
-    def bootstrap(self, to: str, failpoint: str | None = None, rows: int = 40) -> dict[str, Any] | None:
+    def bootstrap(
+        self, to: str, failpoint: str | None = None, rows: int = 40, extra: Sequence[str] = ()
+    ) -> dict[str, Any] | None:
         """Run `bootstrap`; return its result, None if the failpoint has killed it."""
         out = self.home / "bootstrap.json"
         out.unlink(missing_ok=True)
-        words = ("bootstrap", f"--config={self.config}", "--to", to, f"--chunk-rows={rows}", "--wait=120", "-o", "json")
-        process = processes.Process(target=_become, args=(words, out, self.home / "bootstrap.log", failpoint))
+        words = ["bootstrap", f"--config={self.config}", "--to", to, f"--chunk-rows={rows}", "--wait=120", *extra]
+        process = processes.Process(
+            target=_become, args=([*words, "-o", "json"], out, self.home / "bootstrap.log", failpoint)
+        )
         process.start()
         process.join(240)
         if process.is_alive():
@@ -127,7 +131,8 @@ def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Ite
         text = configuration(servers, tables) + "output: {dir: merged, max-size: 400KB}\n"
         if past:
             (home / "base.sql").write_text(_with_past(bank, past))
-            text += "base: {logical: base.sql}\n"
+            # What markers there were is purged.
+            text += "base: {logical: base.sql}\nmarkers: {missing: warn}\n"
         (home / "cluster.yaml").write_text(text)
         (home / "merged").mkdir()
         kept = [_kept(home, name) for name in ("capture", "merge")]
