@@ -427,7 +427,7 @@ class TargetBusy(MergeError):
 
 
 class NotYet(MergeError):
-    """A bootstrap waits for what does not come: the merge's next transactions, or shards that agree on a table."""
+    """A bootstrap waits for the merge, or for the end of a DDL, and nothing comes on."""
 
     code, exit_code = "not-yet", 58
     may_pass = True
