@@ -12,6 +12,7 @@ from typing import Final
 
 from binlog_merge.bootstrap.values import Reading, Shard, Texts
 from binlog_merge.replay.duckdb.as_text import HEX_TYPES
+from binlog_merge.values.binlog_types import GEOMETRY_TYPES
 from binlog_merge.values.value import TEXT_TYPES
 from snapshot_store.model import Column
 from snapshot_store.mysql.sql.names import quote_name
@@ -21,7 +22,7 @@ _MEMBERS: Final = frozenset({"enum", "set"})
 _NUMBERED: Final = frozenset({"bit", "year", *_MEMBERS})
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"})
 _QUOTED: Final = frozenset({"date", "datetime", "timestamp", "time"})
-UNORDERED: Final = frozenset({"json", "vector", "geometry", "point", "linestring", "polygon", "multipoint"})
+UNORDERED: Final = frozenset({"json", "vector", *GEOMETRY_TYPES})
 """Types that no key can have."""
 
 

@@ -32,6 +32,11 @@ _CHANGED: Final = frozenset({1054, 1146, 1049, 1412})
 """No such column, table or database; the table's definition has changed."""
 _RIGHTS: Final = "GRANT SELECT, REPLICATION CLIENT ON *.* TO the user, on the node"
 _WAIT_SECONDS: Final = 5
+_FIRST_ROWS: Final = 100
+_MOST_GROWTH: Final = 8
+_CHUNK_BYTES: Final = 8 << 20
+_DURABLE: Final = frozenset({("sync_binlog", "1"), ("innodb_flush_log_at_trx_commit", "1")})
+"""With these settings a server that is started again has every transaction that anybody has seen."""
 _Result = TypeVar("_Result")
 
 
@@ -117,13 +122,17 @@ class NodeReader:
     def chunks(
         self, shard: Shard, reading: Reading, after: Texts | None, limit: int, as_text: bool
     ) -> Iterator[Chunk | Unsettled]:
-        """Yield the rows of a shard behind a key, until it ends or is not as the logical table."""
+        """Yield the rows of a shard behind a key, until it ends or is not as the logical table.
+
+        A chunk has at most `limit` rows, and fewer where they are long.
+        """
+        rows = min(limit, _FIRST_ROWS)
         while True:
-            found = self._again(lambda at=after: self._chunk(shard, reading, at, limit, as_text))  # type: ignore[misc]
+            found = self._again(lambda at=after, n=rows: self._chunk(shard, reading, at, n, as_text))  # type: ignore[misc]
             yield found
             if isinstance(found, Unsettled) or found.done:
                 return
-            after = found.last
+            after, rows = found.last, next_rows(found, rows, limit)
 
     def found(self, shard: Shard, reading: Reading, keys: Sequence[Texts]) -> set[Texts]:
         """Return those of some keys that a shard has now."""
@@ -191,7 +200,11 @@ class NodeReader:
                     ) from error
                 self._close()
                 if time.monotonic() > end:
-                    raise ServerRefused(f"{self.address}: {message_of(error)}", node=self.node) from error
+                    raise ServerRefused(
+                        f"{self.address}: {message_of(error)}",
+                        node=self.node,
+                        remedy="run it again when the server is there; it goes on where it was",
+                    ) from error
                 time.sleep(0.2)
 
     def _open(self) -> None:
@@ -200,8 +213,7 @@ class NodeReader:
         self._asked("SET SESSION time_zone = '+00:00', sql_mode = '', sql_quote_show_create = 1")
         self._asked("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         uuid, now = self._asked("SELECT @@global.server_uuid, UNIX_TIMESTAMP()")[0]
-        uptime = int(self._asked("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
-        identity = Identity(str(uuid), int(now) - uptime)
+        identity = Identity(str(uuid), 0 if self._is_durable() else int(now) - self._uptime())
         if self.identity is not None and not self.identity.same(identity):
             raise Changed(f"{self.node}: {self.address} is another server, or was started again")
         if captured is not None and captured != identity.server_uuid:
@@ -212,11 +224,25 @@ class NodeReader:
             )
         self.identity = identity
 
+    def _is_durable(self) -> bool:
+        names = ", ".join(f"'{name}'" for name, _ in _DURABLE)
+        found = self._asked(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})")
+        return {(str(name), str(value)) for name, value in found} == _DURABLE
+
+    def _uptime(self) -> int:
+        return int(self._asked("SHOW GLOBAL STATUS LIKE 'Uptime'")[0][1])
+
     def _close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(Exception):
                 connection.close()
+
+
+def next_rows(chunk: Chunk, rows: int, limit: int) -> int:
+    """Return how many rows the chunk behind this one of so many `rows` has: as many as make _CHUNK_BYTES."""
+    size = sum(len(text) for row in chunk.rows for text in row if text is not None)
+    return max(1, min(limit, rows * _MOST_GROWTH, rows * _CHUNK_BYTES // max(1, size)))
 
 
 def difference(reading: Reading, physical: Table) -> str | None:

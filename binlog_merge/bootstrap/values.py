@@ -31,7 +31,10 @@ class End(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Which server a node's rows are read from, and since when it runs (seconds since 1970)."""
+    """Which server a node's rows are read from, and since when it runs (seconds since 1970).
+
+    `started` is 0 for a server that loses nothing when it is started again.
+    """
 
     server_uuid: str
     started: int

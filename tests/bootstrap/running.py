@@ -82,13 +82,7 @@ class RunningBank:
         self, to: str, failpoint: str | None = None, rows: int = 40, extra: Sequence[str] = ()
     ) -> dict[str, Any] | None:
         """Run `bootstrap`; return its result, None if the failpoint has killed it."""
-        out = self.home / "bootstrap.json"
-        out.unlink(missing_ok=True)
-        words = ["bootstrap", f"--config={self.config}", "--to", to, f"--chunk-rows={rows}", "--wait=120", *extra]
-        process = processes.Process(
-            target=_become, args=([*words, "-o", "json"], out, self.home / "bootstrap.log", failpoint)
-        )
-        process.start()
+        process, out = self._started(to, rows, extra, failpoint), self._out
         process.join(240)
         if process.is_alive():
             process.kill()
@@ -99,6 +93,28 @@ class RunningBank:
         assert process.exitcode == 0, f"exit code {process.exitcode}: {out.read_text()}\n{self.said()}"
         result: dict[str, Any] = json.loads(out.read_text())
         return result
+
+    def killed_after(self, to: str, seconds: float) -> bool:
+        """Run `bootstrap`, and kill it after a while; return whether it had not ended before."""
+        process = self._started(to, 40, (), None)
+        process.join(seconds)
+        alive = process.is_alive()
+        process.kill()
+        process.join()
+        assert alive or process.exitcode == 0, self.said()
+        return alive
+
+    def _started(self, to: str, rows: int, extra: Sequence[str], failpoint: str | None) -> Any:
+        self._out.unlink(missing_ok=True)
+        words = ["bootstrap", f"--config={self.config}", "--to", to, f"--chunk-rows={rows}", "--wait=120", *extra]
+        log = self.home / "bootstrap.log"
+        process = processes.Process(target=_become, args=([*words, "-o", "json"], self._out, log, failpoint))
+        process.start()
+        return process
+
+    @property
+    def _out(self) -> Path:
+        return self.home / "bootstrap.json"
 
     def said(self) -> str:
         """Return the last lines that the verb has said."""

@@ -89,13 +89,13 @@ def test_a_running_bank_is_copied_exactly(bank: RunningBank, tmp_path: Path) -> 
         assert into_server["rows"]["bank.ledger"] >= 3 * PAST
         wanted = {table: bank.rows(table) for table in TABLES}
         bank.drained()
-        _file_is_right_at_every_position(bank, file, into_file["rank"], wanted)
-        _server_is_right_at_every_position(bank, server, target, into_server["rank"], wanted)
-        _verify_judges_every_table(bank, target, file)
+        file_is_right_at_every_position(bank, file, into_file["rank"], wanted)
+        server_is_right_at_every_position(bank, server, target, into_server["rank"], wanted)
+        verify_judges(bank, target, file)
         bank.check()
 
 
-def _file_is_right_at_every_position(bank: RunningBank, file: Path, rank: int, wanted: dict[str, Any]) -> None:
+def file_is_right_at_every_position(bank: RunningBank, file: Path, rank: int, wanted: dict[str, Any]) -> None:
     binlog = MergedBinlog(bank.merged)
     with DuckdbTarget(file, binlog.cluster_uuid) as target:
         assert target.rank == rank
@@ -109,7 +109,7 @@ def _total(connection: duckdb.DuckDBPyConnection) -> Any:
     return connection.execute("SELECT sum(balance) FROM bank.accounts").fetchall()[0][0]
 
 
-def _server_is_right_at_every_position(
+def server_is_right_at_every_position(
     bank: RunningBank, server: MySqlServer, target: MysqlTarget, rank: int, wanted: dict[str, Any]
 ) -> None:
     binlog = MergedBinlog(bank.merged)
@@ -127,7 +127,7 @@ def _server_is_right_at_every_position(
     assert {table: sorted(server.query(f"SELECT * FROM bank.{table}")) for table in TABLES} == wanted
 
 
-def _verify_judges_every_table(bank: RunningBank, target: MysqlTarget, file: Path) -> None:
+def verify_judges(bank: RunningBank, target: MysqlTarget, file: Path) -> None:
     binlog = MergedBinlog(bank.merged)
     found = compare_with_server(binlog, target.address, base=DuckdbBase.of(file, binlog.cluster_uuid))
     assert found.same and found.whole and {table.name for table in found.tables} == {f"bank.{t}" for t in TABLES}
