@@ -31,8 +31,10 @@ def test_a_chunk_goes_on_behind_a_key() -> None:
     sql = chunk_sql(SHARD, of, ("7", "E4", "1"), 10, as_text=True)
     assert sql == (
         "SELECT CAST(`a` AS CHAR), CONVERT(`b` USING utf8mb4), CONVERT(`c` USING utf8mb4), CAST(`a` AS CHAR), "
-        "HEX(`b`), CAST(`c` + 0 AS CHAR) FROM `s`.`t` WHERE `a` >= 7 AND ((`a` > 7) OR (`a` = 7 AND `b` > _latin1 x'E4') OR "
-        "(`a` = 7 AND `b` = _latin1 x'E4' AND `c` + 0 > 1)) ORDER BY `a`, `b`, `c` + 0 LIMIT 10"
+        "HEX(`b`), CAST(`c` + 0 AS CHAR) FROM `s`.`t` "
+        "WHERE `a` >= 7 AND ((`a` > 7) OR (`a` = 7 AND `b` > _latin1 x'E4') OR "
+        "(`a` = 7 AND `b` = _latin1 x'E4' AND `c` + 0 > 1)) "
+        "ORDER BY `a`, `b`, `c` + 0 LIMIT 10"
     )
 
 

@@ -14,7 +14,7 @@ from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.replay.server.mysql import MysqlTarget
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running
-from tests.bootstrap.test_bank import file_is_right_at_every_position, server_is_right_at_every_position, verify_judges
+from tests.bootstrap.test_bank import file_is_right_at_positions, server_is_right_at_every_position, verify_judges
 from tests.soak.sturdy_bank import TABLES
 from tools.demo_live.load import Load
 from tools.mysql_server import MySqlServer
@@ -44,7 +44,7 @@ def test_a_bootstrap_is_killed_and_goes_on(tmp_path: Path) -> None:
         wanted = {table: bank.rows(table) for table in TABLES}
         bank.drained()
         target = MysqlTarget(ServerAddress.parse(url), MergedBinlog(bank.merged).cluster_uuid)
-        file_is_right_at_every_position(bank, file, _rank(results[0]), wanted)
+        file_is_right_at_positions(bank, file, _rank(results[0]), wanted)
         server_is_right_at_every_position(bank, server, target, _rank(results[1]), wanted)
         verify_judges(bank, target, file)
         bank.check()
