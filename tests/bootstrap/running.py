@@ -146,13 +146,16 @@ def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Ite
         bank.open()
         text = configuration(servers, tables) + "output: {dir: merged, max-size: 400KB}\n"
         if past:
-            (home / "base.sql").write_text(_with_past(bank, past))
-            # What markers there were is purged.
-            text += "base: {logical: base.sql}\nmarkers: {missing: warn}\n"
+            _give_a_past(bank, past)
+            text += "base: {store: base.duckdb}\nmarkers: {missing: warn}\n"  # what markers there were is purged
         (home / "cluster.yaml").write_text(text)
         (home / "merged").mkdir()
         kept = [_kept(home, name) for name in ("capture", "merge")]
         for one in kept:
+            if one.name == "merge" and past:
+                until(lambda: all(any((home / "captured" / name).glob("binlog.0*")) for name in NODES))
+                store = f"--store={home / 'base.duckdb'}"
+                assert cli.run(["schema", "import", "--nodes", f"--config={home / 'cluster.yaml'}", store]) == 0
             one.start()
             stack.callback(one.end)
         found = RunningBank(home, bank, kept)
@@ -161,18 +164,13 @@ def running(home: Path, past: int = PAST, tables: Sequence[str] = TABLES) -> Ite
         yield found
 
 
-def _with_past(bank: SturdyBank, past: int) -> str:
-    """Fill the ledger, purge the binlogs; return the logical tables as they are then."""
-    base = "CREATE DATABASE bank;\nUSE bank;\n"
-    for table in TABLES:
-        ((_, text),) = bank.servers[0].query(f"SHOW CREATE TABLE bank_0.{table}_0")
-        base += f"{text};\n".replace(f"`{table}_0`", f"`{table}`")
+def _give_a_past(bank: SturdyBank, past: int) -> None:
+    """Fill the ledger, and purge the binlogs."""
     for i, server in enumerate(bank.servers):
         rows = ", ".join(f"({number}, {i * 100}, {number})" for number in range(-past, 0))
         server.execute(f"INSERT INTO bank_{i}.ledger_{i} VALUES {rows}; FLUSH BINARY LOGS")
         last = str(server.query("SHOW BINARY LOGS")[-1][0])
         server.execute(f"PURGE BINARY LOGS TO '{last}'")
-    return base
 
 
 def _kept(home: Path, name: str) -> Kept:

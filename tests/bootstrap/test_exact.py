@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from binlog_merge.cli import main as cli
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.load import load
@@ -216,3 +217,17 @@ def test_a_key_on_two_shards_is_refused(resting: RunningBank, tmp_path: Path) ->
     resting.bank.servers[1].execute("INSERT INTO bank_1.ledger_1 VALUES (-1, 0, 5)")  # the first shard's, too
     with pytest.raises(AssertionError, match=r"exit code 50.*two shards of bank.ledger have a row"):
         resting.bootstrap(f"duckdb://{tmp_path}/x.db")
+
+
+def test_a_base_is_refused_where_the_captured_log_has_ddl_already(
+    resting: RunningBank, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["schema", "import", "--nodes", f"--config={resting.config}", f"--store={tmp_path / 'base.duckdb'}"]
+    assert cli.run(words) == 0
+    resting.bank.servers[1].execute("CREATE INDEX amount ON bank_1.ledger_1 (amount)")
+    assert cli.run(words) == 2  # the store exists
+    words[-1] = f"--store={tmp_path / 'other.duckdb'}"
+    assert cli.run(words) == 2
+    said = capsys.readouterr().err
+    assert "node dn-2" in said and "has DDL on bank_1.ledger_1 already: CREATE INDEX amount" in said
+    assert not (tmp_path / "other.duckdb").exists()
