@@ -17,7 +17,16 @@ from typing import Final
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.protocol.commands import Dump
-from binlog_merge.protocol.packets import PACKET_HEADER_LEN, Eof, Err, ErrorCode, PacketHeader, event_packets, packets
+from binlog_merge.protocol.packets import (
+    PACKET_HEADER_LEN,
+    Eof,
+    Err,
+    ErrorCode,
+    PacketHeader,
+    event_packets,
+    large_event_packets,
+    packets,
+)
 from binlog_merge.serve.dump import DumpOptions, Sending
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
@@ -170,10 +179,19 @@ class Connection:
 
     def _put_events(self, events: Events) -> None:
         if len(events.sizes) == 1 and events.sizes[0] >= _BUFFER:
-            self._put(b"\0" + bytes(events.data))
+            for head, part in large_event_packets(memoryview(events.data), self._sequence):
+                self._sequence += 1
+                self._buffer += head
+                self._flush()
+                self._send(part)
             return
-        self._buffer += event_packets(events.data, events.sizes, self._sequence)
+        framed = event_packets(events.data, events.sizes, self._sequence)
         self._sequence += len(events.sizes)
+        if len(framed) < _BUFFER:
+            self._buffer += framed
+        else:
+            self._flush()
+            self._send(framed)
         if len(self._buffer) >= _BUFFER:
             self._flush()
 

@@ -27,6 +27,7 @@ from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
+from binlog_merge.serve.stream import warm
 from binlog_merge.serve.variables import Facts, Traits, traits_of
 
 _POLL: Final = 0.2
@@ -65,6 +66,7 @@ class BinlogServer:
         self._ids = itertools.count(1)
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
+        warm()
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
         self._note = ReadersNote(log.folder.directory, self.address, report)

@@ -42,6 +42,7 @@ from binlog_merge.protocol.packets import (
     Ok,
     PacketHeader,
     event_packets,
+    large_event_packets,
     pack_row,
     packets,
 )
@@ -156,12 +157,20 @@ def test_a_payload_goes_on_in_the_next_packet(size: int, lengths: list[int]) -> 
     assert [header.more for header in headers] == [True] * (len(lengths) - 1) + [False]
 
 
-@given(st.lists(st.binary(min_size=1, max_size=300), max_size=20), u8)
-def test_events_go_into_packets_of_their_own(events: list[bytes], sequence: int) -> None:
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=20), u8, st.sampled_from([b"\0", b"\0\xef\1"]))
+def test_events_go_into_packets_of_their_own(events: list[bytes], sequence: int, prefix: bytes) -> None:
     data = memoryview(b"".join(events))
-    one_by_one = [part for i, event in enumerate(events) for part in packets(b"\0" + event, sequence + i)]
+    one_by_one = [part for i, event in enumerate(events) for part in packets(prefix + event, sequence + i)]
     expected = b"".join(header + bytes(part) for header, part in one_by_one)
-    assert event_packets(data, [len(event) for event in events], sequence) == expected
+    assert event_packets(data, [len(event) for event in events], sequence, prefix) == expected
+
+
+@pytest.mark.parametrize("prefix", [b"\0", b"\0\xef\1"])
+@pytest.mark.parametrize("size", [1, MAX_PAYLOAD - 3, MAX_PAYLOAD - 1, MAX_PAYLOAD, 2 * MAX_PAYLOAD])
+def test_a_large_event_is_cut_into_the_packets_of_its_payload(size: int, prefix: bytes) -> None:
+    event = memoryview(bytes(range(256)) * (size // 256 + 1))[:size]
+    found = b"".join(bytes(head) + bytes(part) for head, part in large_event_packets(event, 254, prefix))
+    assert found == b"".join(head + bytes(part) for head, part in packets(prefix + bytes(event), 254))
 
 
 def test_proofs_are_those_that_pymysql_computes() -> None:
