@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.protocol.commands import Dump
+from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Compression, FrameHeader
 from binlog_merge.protocol.packets import (
     PACKET_HEADER_LEN,
     Eof,
@@ -77,6 +79,9 @@ class Connection:
         self._dumping = dumping
         self._sequence = 0
         self._buffer = bytearray()
+        self._compression: Compression | None = None
+        self._frame = 0  # the number of the next frame, where packets are compressed
+        self._expanded = bytearray()
         self._sent_at = 0.0
         self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
 
@@ -107,6 +112,8 @@ class Connection:
         self._send_all(step.payloads)
         if step.then is Then.START_TLS:
             self._start_tls()
+        elif step.then is Then.COMPRESS and self.session.compression is not None:
+            self._compression = Compression(*self.session.compression)
         elif step.then is Then.DUMP and step.dump is not None:
             self._dump(step.dump)
             return False
@@ -133,13 +140,28 @@ class Connection:
             if len(payload) + header.length > (_MOST if trusted else _MOST_UNTRUSTED):
                 self._farewell(ErrorCode.ER_NET_PACKET_TOO_LARGE, "Got a packet bigger than this server takes")
             payload += self._exactly(header.length)
-            if header.sequence != expected:
+            # Where packets are compressed, frames are counted, and packets begin anew with any of them.
+            if header.sequence != expected and self._compression is None:
                 self._farewell(ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER, "Got packets out of order")
             first = False
             if not header.more:
                 return bytes(payload)
 
     def _exactly(self, size: int) -> bytes:
+        if self._compression is None:
+            return self._from_socket(size)
+        while len(self._expanded) < size:
+            header = FrameHeader.parse(self._from_socket(FRAME_HEADER_LEN))
+            self._frame = header.sequence + 1
+            try:
+                self._expanded += self._compression.expand(header, self._from_socket(header.length))
+            except BinlogFormatError as error:
+                self._farewell(ErrorCode.ER_NET_UNCOMPRESS_ERROR, error.reason)
+        data = bytes(self._expanded[:size])
+        del self._expanded[:size]
+        return data
+
+    def _from_socket(self, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
             remaining = self._log_in_by - time.monotonic()
@@ -201,6 +223,14 @@ class Connection:
             self._send(memoryview(data))
 
     def _send(self, data: memoryview) -> None:
+        if self._compression is None:
+            self._to_socket(data)
+            return
+        for frame in self._compression.frames(data, self._frame):
+            self._frame += 1
+            self._to_socket(memoryview(frame))
+
+    def _to_socket(self, data: memoryview) -> None:
         timeout = self.session.settings.either("net_write_timeout")
         given = timeout if isinstance(timeout, int) and timeout > 0 else _WRITE_TIMEOUT
         self._sock.settimeout(min(given, _LONGEST_TIMEOUT))

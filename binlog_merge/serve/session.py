@@ -22,6 +22,7 @@ from binlog_merge.protocol.commands import (
     RegisterReplica,
     parse_command,
 )
+from binlog_merge.protocol.compression import Algorithm
 from binlog_merge.protocol.handshake import (
     CACHING_SHA2,
     FAST_AUTH_SUCCESS,
@@ -53,6 +54,7 @@ class Then(Enum):
 
     GO_ON = auto()
     START_TLS = auto()
+    COMPRESS = auto()
     DUMP = auto()
     CLOSE = auto()
 
@@ -81,12 +83,16 @@ class _Phase(Enum):
 
 
 class Session:
-    """The state of a session. `tls`: TLS is offered, and the client may do without."""
+    """The state of a session. `tls`: TLS is offered, and the client may do without.
+
+    `compression` is what the client asked for when it logged in, with the level of zstd.
+    """
 
     def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
         self.settings = Settings("", connection_id)
         self.replica: RegisterReplica | None = None
         self.attributes: dict[str, str] = {}
+        self.compression: tuple[Algorithm, int] | None = None
         self._account = account
         self._world = world
         self._nonce = nonce
@@ -130,6 +136,8 @@ class Session:
         response = HandshakeResponse.parse(payload)
         self.settings.user, self.attributes = response.user, dict(response.attributes)
         self.settings.schema = response.database or None
+        if response.algorithm is not None:
+            self.compression = response.algorithm, response.zstd_level
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
         if not response.proof and response.attributes.get("_client_name") == "libmariadb":
             self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
@@ -154,7 +162,7 @@ class Session:
             return Step([opened.pack()], Then.CLOSE)
         self._phase = _Phase.COMMANDS
         fast = [FAST_AUTH_SUCCESS] if self._plugin == CACHING_SHA2 and account.password else []
-        return Step([*fast, opened.pack()])
+        return Step([*fast, opened.pack()], Then.GO_ON if self.compression is None else Then.COMPRESS)
 
     def _command(self, payload: bytes) -> Step:
         match parse_command(payload):

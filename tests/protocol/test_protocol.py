@@ -75,6 +75,7 @@ responses = st.builds(
     st.dictionaries(words, words, max_size=5),
     u32,
     u8,
+    u8,
 )
 values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
     (commands, parse_command),
