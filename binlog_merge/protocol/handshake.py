@@ -5,14 +5,13 @@
     client  handshake response: capabilities, user, proof, plugin
     server  auth switch request, client proof                       if it names no plugin, or one not known here
     server  1 3 (caching_sha2_password: nothing more to prove), OK; or 1045
+    server  1 4, client password                                    if the server has only a salted hash of it
 
-The server has the password itself, so the fast path of caching_sha2_password always decides: the slow path, which
-transmits the password, is for servers that have only its hash. Source:
+How the last is hidden without TLS says `serve.login`. Source:
 https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html.
 """
 
 import hashlib
-import hmac
 import secrets
 import string
 from collections.abc import Mapping
@@ -218,11 +217,6 @@ def prove(plugin: str, password: str, nonce: bytes) -> bytes:
         return _xor(once, hashlib.sha1(nonce + hashlib.sha1(once).digest()).digest())
     once = hashlib.sha256(secret).digest()
     return _xor(once, hashlib.sha256(hashlib.sha256(once).digest() + nonce).digest())
-
-
-def proves(plugin: str, password: str, nonce: bytes, proof: bytes) -> bool:
-    """Return whether a client's proof is right. For an empty password it may be a zero byte."""
-    return hmac.compare_digest(prove(plugin, password, nonce), b"" if proof == b"\0" else proof)
 
 
 def _xor(a: bytes, b: bytes) -> bytes:

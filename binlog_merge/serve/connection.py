@@ -65,7 +65,7 @@ class Connection:
         sock: socket.socket,
         session: Session,
         log: PublishedLog,
-        tls: ssl.SSLContext | None,
+        tls: ssl.SSLContext,
         report: Callable[[str], None],
         dumping: Callable[["Connection"], None],
     ) -> None:
@@ -122,8 +122,11 @@ class Connection:
         return step.then is not Then.CLOSE
 
     def _start_tls(self) -> None:
-        assert self._tls is not None
-        self._sock = self._tls.wrap_socket(self._sock, server_side=True)
+        try:
+            self._sock = self._tls.wrap_socket(self._sock, server_side=True)
+        except ssl.SSLError as error:
+            self._report(f"{self.peer}: refused, TLS fails: {error.reason or error}")
+            raise
         self.session.tls_started(self._sock.version() or "")
 
     # Input

@@ -10,24 +10,27 @@ import ipaddress
 import itertools
 import selectors
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final
 
-from binlog_merge.errors import ConfigError, IoError, ServerRefused, not_listening
+from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
 from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
+from binlog_merge.protocol.passwords import Secret
+from binlog_merge.serve.accounts import Account, Accounts
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.login import Gate
 from binlog_merge.serve.readers import Reader, ReadersNote
-from binlog_merge.serve.session import Account, Session
+from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.stream import warm
+from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.serve.variables import Facts, Traits, traits_of
 
 _POLL: Final = 0.2
@@ -38,14 +41,20 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT"
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The server's address, account and TLS files. Port 0 is any free port. An empty password is for loopback only."""
+    """The server's address, users and TLS. Port 0 is any free port. An empty password is for loopback only.
+
+    `users` is a file of users, which counts instead of `user` and `password`.
+    """
 
     host: str
     port: int
-    user: str
-    password: str = field(repr=False)
+    user: str = "rep"
+    password: str = field(default="", repr=False)
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_ca: Path | None = None
+    tls_required: bool = False
+    users: Path | None = None
 
 
 class BinlogServer:
@@ -58,8 +67,8 @@ class BinlogServer:
     def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
         self._log = log
         self._report = report
-        self._account = Account(options.user, options.password)
-        self._tls = _tls_context(options)
+        self._gate = _gate(options, report)
+        self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
         self._closed = Event()
@@ -116,7 +125,7 @@ class BinlogServer:
         newest = view.there[-1].name if view.there else ""
         if self._traits is None or self._traits[0] != newest:
             self._traits = newest, traits_of(view)
-        return Facts(view, self._traits[1], self.address[1], self._tls is not None)
+        return Facts(view, self._traits[1], self.address[1], tls=True)
 
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the log."""
@@ -149,7 +158,7 @@ class BinlogServer:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, (address, *_) = listener.accept()
         except OSError:
             return  # the client is gone already, or there are no free file descriptors: the next may succeed
         with self._lock:
@@ -158,7 +167,7 @@ class BinlogServer:
             _turn_away(sock)
             return
         _keep_alive(sock)
-        session = Session(self._account, self, next(self._ids), new_nonce(), self._tls is not None)
+        session = Session(self._gate, self, next(self._ids), new_nonce(), address, tls=True)
         client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
@@ -186,6 +195,12 @@ def _uuid_of(session: Session) -> str:
     return str(session.settings.either("@replica_uuid", "@slave_uuid") or "")
 
 
+def _gate(options: ServeOptions, report: Callable[[str], None]) -> Gate:
+    secrets = (Secret.of(options.password),) if options.password else ()
+    one = Account(options.user, secrets) if options.users is None else None
+    return Gate(Accounts(one, options.users, report), PasswordKey(), options.tls_required or options.tls_ca is not None)
+
+
 def _listeners(options: ServeOptions) -> list[socket.socket]:
     """Return listening sockets on all addresses of the host. Raises ConfigError and ServerRefused."""
     where = f"{options.host}:{options.port}"
@@ -196,10 +211,14 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
             f"{where} is no address to listen on: {error.strerror or error}", remedy="choose another --host"
         ) from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if not options.password and not all(_is_loopback(str(address[0])) for _, address in addresses):
+    if (
+        not options.password
+        and options.users is None
+        and not all(_is_loopback(str(address[0])) for _, address in addresses)
+    ):
         raise ConfigError(
             f"--host {options.host}: beyond this machine nobody is served without a password",
-            remedy="give --password-file, or leave --host at 127.0.0.1",
+            remedy="give --password-file or --users, or leave --host at 127.0.0.1",
         )
     listeners: list[socket.socket] = []
     with contextlib.ExitStack() as undo:
@@ -218,23 +237,6 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
 
 def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
-
-
-def _tls_context(options: ServeOptions) -> ssl.SSLContext | None:
-    if options.tls_cert is None and options.tls_key is None:
-        return None
-    if options.tls_cert is None:
-        raise ConfigError("--tls-key goes with --tls-cert")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(options.tls_cert, options.tls_key)
-    except (OSError, ValueError) as error:
-        raise IoError(
-            f"cannot be used as certificate and key: {error}",
-            file=str(options.tls_cert),
-            remedy="give both in PEM, the key without a passphrase",
-        ) from None
-    return context
 
 
 def _keep_alive(sock: socket.socket) -> None:

@@ -31,7 +31,6 @@ from binlog_merge.protocol.handshake import (
     SslRequest,
     new_nonce,
     prove,
-    proves,
 )
 from binlog_merge.protocol.packets import (
     MAX_PAYLOAD,
@@ -46,6 +45,7 @@ from binlog_merge.protocol.packets import (
     pack_row,
     packets,
 )
+from binlog_merge.protocol.passwords import Crypt, Secret, native_text, proves_native, proves_sha2
 
 u8, u16, u32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
 u64 = st.integers(0, (1 << 64) - 1)
@@ -182,9 +182,26 @@ def test_proofs_are_those_that_pymysql_computes() -> None:
     assert prove(CACHING_SHA2, "a secret", nonce) == _auth.scramble_caching_sha2(b"a secret", nonce)
 
 
-@given(st.sampled_from([NATIVE, CACHING_SHA2]), words, words, nonces)
-def test_only_the_password_proves_itself(plugin: str, password: str, other: str, nonce: bytes) -> None:
-    assert proves(plugin, password, nonce, prove(plugin, password, nonce))
-    assert proves(plugin, password, nonce, prove(plugin, other, nonce)) == (password == other)
-    assert not proves(plugin, "x" + password, nonce, b"")
-    assert proves(plugin, "", nonce, b"\0")
+@given(words, words, nonces)
+def test_only_the_password_proves_itself(password: str, other: str, nonce: bytes) -> None:
+    secret = Secret.of(password)
+    assert secret.native is not None and secret.sha2 is not None
+    for plugin, twice, proves in ((NATIVE, secret.native, proves_native), (CACHING_SHA2, secret.sha2, proves_sha2)):
+        assert proves(twice, nonce, prove(plugin, password, nonce)) == (password != "")
+        assert proves(twice, nonce, prove(plugin, other, nonce)) == (password == other != "")
+        assert not proves(twice, nonce, b"")
+
+
+@given(words)
+def test_a_hash_is_of_its_password_alone(password: str) -> None:
+    crypt = Crypt.of(password)
+    assert Secret.parse(crypt.text()).crypt == crypt
+    assert Secret.parse("0x" + crypt.text().encode().hex()).crypt == crypt
+    assert crypt.is_of(password.encode()) and not crypt.is_of(b"x" + password.encode())
+    assert Secret.parse(native_text(password)).native == Secret.of(password).native
+
+
+@pytest.mark.parametrize("text", ["", "secret", "*12", "$A$000$" + "s" * 20 + "d" * 43, "$A$005$" + "s" * 62, "0xzz"])
+def test_what_is_no_hash_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"hash|hexadecimal"):
+        Secret.parse(text)

@@ -159,7 +159,7 @@ def test_a_port_that_is_taken_is_an_error(running: Running) -> None:
 
 
 @pytest.mark.mysql
-def test_tls_is_offered_where_there_is_a_certificate(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+def test_tls_is_offered_with_the_certificate_that_is_given(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
     out = merged(CASE)
     with serving(out, tls_cert=cert, tls_key=key) as running:
