@@ -327,4 +327,12 @@ _REPLICA_COLUMNS: Final = (
     Column("Port", True),
     Column("Source_Id", True),
     Column("Replica_UUID"),
+    Column("User"),
+    Column("Log_file"),
+    Column("Log_pos", True),
+    Column("Acknowledged"),
+    Column("Bytes_per_second", True),
+    Column("Bytes_behind", True),
+    Column("Tls"),
+    Column("Compression"),
 )

@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnrea
 from binlog_merge.protocol.commands import Dump
 from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Compression, FrameHeader
 from binlog_merge.protocol.packets import (
+    EVENT_FOLLOWS,
     PACKET_HEADER_LEN,
     Eof,
     Err,
@@ -29,10 +30,11 @@ from binlog_merge.protocol.packets import (
     large_event_packets,
     packets,
 )
+from binlog_merge.protocol.semi_sync import ASKED, MAGIC, Acknowledgement
 from binlog_merge.serve.dump import DumpOptions, Sending
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
-from binlog_merge.serve.readers import Reader
+from binlog_merge.serve.readers import Pace, Reader
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
 
@@ -57,7 +59,7 @@ class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
     `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
-    dump is; None while there is none.
+    dump is; None while there is none. `pace` is that of what was sent of the log.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Connection:
         self.session = session
         self.peer = _name_of(sock)
         self.reader: Reader | None = None
+        self.pace = Pace()
         self._sock = sock
         self._log = log
         self._tls = tls
@@ -82,6 +85,7 @@ class Connection:
         self._compression: Compression | None = None
         self._frame = 0  # the number of the next frame, where packets are compressed
         self._expanded = bytearray()
+        self._input = bytearray()  # what came during a dump
         self._sent_at = 0.0
         self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
 
@@ -202,15 +206,18 @@ class Connection:
             if len(self._buffer) >= _BUFFER:
                 self._flush()
 
-    def _put_events(self, events: Events) -> None:
+    def _put_events(self, events: Events, options: DumpOptions) -> None:
         if len(events.sizes) == 1 and events.sizes[0] >= _BUFFER:
-            for head, part in large_event_packets(memoryview(events.data), self._sequence):
+            prefix = ASKED if options.semi_sync else EVENT_FOLLOWS
+            for head, part in large_event_packets(events.data, self._sequence, prefix):
                 self._sequence += 1
                 self._buffer += head
                 self._flush()
                 self._send(part)
             return
-        framed = event_packets(events.data, events.sizes, self._sequence)
+        framed = event_packets(events.data, events.sizes, self._sequence, options.prefix)
+        if options.semi_sync:
+            framed[-1 - events.sizes[-1]] = ASKED[-1]  # before the last event
         self._sequence += len(events.sizes)
         if len(framed) < _BUFFER:
             self._buffer += framed
@@ -269,8 +276,11 @@ class Connection:
                 for payload in sending.before(item):
                     self._put(payload)
                 if isinstance(item, Events):
-                    self._put_events(item)
-                    self._sent_to(item.file, item.end)
+                    self._put_events(item, options)
+                    self.pace.add(len(item.data))
+                    self._sent_to(item.file, item.end, size=len(item.data))
+                    if options.semi_sync:
+                        self._asked()
                 elif isinstance(item, AtEnd):
                     self._flush()
                     self._sent_to(item.file, item.position, waiting=True)
@@ -286,12 +296,15 @@ class Connection:
         replica = self.session.replica
         host = "" if replica is None else replica.host.decode("utf-8", "replace")
         uuid = str(self.session.settings.either("@replica_uuid", "@slave_uuid") or "")[:_LONGEST_NAME]
-        start = options.start
-        return Reader(self.peer, server_id, uuid, host, time.time(), start.file, start.position, waiting=False)
+        start, settings = options.start, self.session.settings
+        reader = Reader(self.peer, server_id, uuid, host, time.time(), start.file, start.position, waiting=False)
+        compression = "" if self.session.compression is None else self.session.compression[0].value
+        return replace(reader, user=settings.user[:_LONGEST_NAME], tls=settings.tls, compression=compression)
 
-    def _sent_to(self, file: str, position: int, waiting: bool = False) -> None:
+    def _sent_to(self, file: str, position: int, waiting: bool = False, size: int = 0) -> None:
         assert self.reader is not None
-        self.reader = replace(self.reader, file=file, position=position, waiting=waiting)
+        sent = self.reader.sent + size
+        self.reader = replace(self.reader, file=file, position=position, waiting=waiting, sent=sent)
 
     def _wait(self, bell: socket.socket, sending: Sending, period: float | None) -> None:
         """Wait until more is published, and send heartbeats meanwhile."""
@@ -302,7 +315,7 @@ class Connection:
             remaining = _LONGEST_TIMEOUT if period is None else max(0.0, self._sent_at + period - time.monotonic())
             ready = [fd for fd, _ in poll.poll(min(remaining, _LONGEST_TIMEOUT) * 1000)]
             if self._sock.fileno() in ready:
-                self._ignore_input()
+                self._take_input()
             if bell.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
                     bell.recv(_BUFFER)
@@ -317,14 +330,55 @@ class Connection:
         self._put(sending.heartbeat())
         self._flush()
 
-    def _ignore_input(self) -> None:
-        """Discard what a client sends during a dump (some send pings); raise if it has disconnected."""
+    def _asked(self) -> None:
+        """Go on behind an event that is to be acknowledged, without waiting for that.
+
+        Both sides now count packets anew: from 1, but frames of compressed ones from 0, as MySQL 9.7 does it.
+        """
+        self._flush()
+        self._sequence, self._frame = 1, 0
+        self._take_input()
+
+    def _take_input(self) -> None:
+        """Take what a client sends during a dump: acknowledgements; pings and the like have no answer.
+
+        Raises _Gone if it has disconnected, or sends what is no packet.
+        """
         self._sock.settimeout(0)
-        try:
-            if not self._sock.recv(_BUFFER):
-                raise _Gone
-        except (BlockingIOError, ssl.SSLWantReadError):
-            pass
+        with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+            while True:
+                data = self._sock.recv(_BUFFER)
+                if not data:
+                    raise _Gone
+                self._input += data
+                if len(self._input) > _MOST_UNTRUSTED:
+                    break
+        for payload in self._packets_in():
+            if payload[:1] == bytes([MAGIC]):
+                with contextlib.suppress(BinlogFormatError):
+                    ack = Acknowledgement.parse(payload)
+                    place = f"{ack.file[:_LONGEST_NAME]}:{ack.position}"
+                    self.reader = None if self.reader is None else replace(self.reader, acknowledged=place)
+
+    def _packets_in(self) -> Iterator[bytes]:
+        """Yield the payloads of packets that have come whole. Raises _Gone."""
+        source, head = self._input, FRAME_HEADER_LEN
+        if self._compression is not None:
+            while len(source) >= head and len(source) >= head + (frame := FrameHeader.parse(source[:head])).length:
+                try:
+                    self._expanded += self._compression.expand(frame, bytes(source[head : head + frame.length]))
+                except BinlogFormatError:
+                    raise _Gone from None
+                del source[: head + frame.length]
+            source = self._expanded
+        while len(source) >= PACKET_HEADER_LEN:
+            end = PACKET_HEADER_LEN + PacketHeader.parse(source[:PACKET_HEADER_LEN]).length
+            if len(source) < end:
+                break
+            yield bytes(source[PACKET_HEADER_LEN:end])
+            del source[:end]
+        if max(len(source), len(self._input)) > _MOST_UNTRUSTED:
+            raise _Gone
 
     def _failure(self, code: ErrorCode, error: Exception) -> bytes:
         """Return an error packet for the client, and report the error to the operator."""

@@ -136,15 +136,11 @@ class BinlogServer:
         return event_rows(self._log, show)
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS."""
-        source = self._log.view().server_id
+        """Return the rows of SHOW REPLICAS: clients that have registered, and those to which the log is sent."""
+        view = self._log.view()
         with self._lock:
-            sessions = [client.session for client in self._clients]
-        return [
-            (r.server_id, r.host.decode("utf-8", "replace"), r.port, source, _uuid_of(session))
-            for session in sessions
-            if (r := session.replica) is not None
-        ]
+            clients = list(self._clients)
+        return [_replica_row(client, view) for client in clients if client.session.replica or client.reader]
 
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
@@ -189,6 +185,24 @@ class BinlogServer:
         for other in found:
             self._report(f"{other.peer}: left, the same replica has come again as {client.peer}")
             other.end()
+
+
+def _replica_row(client: Connection, view: LogView) -> Sequence[Value]:
+    replica, reader = client.session.replica, client.reader
+    server_id, host, port = (0, b"", 0) if replica is None else (replica.server_id, replica.host, replica.port)
+    row = (
+        server_id if reader is None else reader.server_id,
+        host.decode("utf-8", "replace") or client.peer.rpartition(":")[0].strip("[]"),
+        *(port, view.server_id, _uuid_of(client.session), client.session.settings.user),
+    )
+    if reader is None:
+        return (*row, *(None,) * 7)
+    behind = view.size_behind(reader.file, reader.position)
+    return (
+        *row,
+        *(reader.file, reader.position, reader.acknowledged or None, client.pace.now(), behind),
+        *(reader.tls, reader.compression),
+    )
 
 
 def _uuid_of(session: Session) -> str:

@@ -21,6 +21,7 @@ from binlog_merge.protocol.commands import (
     RegisterReplica,
     parse_command,
 )
+from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import (
     CACHING_SHA2,
     NATIVE,
@@ -46,6 +47,7 @@ from binlog_merge.protocol.packets import (
     packets,
 )
 from binlog_merge.protocol.passwords import Crypt, Secret, native_text, proves_native, proves_sha2
+from binlog_merge.protocol.semi_sync import Acknowledgement
 
 u8, u16, u32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
 u64 = st.integers(0, (1 << 64) - 1)
@@ -87,6 +89,8 @@ values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
     (st.builds(Eof, u16, u16), Eof.parse),
     (st.builds(Err, u16, words, st.binary(min_size=5, max_size=5)), Err.parse),
     (st.builds(Column, words, st.booleans()), Column.parse),
+    (st.builds(Acknowledgement, u64, words), Acknowledgement.parse),
+    (st.builds(FrameHeader, st.integers(0, MAX_PAYLOAD), u8, st.integers(0, MAX_PAYLOAD)), FrameHeader.parse),
     (st.builds(PacketHeader, st.integers(0, MAX_PAYLOAD), u8), PacketHeader.parse),
 ]
 every_kind = pytest.mark.parametrize(
