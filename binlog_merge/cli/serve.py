@@ -93,12 +93,28 @@ def serve(
         ),
     ] = None,
     tls_required: Annotated[bool, typer.Option("--tls-required", help="Serve nobody without TLS.")] = False,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="How many clients may be logged in.")
+    ] = 200,
+    max_logins: Annotated[
+        int,
+        typer.Option(
+            "--max-logins", min=1, help="How many may be connected and not logged in; the oldest leaves for one more."
+        ),
+    ] = 100,
+    max_statement: Annotated[
+        int, typer.Option("--max-statement", min=1024, help="The longest statement.", metavar="BYTES")
+    ] = 1 << 18,
+    max_variables: Annotated[
+        int, typer.Option("--max-variables", min=1024, help="What a session may SET in all.", metavar="CHARACTERS")
+    ] = 1 << 19,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Hand out a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.serve.limits import Limits
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import ServeOptions
 
@@ -109,7 +125,8 @@ def serve(
         raise ConfigError("--users has the passwords: leave out --password-file")
     if tls_ca is not None and not tls_required:
         raise ConfigError("--tls-ca goes with --tls-required: without TLS nobody shows a certificate")
-    options = ServeOptions(host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users)
+    limits = Limits(max_connections, max_logins, max_statement, max_variables)
+    options = ServeOptions(host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits)
     with opened_log(directory, schema=False) as folder, folder.following(_report):
         _serve(PublishedLog.awaited(folder, _report), options)
 

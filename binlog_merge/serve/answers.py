@@ -13,6 +13,7 @@ from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
 from binlog_merge.serve.shows import show as shown
@@ -90,7 +91,8 @@ class Snapshot:
 class Settings:
     """A session's settings: user variables as `@name`, session variables by their names.
 
-    `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
+    `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is;
+    `most_kept` limits the characters of all values and their names.
     """
 
     user: str
@@ -99,13 +101,11 @@ class Settings:
     schema: str | None = None
     snapshot: Snapshot | None = None
     values: dict[str, Value] = field(default_factory=dict)
+    most_kept: int = Limits().variables
 
     def either(self, *names: str) -> Value:
         """Return the value of the first of these variables that is set, None if none is."""
         return next((self.values[name] for name in names if self.values.get(name) is not None), None)
-
-
-_MOST_KEPT: Final = 1 << 19
 
 
 def answer(sql: bytes, settings: Settings, world: World) -> Answer:
@@ -207,9 +207,10 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
 
 def _keep(name: str, value: Value, settings: Settings) -> None:
     kept = sum(len(other) + len(str(held)) for other, held in settings.values.items() if other != name)
-    if kept + len(name) + len(str(value)) > _MOST_KEPT:
+    if kept + len(name) + len(str(value)) > settings.most_kept:
         raise Refused(
-            ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
+            ErrorCode.ER_OUT_OF_RESOURCES,
+            f"binlog-merge serve keeps {settings.most_kept} characters of a session's variables (--max-variables)",
         )
     settings.values[name] = value
 

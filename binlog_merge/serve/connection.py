@@ -59,7 +59,7 @@ class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
     `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
-    dump is; None while there is none. `pace` is that of what was sent of the log.
+    dump is; None while there is none. `pace` is that of what was sent of the log. `ended`: the server has ended it.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Connection:
         self.peer = _name_of(sock)
         self.reader: Reader | None = None
         self.pace = Pace()
+        self.ended = False
         self._sock = sock
         self._log = log
         self._tls = tls
@@ -108,6 +109,7 @@ class Connection:
 
     def end(self) -> None:
         """Make whatever the connection's thread waits for fail at once."""
+        self.ended = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
@@ -297,7 +299,8 @@ class Connection:
         host = "" if replica is None else replica.host.decode("utf-8", "replace")
         uuid = str(self.session.settings.either("@replica_uuid", "@slave_uuid") or "")[:_LONGEST_NAME]
         start, settings = options.start, self.session.settings
-        reader = Reader(self.peer, server_id, uuid, host, time.time(), start.file, start.position, waiting=False)
+        file = start.file[:_LONGEST_NAME]
+        reader = Reader(self.peer, server_id, uuid, host, time.time(), file, start.position, waiting=False)
         compression = "" if self.session.compression is None else self.session.compression[0].value
         return replace(reader, user=settings.user[:_LONGEST_NAME], tls=settings.tls, compression=compression)
 
@@ -395,7 +398,8 @@ def _begin_of(options: DumpOptions) -> str:
     start = options.start
     if start.has is not None and not start.file:
         return f"behind {str(start.has)[:_LONGEST_MESSAGE] or 'nothing'}"
-    return f"{start.file or 'the first file'}:{start.position}"
+    name = start.file if start.file.isprintable() else repr(start.file)
+    return f"{name[:_LONGEST_NAME] or 'the first file'}:{start.position}"
 
 
 def _name_of(sock: socket.socket) -> str:

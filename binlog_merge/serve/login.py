@@ -7,7 +7,7 @@ The password itself is needed where only a hash of caching_sha2_password is know
 server began: over TLS it comes as it is, without TLS hidden by the server's public key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -21,6 +21,7 @@ from binlog_merge.protocol.handshake import (
 )
 from binlog_merge.protocol.packets import Err, ErrorCode
 from binlog_merge.serve.accounts import Account, Accounts
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.tls import PasswordKey
 
 _PASSWORD_NEEDED: Final = b"\x01\x04"
@@ -34,10 +35,12 @@ INSECURE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What all logins of a server have in common."""
+    """What all logins of a server have in common. `inside` returns how many clients are logged in."""
 
     accounts: Accounts
     key: PasswordKey
+    limits: Limits
+    inside: Callable[[], int]
     tls_required: bool = False
 
 
@@ -71,6 +74,12 @@ class Login:
 
     def receive(self, payload: bytes) -> Answered:
         """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
+        answered = self._next(payload)
+        if answered.proved and self._gate.inside() >= self._gate.limits.connections:
+            return Answered([Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()], denied=True)
+        return answered
+
+    def _next(self, payload: bytes) -> Answered:
         match self._phase:
             case _Phase.RESPONSE:
                 return self._responded(HandshakeResponse.parse(payload))

@@ -18,11 +18,12 @@ from typing import Final
 
 from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
-from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
+from binlog_merge.protocol.packets import Value
 from binlog_merge.protocol.passwords import Secret
 from binlog_merge.serve.accounts import Account, Accounts
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.login import Gate
 from binlog_merge.serve.readers import Reader, ReadersNote
@@ -34,7 +35,6 @@ from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.serve.variables import Facts, Traits, traits_of
 
 _POLL: Final = 0.2
-_MOST_CLIENTS: Final = 200
 _END_TIMEOUT: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 
@@ -55,6 +55,7 @@ class ServeOptions:
     tls_ca: Path | None = None
     tls_required: bool = False
     users: Path | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 class BinlogServer:
@@ -67,7 +68,7 @@ class BinlogServer:
     def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
         self._log = log
         self._report = report
-        self._gate = _gate(options, report)
+        self._gate = _gate(options, self._inside, report)
         self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
@@ -157,11 +158,7 @@ class BinlogServer:
             sock, (address, *_) = listener.accept()
         except OSError:
             return  # the client is gone already, or there are no free file descriptors: the next may succeed
-        with self._lock:
-            full = len(self._clients) >= _MOST_CLIENTS
-        if full:
-            _turn_away(sock)
-            return
+        self._make_room()
         _keep_alive(sock)
         session = Session(self._gate, self, next(self._ids), new_nonce(), address, tls=True)
         client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
@@ -169,6 +166,17 @@ class BinlogServer:
         with self._lock:
             self._clients[client] = thread
         thread.start()
+
+    def _inside(self) -> int:
+        with self._lock:
+            return sum(client.session.trusted for client in self._clients)
+
+    def _make_room(self) -> None:
+        """End the oldest client that has not logged in, if there are as many as there may be."""
+        with self._lock:
+            outside = [client for client in self._clients if not client.session.trusted and not client.ended]
+        for client in outside[: len(outside) + 1 - self._gate.limits.logins]:
+            client.end()
 
     def _serve(self, client: Connection) -> None:
         try:
@@ -209,10 +217,11 @@ def _uuid_of(session: Session) -> str:
     return str(session.settings.either("@replica_uuid", "@slave_uuid") or "")
 
 
-def _gate(options: ServeOptions, report: Callable[[str], None]) -> Gate:
+def _gate(options: ServeOptions, inside: Callable[[], int], report: Callable[[str], None]) -> Gate:
     secrets = (Secret.of(options.password),) if options.password else ()
     one = Account(options.user, secrets) if options.users is None else None
-    return Gate(Accounts(one, options.users, report), PasswordKey(), options.tls_required or options.tls_ca is not None)
+    accounts = Accounts(one, options.users, report)
+    return Gate(accounts, PasswordKey(), options.limits, inside, options.tls_required)
 
 
 def _listeners(options: ServeOptions) -> list[socket.socket]:
@@ -262,10 +271,3 @@ def _keep_alive(sock: socket.socket) -> None:
         for name, value in _KEEPALIVE:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _turn_away(sock: socket.socket) -> None:
-    payload = Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()
-    with contextlib.suppress(OSError), sock:
-        sock.settimeout(1)
-        sock.sendall(PacketHeader(len(payload), 0).pack() + payload)

@@ -35,10 +35,6 @@ _CRASHES: Final = (
 )
 
 
-LONGEST_STATEMENT: Final = 1 << 18
-"""Bytes: enough for GTID sets of thousands of intervals, and taken apart in some hundredths of a second."""
-
-
 class Then(Enum):
     """What to do after a step's payloads are sent."""
 
@@ -67,12 +63,13 @@ class Session:
     def __init__(
         self, gate: Gate, world: World, connection_id: int, nonce: bytes, address: str = "", tls: bool = False
     ) -> None:
-        self.settings = Settings("", connection_id)
+        self.settings = Settings("", connection_id, most_kept=gate.limits.variables)
         self.replica: RegisterReplica | None = None
         self.attributes: dict[str, str] = {}
         self.compression: tuple[Algorithm, int] | None = None
         self.trusted = False
         self._login = Login(gate, nonce, address)
+        self._longest = gate.limits.statement
         self._world = world
         self._nonce = nonce
         self._tls = tls
@@ -120,10 +117,11 @@ class Session:
 
     def _command(self, payload: bytes) -> Step:
         match parse_command(payload):
-            case Query(sql) if len(sql) > LONGEST_STATEMENT:
+            case Query(sql) if len(sql) > self._longest:
                 return _refusal(
                     ErrorCode.ER_NET_PACKET_TOO_LARGE,
-                    f"The statement has {len(sql)} bytes, and binlog-merge serve takes {LONGEST_STATEMENT}",
+                    f"The statement has {len(sql)} bytes, and binlog-merge serve takes {self._longest} "
+                    "(--max-statement)",
                 )
             case Query(sql):
                 return self._answered(sql)
