@@ -1,7 +1,7 @@
 """A client's connection to the binlog server: a thread that reads packets, answers them, and sends binlogs.
 
-Events are sent in batches of 256 KiB, or one larger event. A client that accepts no bytes for `net_write_timeout`
-seconds is disconnected, and so is one that is gone. The protocol itself is in `session`, without a socket.
+Events are sent in batches of 512 KiB, or one larger event. The protocol itself is in `session`, without a socket, and
+the socket in `wire`.
 """
 
 import contextlib
@@ -10,7 +10,7 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -18,41 +18,23 @@ from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Buffer
 from binlog_merge.errors import MergeError, ObjectStoreRefused, ObjectStoreUnreachable
 from binlog_merge.protocol.commands import Dump
-from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Compression, FrameHeader
-from binlog_merge.protocol.packets import (
-    EVENT_FOLLOWS,
-    PACKET_HEADER_LEN,
-    Eof,
-    Err,
-    ErrorCode,
-    PacketHeader,
-    event_packets,
-    large_event_packets,
-    packets,
-)
-from binlog_merge.protocol.semi_sync import ASKED, MAGIC, Acknowledgement
+from binlog_merge.protocol.compression import Compression
+from binlog_merge.protocol.packets import Eof, Err, ErrorCode
+from binlog_merge.protocol.semi_sync import MAGIC, Acknowledgement
 from binlog_merge.serve.dump import DumpOptions, Sending
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed
 from binlog_merge.serve.readers import Pace, Reader
 from binlog_merge.serve.session import Session, Step, Then
 from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
+from binlog_merge.serve.wire import LONGEST_TIMEOUT, WRITE_TIMEOUT, Broken, Gone, Wire
 
 _LOG = logging.getLogger(__name__)
 
 _BUFFER: Final = 1 << 16
-_MOST_UNTRUSTED: Final = 1 << 16
-_MOST: Final = 1 << 24
 _CONNECT_TIMEOUT: Final = 10.0
-_WAIT_TIMEOUT: Final = 28800.0
-_WRITE_TIMEOUT: Final = 60.0
-_LONGEST_TIMEOUT: Final = 1_000_000.0
 _LONGEST_MESSAGE: Final = 500
 _LONGEST_NAME: Final = 80
-
-
-class _Gone(Exception):  # noqa: N818 (named after what is the case, like the errors of the project)
-    """The client has disconnected, or is to be disconnected without another packet."""
 
 
 class Connection:
@@ -72,46 +54,43 @@ class Connection:
         dumping: Callable[["Connection"], None],
     ) -> None:
         self.session = session
-        self.peer = _name_of(sock)
         self.reader: Reader | None = None
         self.pace = Pace()
         self.ended = False
-        self._sock = sock
+        self._wire = Wire(sock)
         self._log = log
         self._tls = tls
         self._report = report
         self._dumping = dumping
-        self._sequence = 0
-        self._buffer = bytearray()
-        self._compression: Compression | None = None
-        self._frame = 0  # the number of the next frame, where packets are compressed
-        self._expanded = bytearray()
-        self._input = bytearray()  # what came during a dump
-        self._sent_at = 0.0
         self._log_in_by = time.monotonic() + _CONNECT_TIMEOUT
+
+    @property
+    def peer(self) -> str:
+        """Return the client's address and port."""
+        return self._wire.peer
 
     def run(self) -> None:
         """Serve the client until either side disconnects."""
         _LOG.info("connected", extra={"peer": self.peer})
         try:
-            self._sock.settimeout(_CONNECT_TIMEOUT)
             self._send_all([self.session.greeting()])
-            while self._step(self.session.receive(self._receive())):
+            while self._step(self.session.receive(self._wire.receive(self.session.trusted, self._log_in_by))):
                 pass
-        except (OSError, _Gone):  # TimeoutError and TLS errors are among the first
+        except Broken as error:
+            with contextlib.suppress(OSError):
+                self._send_all([Err.of(error.code, error.message).pack()])
+        except (OSError, Gone):  # TimeoutError and TLS errors are among the first
             pass
         except Exception as error:  # a fault of ours ends one client, not the others
             self._report(f"{self.peer}: internal error: {type(error).__name__}: {error}")
         finally:
             _LOG.info("connection ends", extra={"peer": self.peer})
-            with contextlib.suppress(OSError):
-                self._sock.close()
+            self._wire.close()
 
     def end(self) -> None:
         """Make whatever the connection's thread waits for fail at once."""
         self.ended = True
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        self._wire.end()
 
     def _step(self, step: Step) -> bool:
         """Carry out a step; return whether the connection continues."""
@@ -119,7 +98,7 @@ class Connection:
         if step.then is Then.START_TLS:
             self._start_tls()
         elif step.then is Then.COMPRESS and self.session.compression is not None:
-            self._compression = Compression(*self.session.compression)
+            self._wire.compress(Compression(*self.session.compression))
         elif step.then is Then.DUMP and step.dump is not None:
             self._dump(step.dump)
             return False
@@ -129,126 +108,21 @@ class Connection:
 
     def _start_tls(self) -> None:
         try:
-            self._sock = self._tls.wrap_socket(self._sock, server_side=True)
+            self.session.tls_started(self._wire.start_tls(self._tls))
         except ssl.SSLError as error:
             self._report(f"{self.peer}: refused, TLS fails: {error.reason or error}")
             raise
-        self.session.tls_started(self._sock.version() or "")
-
-    # Input
-
-    def _receive(self) -> bytes:
-        """Return the payload of the next packet. A packet out of order or too large ends the connection."""
-        trusted = self.session.trusted
-        payload = bytearray()
-        first = True
-        while True:
-            header = PacketHeader.parse(self._exactly(PACKET_HEADER_LEN))
-            expected = 0 if trusted and first else self._sequence & 0xFF
-            self._sequence = header.sequence + 1
-            if len(payload) + header.length > (_MOST if trusted else _MOST_UNTRUSTED):
-                self._farewell(ErrorCode.ER_NET_PACKET_TOO_LARGE, "Got a packet bigger than this server takes")
-            payload += self._exactly(header.length)
-            # Where packets are compressed, frames are counted, and packets begin anew with any of them.
-            if header.sequence != expected and self._compression is None:
-                self._farewell(ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER, "Got packets out of order")
-            first = False
-            if not header.more:
-                return bytes(payload)
-
-    def _exactly(self, size: int) -> bytes:
-        if self._compression is None:
-            return self._from_socket(size)
-        while len(self._expanded) < size:
-            header = FrameHeader.parse(self._from_socket(FRAME_HEADER_LEN))
-            self._frame = header.sequence + 1
-            try:
-                self._expanded += self._compression.expand(header, self._from_socket(header.length))
-            except BinlogFormatError as error:
-                self._farewell(ErrorCode.ER_NET_UNCOMPRESS_ERROR, error.reason)
-        data = bytes(self._expanded[:size])
-        del self._expanded[:size]
-        return data
-
-    def _from_socket(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            remaining = self._log_in_by - time.monotonic()
-            self._sock.settimeout(_WAIT_TIMEOUT if self.session.trusted else max(remaining, 0.001))
-            part = self._sock.recv(min(size - len(data), _BUFFER))
-            if not part:
-                raise _Gone
-            data += part
-        return bytes(data)
-
-    # What goes out
 
     def _send_all(self, payloads: Iterable[Buffer]) -> None:
         """Send payloads; an error in producing them is sent to the client in their place."""
+        timeout = self.session.settings.either("net_write_timeout")
+        self._wire.write_timeout = timeout if isinstance(timeout, int) and timeout > 0 else WRITE_TIMEOUT
         try:
             for payload in payloads:
-                self._put(payload)
+                self._wire.put(payload)
         except (NotServed, MergeError) as error:
-            self._put(self._failure(ErrorCode.ER_UNKNOWN_ERROR, error))
-        self._flush()
-
-    def _farewell(self, code: ErrorCode, message: str) -> None:
-        self._send_all([Err.of(code, message).pack()])
-        raise _Gone
-
-    def _put(self, payload: Buffer) -> None:
-        for header, part in packets(payload, self._sequence):
-            self._sequence += 1
-            self._buffer += header
-            if len(part) < _BUFFER:
-                self._buffer += part
-            else:
-                self._flush()
-                self._send(part)
-            if len(self._buffer) >= _BUFFER:
-                self._flush()
-
-    def _put_events(self, events: Events, options: DumpOptions) -> None:
-        if len(events.sizes) == 1 and events.sizes[0] >= _BUFFER:
-            prefix = ASKED if options.semi_sync else EVENT_FOLLOWS
-            for head, part in large_event_packets(events.data, self._sequence, prefix):
-                self._sequence += 1
-                self._buffer += head
-                self._flush()
-                self._send(part)
-            return
-        framed = event_packets(events.data, events.sizes, self._sequence, options.prefix)
-        if options.semi_sync:
-            framed[-1 - events.sizes[-1]] = ASKED[-1]  # before the last event
-        self._sequence += len(events.sizes)
-        if len(framed) < _BUFFER:
-            self._buffer += framed
-        else:
-            self._flush()
-            self._send(framed)
-        if len(self._buffer) >= _BUFFER:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._buffer:
-            data, self._buffer = self._buffer, bytearray()
-            self._send(memoryview(data))
-
-    def _send(self, data: memoryview) -> None:
-        if self._compression is None:
-            self._to_socket(data)
-            return
-        for frame in self._compression.frames(data, self._frame):
-            self._frame += 1
-            self._to_socket(memoryview(frame))
-
-    def _to_socket(self, data: memoryview) -> None:
-        timeout = self.session.settings.either("net_write_timeout")
-        given = timeout if isinstance(timeout, int) and timeout > 0 else _WRITE_TIMEOUT
-        self._sock.settimeout(min(given, _LONGEST_TIMEOUT))
-        while len(data):  # not sendall: its timeout is for all bytes, and a slow client is not gone
-            data = data[self._sock.send(data) :]
-        self._sent_at = time.monotonic()
+            self._wire.put(self._failure(ErrorCode.ER_UNKNOWN_ERROR, error))
+        self._wire.flush()
 
     # Binlogs
 
@@ -266,7 +140,7 @@ class Connection:
         except (ObjectStoreUnreachable, ObjectStoreRefused) as error:
             # Not a fatal error of the log: the reader comes again, and goes on from where it is.
             self._report(f"{self.peer}: left, {error.message}")
-            raise _Gone from None
+            raise Gone from None
         except (NotServed, MergeError) as error:
             last = self._failure(ErrorCode.ER_MASTER_FATAL_ERROR_READING_BINLOG, error)
         self._send_all([last])
@@ -276,15 +150,15 @@ class Connection:
         with self._log.bell() as bell:
             for item in stream(self._log, options.start):
                 for payload in sending.before(item):
-                    self._put(payload)
+                    self._wire.put(payload)
                 if isinstance(item, Events):
-                    self._put_events(item, options)
+                    self._wire.put_events(item, options.prefix, options.semi_sync)
                     self.pace.add(len(item.data))
                     self._sent_to(item.file, item.end, size=len(item.data))
                     if options.semi_sync:
-                        self._asked()
+                        self._take_input()
                 elif isinstance(item, AtEnd):
-                    self._flush()
+                    self._wire.flush()
                     self._sent_to(item.file, item.position, waiting=True)
                     if not options.wait:
                         return
@@ -312,12 +186,12 @@ class Connection:
     def _wait(self, bell: socket.socket, sending: Sending, period: float | None) -> None:
         """Wait until more is published, and send heartbeats meanwhile."""
         poll = select.poll()
-        poll.register(self._sock, select.POLLIN)
+        poll.register(self._wire, select.POLLIN)
         poll.register(bell, select.POLLIN)
         while True:
-            remaining = _LONGEST_TIMEOUT if period is None else max(0.0, self._sent_at + period - time.monotonic())
-            ready = [fd for fd, _ in poll.poll(min(remaining, _LONGEST_TIMEOUT) * 1000)]
-            if self._sock.fileno() in ready:
+            remaining = LONGEST_TIMEOUT if period is None else max(0.0, self._wire.sent_at + period - time.monotonic())
+            ready = [fd for fd, _ in poll.poll(min(remaining, LONGEST_TIMEOUT) * 1000)]
+            if self._wire.fileno() in ready:
                 self._take_input()
             if bell.fileno() in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -327,61 +201,20 @@ class Connection:
                 self._beat(sending)
 
     def _late(self, period: float | None) -> bool:
-        return period is not None and time.monotonic() >= self._sent_at + period
+        return period is not None and time.monotonic() >= self._wire.sent_at + period
 
     def _beat(self, sending: Sending) -> None:
-        self._put(sending.heartbeat())
-        self._flush()
-
-    def _asked(self) -> None:
-        """Go on behind an event that is to be acknowledged, without waiting for that.
-
-        Both sides now count packets anew: from 1, but frames of compressed ones from 0, as MySQL 9.7 does it.
-        """
-        self._flush()
-        self._sequence, self._frame = 1, 0
-        self._take_input()
+        self._wire.put(sending.heartbeat())
+        self._wire.flush()
 
     def _take_input(self) -> None:
-        """Take what a client sends during a dump: acknowledgements; pings and the like have no answer.
-
-        Raises _Gone if it has disconnected, or sends what is no packet.
-        """
-        self._sock.settimeout(0)
-        with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
-            while True:
-                data = self._sock.recv(_BUFFER)
-                if not data:
-                    raise _Gone
-                self._input += data
-                if len(self._input) > _MOST_UNTRUSTED:
-                    break
-        for payload in self._packets_in():
+        """Take what a client sends during a dump: acknowledgements; pings and the like have no answer."""
+        for payload in self._wire.take():
             if payload[:1] == bytes([MAGIC]):
                 with contextlib.suppress(BinlogFormatError):
                     ack = Acknowledgement.parse(payload)
                     place = f"{ack.file[:_LONGEST_NAME]}:{ack.position}"
                     self.reader = None if self.reader is None else replace(self.reader, acknowledged=place)
-
-    def _packets_in(self) -> Iterator[bytes]:
-        """Yield the payloads of packets that have come whole. Raises _Gone."""
-        source, head = self._input, FRAME_HEADER_LEN
-        if self._compression is not None:
-            while len(source) >= head and len(source) >= head + (frame := FrameHeader.parse(source[:head])).length:
-                try:
-                    self._expanded += self._compression.expand(frame, bytes(source[head : head + frame.length]))
-                except BinlogFormatError:
-                    raise _Gone from None
-                del source[: head + frame.length]
-            source = self._expanded
-        while len(source) >= PACKET_HEADER_LEN:
-            end = PACKET_HEADER_LEN + PacketHeader.parse(source[:PACKET_HEADER_LEN]).length
-            if len(source) < end:
-                break
-            yield bytes(source[PACKET_HEADER_LEN:end])
-            del source[:end]
-        if max(len(source), len(self._input)) > _MOST_UNTRUSTED:
-            raise _Gone
 
     def _failure(self, code: ErrorCode, error: Exception) -> bytes:
         """Return an error packet for the client, and report the error to the operator."""
@@ -400,11 +233,3 @@ def _begin_of(options: DumpOptions) -> str:
         return f"behind {str(start.has)[:_LONGEST_MESSAGE] or 'nothing'}"
     name = start.file if start.file.isprintable() else repr(start.file)
     return f"{name[:_LONGEST_NAME] or 'the first file'}:{start.position}"
-
-
-def _name_of(sock: socket.socket) -> str:
-    try:
-        peer = sock.getpeername()
-    except OSError:
-        return "a client that is gone"
-    return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"

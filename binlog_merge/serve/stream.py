@@ -25,7 +25,7 @@ from binlog_merge.protocol.packets import Sizes, event_packets
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
 
-_CHUNK: Final = 1 << 18
+_CHUNK: Final = 1 << 19
 _MOST_EVENTS: Final = 1 << 16
 _LEAST_SIZE: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
 _DAMAGED: Final = "restore the file, or merge again into an empty directory; what stands before it is served"
