@@ -19,7 +19,7 @@ from binlog_merge.protocol.handshake import (
     AuthSwitch,
     HandshakeResponse,
 )
-from binlog_merge.protocol.packets import Err, ErrorCode
+from binlog_merge.protocol.packets import Capability, Err, ErrorCode
 from binlog_merge.serve.accounts import Account, Accounts
 from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.tls import PasswordKey
@@ -97,9 +97,10 @@ class Login:
         if not response.proof and response.attributes.get("_client_name") == "libmariadb":
             plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
         self._plugin = plugin if plugin in account.plugins else account.plugins[0]
-        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch; so does
-        # one that names none, whose proof may be of any plugin.
-        if response.plugin != self._plugin or (account.secrets and not response.proof):
+        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch, also
+        # without a password; so does one that names none, whose proof may be of any plugin.
+        other = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and response.plugin != CACHING_SHA2
+        if response.plugin != self._plugin or (not response.proof and (account.secrets or other)):
             self._phase = _Phase.PROOF
             return Answered([AuthSwitch(self._plugin, self._nonce).pack()])
         return self._proof(response.proof)

@@ -8,18 +8,25 @@ from typing import Any
 
 import pymysql
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from binlog_merge.errors import ConfigError, IoError
+from binlog_merge.protocol.handshake import CACHING_SHA2, OFFERED, HandshakeResponse
 from binlog_merge.protocol.passwords import Crypt, Secret, native_text
 from binlog_merge.serve.accounts import Account, Accounts, accounts_in
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import PublishedLog
+from binlog_merge.serve.login import Gate, Login
 from binlog_merge.serve.server import BinlogServer, ServeOptions
+from binlog_merge.serve.tls import PasswordKey
 from tests.mysql_server import PREFIX, MySqlServer
 from tests.serve.merged import merged
 from tests.serve.running import PASSWORD, USER, Running, serving
 from tests.serve.test_replica import _caught_up, _replica
 
 CASE = "two-nodes"
+KEY = PasswordKey()
 
 
 def _users(file: Path, text: str) -> Path:
@@ -164,6 +171,28 @@ def test_tls_may_be_required_and_a_certificate_of_the_client_too(
     with pytest.raises(IoError, match="CA of clients"):
         options = ServeOptions("127.0.0.1", 0, USER, "", tls_ca=tmp_path / "none.pem", tls_required=True)
         BinlogServer(PublishedLog(merged(CASE)), options, print)
+
+
+@given(
+    st.sampled_from([Secret.of("x"), Secret(crypt=Crypt.of("x")), None]),
+    st.lists(st.one_of(st.binary(max_size=300), st.sampled_from([b"\2", b"x\0"])), max_size=4),
+    st.booleans(),
+)
+def test_any_packets_of_a_login_are_answered_and_prove_nothing(
+    secret: Secret | None, payloads: list[bytes], encrypted: bool
+) -> None:
+    account = Account("a", () if secret is None else (secret,))
+    gate = Gate(Accounts(account, None, print), KEY, Limits(), lambda: 0)
+    login = Login(gate, b"n" * 20, "127.0.0.1")
+    login.encrypted = encrypted
+    response = HandshakeResponse(OFFERED, "a", b"p" * 32, plugin=CACHING_SHA2).pack()
+    answered = login.receive(response)
+    assert not answered.proved
+    for payload in payloads:
+        if answered.denied or answered.proved:
+            break
+        answered = login.receive(payload)
+        assert answered.payloads and (not answered.proved or (payload == b"x\0" and encrypted))
 
 
 def test_the_command_makes_hashes() -> None:
