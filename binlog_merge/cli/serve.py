@@ -93,6 +93,15 @@ def serve(
         ),
     ] = None,
     tls_required: Annotated[bool, typer.Option("--tls-required", help="Serve nobody without TLS.")] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="All but the first send the log, to clients without TLS: no statement of another holds them up.",
+        ),
+    ] = 1,
     max_connections: Annotated[
         int, typer.Option("--max-connections", min=1, help="How many clients may be logged in.")
     ] = 200,
@@ -126,7 +135,9 @@ def serve(
     if tls_ca is not None and not tls_required:
         raise ConfigError("--tls-ca goes with --tls-required: without TLS nobody shows a certificate")
     limits = Limits(max_connections, max_logins, max_statement, max_variables)
-    options = ServeOptions(host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits)
+    options = ServeOptions(
+        host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
+    )
     with opened_log(directory, schema=False) as folder, folder.following(_report):
         _serve(PublishedLog.awaited(folder, _report), options)
 

@@ -22,6 +22,8 @@ from binlog_merge.files.state_notes import (
     write_state_note,
 )
 
+LONGEST_NAME: Final = 80
+"""Characters of a name that a client gives, in what is shown and told."""
 _EVERY: Final = 1.0
 _WINDOW: Final = 5.0
 _FORGOTTEN_SECONDS: Final = 86400.0

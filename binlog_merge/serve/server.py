@@ -27,6 +27,7 @@ from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.login import Gate
 from binlog_merge.serve.readers import Reader, ReadersNote
+from binlog_merge.serve.senders import Senders
 from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
@@ -43,7 +44,8 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT"
 class ServeOptions:
     """The server's address, users and TLS. Port 0 is any free port. An empty password is for loopback only.
 
-    `users` is a file of users, which counts instead of `user` and `password`.
+    `users` is a file of users, which counts instead of `user` and `password`. Of several `processes` all but this one
+    send the log.
     """
 
     host: str
@@ -56,6 +58,7 @@ class ServeOptions:
     tls_required: bool = False
     users: Path | None = None
     limits: Limits = field(default_factory=Limits)
+    processes: int = 1
 
 
 class BinlogServer:
@@ -77,6 +80,7 @@ class BinlogServer:
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
         warm()
+        self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
         self._note = ReadersNote(log.folder.directory, self.address, report)
@@ -110,6 +114,7 @@ class BinlogServer:
             client.end()
         for thread in clients.values():
             thread.join(_END_TIMEOUT)
+        self._senders.close()
         self._note.remove()
 
     def readers(self) -> list[Reader]:
@@ -161,7 +166,7 @@ class BinlogServer:
         self._make_room()
         _keep_alive(sock)
         session = Session(self._gate, self, next(self._ids), new_nonce(), address, tls=True)
-        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
+        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes, self._senders)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
             self._clients[client] = thread

@@ -8,11 +8,12 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.wire import Buffer
-from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Compression, FrameHeader
+from binlog_merge.protocol.compression import FRAME_HEADER_LEN, Algorithm, Compression, FrameHeader
 from binlog_merge.protocol.packets import (
     PACKET_HEADER_LEN,
     ErrorCode,
@@ -45,18 +46,31 @@ class Broken(Exception):  # noqa: N818
         self.message = message
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """What another process must know of a wire to go on with it; `frame` is the next one's number, if compressed."""
+
+    sequence: int = 0
+    frame: int = 0
+    compression: tuple[Algorithm, int] | None = None
+    write_timeout: float = WRITE_TIMEOUT
+
+
 class Wire:
     """The packets of a client. For one thread; `end` is for any. Raises Gone, Broken, and OSError."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, state: State = State()) -> None:
         self.peer = _name_of(sock)
         self.sent_at = 0.0
-        self.write_timeout = WRITE_TIMEOUT
+        self.write_timeout = state.write_timeout
         self._sock = sock
-        self._sequence = 0
+        self._sequence = state.sequence
         self._buffer = bytearray()
+        self._algorithm: tuple[Algorithm, int] | None = None
         self._compression: Compression | None = None
-        self._frame = 0  # the number of the next frame, where packets are compressed
+        if state.compression is not None:
+            self.compress(*state.compression)
+        self._frame = state.frame
         self._expanded = bytearray()
         self._input = bytearray()  # what `take` has read
 
@@ -69,9 +83,16 @@ class Wire:
         self._sock = context.wrap_socket(self._sock, server_side=True)
         return self._sock.version() or ""
 
-    def compress(self, compression: Compression) -> None:
+    def compress(self, algorithm: Algorithm, level: int) -> None:
         """Compress from now on."""
-        self._compression = compression
+        self._algorithm, self._compression = (algorithm, level), Compression(algorithm, level)
+
+    def state(self) -> State | None:
+        """Return what it takes to go on elsewhere; None if it cannot, as TLS is used or more has been read."""
+        if isinstance(self._sock, ssl.SSLSocket) or self._expanded or self._input:
+            return None
+        self.flush()
+        return State(self._sequence, self._frame, self._algorithm, self.write_timeout)
 
     def end(self) -> None:
         """Make whatever waits for the socket fail at once."""

@@ -192,7 +192,7 @@ def test_any_packets_of_a_login_are_answered_and_prove_nothing(
         if answered.denied or answered.proved:
             break
         answered = login.receive(payload)
-        assert answered.payloads and (not answered.proved or (payload == b"x\0" and encrypted))
+        assert answered.proved == (payload == b"x\0" and encrypted) and bool(answered.payloads) != answered.proved
 
 
 def test_the_command_makes_hashes() -> None:
