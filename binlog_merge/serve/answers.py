@@ -75,6 +75,9 @@ class World(Protocol):
     def replicas(self) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW REPLICAS."""
 
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Yield the rows of SHOW PROCESSLIST."""
+
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
 
@@ -293,6 +296,8 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
             return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
         case "replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
+        case "processlist":
+            return Rows(_PROCESS_COLUMNS, world.processes())
         case "grants":
             granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
             return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])
@@ -320,6 +325,16 @@ _EVENT_COLUMNS: Final = (
     Column("Event_type"),
     Column("Server_id", True),
     Column("End_log_pos", True),
+    Column("Info"),
+)
+_PROCESS_COLUMNS: Final = (
+    Column("Id", True),
+    Column("User"),
+    Column("Host"),
+    Column("db"),
+    Column("Command"),
+    Column("Time", True),
+    Column("State"),
     Column("Info"),
 )
 _REPLICA_COLUMNS: Final = (

@@ -37,6 +37,7 @@ class Connection:
 
     `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
     dump is; None while there is none. `pace` is that of what was sent of the log. `ended`: the server has ended it.
+    `command` is what it does, in MySQL's words, and `since` when it began, by the monotonic clock.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Connection:
         self.reader: Reader | None = None
         self.pace = Pace()
         self.ended = False
+        self.command, self.since = "Connect", time.monotonic()
         self._wire = Wire(sock)
         self._log = log
         self._tls = tls
@@ -71,7 +73,7 @@ class Connection:
         _LOG.info("connected", extra={"peer": self.peer})
         try:
             self._send_all([self.session.greeting()])
-            while self._step(self.session.receive(self._wire.receive(self.session.trusted, self._log_in_by))):
+            while self._step(self.session.receive(self._next())):
                 pass
         except Broken as error:
             with contextlib.suppress(OSError):
@@ -83,6 +85,16 @@ class Connection:
         finally:
             _LOG.info("connection ends", extra={"peer": self.peer})
             self._wire.close()
+
+    def _next(self) -> bytes:
+        """Return the next packet's payload."""
+        self._does("Sleep")
+        payload = self._wire.receive(self.session.trusted, self._log_in_by)
+        self._does("Query")
+        return payload
+
+    def _does(self, command: str) -> None:
+        self.command, self.since = command, time.monotonic()
 
     def end(self) -> None:
         """Make whatever the connection's thread waits for fail at once."""
@@ -129,6 +141,7 @@ class Connection:
         """Send the binlog from the position requested, until the client disconnects or has what it asked for."""
         self._dumping(self)
         options = DumpOptions.of(dump, self.session.settings)
+        self._does("Binlog Dump" if options.start.has is None else "Binlog Dump GTID")
         self._report(f"{self.peer}: reads from {_begin_of(options)}, server id {dump.server_id}")
         asked = {"peer": self.peer, "begin": _begin_of(options), "server_id": dump.server_id}
         _LOG.info("dump begins", extra={**asked, "wait": options.wait, "heartbeat": options.period})

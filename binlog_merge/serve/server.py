@@ -10,6 +10,7 @@ import ipaddress
 import itertools
 import selectors
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,6 +149,12 @@ class BinlogServer:
             clients = list(self._clients)
         return [_replica_row(client, view) for client in clients if client.session.replica or client.reader]
 
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW PROCESSLIST: all clients, also those that have not logged in."""
+        with self._lock:
+            clients = list(self._clients)
+        return [_process_row(client) for client in clients]
+
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
         with self._lock:
@@ -216,6 +223,19 @@ def _replica_row(client: Connection, view: LogView) -> Sequence[Value]:
         *(reader.file, reader.position, reader.acknowledged or None, client.pace.now(), behind),
         *(reader.tls, reader.compression),
     )
+
+
+def _process_row(client: Connection) -> Sequence[Value]:
+    """Return a client in MySQL's words."""
+    settings, reader = client.session.settings, client.reader
+    command = client.command if client.session.trusted else "Connect"
+    user = settings.user if client.session.trusted else "unauthenticated user"
+    state = ""
+    if reader is not None:
+        waits = "Source has sent all binlog to replica; waiting for more updates"
+        state = waits if reader.waiting else "Sending binlog event to replica"
+    passed = int(time.monotonic() - client.since)
+    return settings.connection_id, user, client.peer, settings.schema, command, passed, state, None
 
 
 def _uuid_of(session: Session) -> str:

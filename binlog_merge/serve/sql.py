@@ -45,6 +45,8 @@ _SHOWS: Final = {
     "replicas": "replicas",
     "slave hosts": "replicas",
     "grants": "grants",
+    "processlist": "processlist",
+    "full processlist": "processlist",
 }
 _SCOPES: Final = ("global", "session", "local")
 

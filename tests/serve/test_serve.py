@@ -505,6 +505,12 @@ def test_registered_replicas_are_shown(running: Running) -> None:
         end = PublishedLog(merged(CASE)).view().end
         assert row == (7, "127.0.0.1", 0, 9001, "", USER, *end, None, row[9], 0, "", "")
         assert row[9] > 0, "bytes a second"
+        with socket.create_connection(("127.0.0.1", running.port), 20):
+            rows = running.query("SHOW FULL PROCESSLIST")
+        shown = {(row[1], row[4], row[6]) for row in rows}
+        sent_all = "Source has sent all binlog to replica; waiting for more updates"
+        assert shown >= {(USER, "Binlog Dump", sent_all), (USER, "Query", ""), ("unauthenticated user", "Connect", "")}
+        assert all(row[2].startswith("127.0.0.1:") and row[5] >= 0 for row in rows)
 
 
 # The command
