@@ -23,6 +23,7 @@ from binlog_merge.cli import (
     filter,
     inspect,
     merge,
+    password,
     position,
     purge,
     replay,
@@ -87,6 +88,7 @@ app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
 app.command("bootstrap", help=bootstrap.HELP)(bootstrap.bootstrap)
 app.command("serve", help=serve.HELP)(serve.serve)
+app.command("password", help=password.HELP)(password.password)
 app.command("status", help=status.HELP)(status.status)
 app.command("run", help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
 app.command("verify", help=verify.HELP)(verify.verify)

@@ -46,6 +46,8 @@ _SHOWS: Final = {
     "slave hosts": "replicas",
     "replica status": "replica status",
     "grants": "grants",
+    "processlist": "processlist",
+    "full processlist": "processlist",
 }
 _SCOPES: Final = ("global", "session", "local")
 

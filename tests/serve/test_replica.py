@@ -20,7 +20,7 @@ from tests.merge_e2e.test_ddl_session import merged as merged_story
 from tests.mysql_server import MySqlServer
 from tests.serve.growing import Growing
 from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER, from_position, remote_mysqlbinlog, serving
+from tests.serve.running import PASSWORD, USER, eventually, from_position, remote_mysqlbinlog, serving
 from tests.soak.cutting import Proxy
 
 pytestmark = pytest.mark.mysql
@@ -80,7 +80,7 @@ def test_a_replica_follows_while_merges_publish(
         assert state_of(out).rank > 0
         growing.publish(0.7)
         _caught_up(mysql_server, out)
-        ((server_id, _, _, source_id, uuid),) = source.query("SHOW REPLICAS")
+        ((server_id, _, _, source_id, uuid, *_),) = source.query("SHOW REPLICAS")
         assert [(server_id, source_id, uuid)] == mysql_server.query("SELECT @@server_id, 9001, @@server_uuid")
         mysql_server.stop()
         growing.publish(1)
@@ -92,6 +92,27 @@ def test_a_replica_follows_while_merges_publish(
         status = _status(mysql_server)
         assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == (file, position)
         assert str(status["Source_UUID"]) == state_of(out).header.cluster_uuid  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("more", ["SOURCE_SSL=0", "SOURCE_COMPRESSION_ALGORITHMS='zstd'"])
+def test_a_semi_synchronous_replica_says_what_it_has_stored(more: str, mysql_server: MySqlServer) -> None:
+    """Without TLS; and over TLS, compressed, with acknowledgements of both kinds of packets around them."""
+    case, out = case_named("all-types"), merged("all-types")
+    begin_as(case, mysql_server)
+    mysql_server.execute("INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'")
+    try:
+        mysql_server.execute("SET GLOBAL rpl_semi_sync_replica_enabled = 1")
+        with serving(out) as source, _replica(mysql_server, source, f"SOURCE_AUTO_POSITION=1, {more}"):
+            _caught_up(mysql_server, out)
+            assert mysql_server.query("SHOW STATUS LIKE 'Rpl_semi_sync_replica_status'")[0][1] == "ON"
+            file, position = PublishedLog(out).view().end
+            assert eventually(
+                lambda: [reader.acknowledged for reader in source.server.readers()] == [f"{file}:{position}"]
+            )
+            assert source.query("SHOW REPLICAS")[0][8] == f"{file}:{position}"
+            assert held(case, mysql_server) == expected(case)
+    finally:
+        mysql_server.execute("UNINSTALL PLUGIN rpl_semi_sync_replica")
 
 
 @pytest.mark.parametrize("name", ["all-types", "partial-json", "ddl-by-markers"])

@@ -6,7 +6,11 @@ import pytest
 
 from binlog_merge.protocol.handshake import NATIVE, OFFERED, HandshakeResponse
 from binlog_merge.protocol.packets import Capability
-from binlog_merge.serve.session import Account, Session
+from binlog_merge.serve.accounts import Account, Accounts
+from binlog_merge.serve.limits import Limits
+from binlog_merge.serve.login import Gate
+from binlog_merge.serve.session import Session
+from binlog_merge.serve.tls import PasswordKey
 from tests.serve.merged import merged
 from tests.serve.running import USER, Running, serving
 
@@ -24,9 +28,11 @@ def running() -> Iterator[Running]:
 def test_mariadbs_binlog_reader_is_told_a_version_that_it_takes(
     client: str, program: str, begins: bytes, running: Running
 ) -> None:
-    session = Session(Account(USER, ""), running.server, 1, bytes(20))
+    gate = Gate(Accounts(Account(USER), None, print), PasswordKey(), Limits(), lambda: 0)
+    session = Session(gate, running.server, 1, bytes(20))
     attributes = {"_client_name": client, "program_name": program}
     session.receive(HandshakeResponse(Capability(OFFERED), USER, b"", "", NATIVE, attributes).pack())
+    session.receive(b"")  # to the auth switch
     assert session.trusted
     (_, _, _, row, _) = session.receive(b"\x03SELECT VERSION()").payloads
     assert row[1:].startswith(begins)
