@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import filtered, held, live, load, replay, schema_store, serving, storm
+from benchmarks import cluster, filtered, held, live, load, replay, schema_store, serving, storm
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -109,6 +109,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--serving", type=parse_size, default=parse_size("500MB"), help="what `serve` hands out; 0: not measured"
     )
+    parser.add_argument(
+        "--cluster", type=parse_size, default=parse_size("2GB"), help="what a cluster merges, S3 to S3; 0: not measured"
+    )
     parser.add_argument("--live", type=float, default=60, help="seconds of each phase of a live run; 0: not measured")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench", type=lambda path: str(Path(path).resolve()))
@@ -132,7 +135,7 @@ def main() -> None:
                 mode: run_mode(replace(workload, mode=mode), arguments, spark, native)
                 for mode in arguments.mode.split(",")
             }
-            result["modes"], result["targets"] = modes, verdicts(modes)
+            result["modes"] = modes
             if arguments.large:
                 result["large"] = run_large(replace(workload, size=arguments.large), arguments, spark, native)
             if arguments.held:
@@ -143,6 +146,10 @@ def main() -> None:
         if arguments.filtered:
             note("rows judged by an expression")
             result["filtered"] = filtered.run(native, Path(arguments.out), arguments.filtered)
+    if arguments.cluster:
+        note("a cluster of two workers that share nothing but an S3 server")
+        result["cluster"] = cluster.run(Path(arguments.out) / "s3", arguments.cluster, max(2, arguments.rounds // 2))
+    result["targets"] = verdicts(modes, result.get("cluster"))
     sizes = [int(size) for size in arguments.schema_versions.split(",") if size]
     if sizes:
         note("schema stores")
