@@ -14,10 +14,12 @@ goes on.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
+
+import duckdb
 
 from binlog_merge.bootstrap.copying import copied_by_threads
 from binlog_merge.bootstrap.nodes import Changed, NodeReader
@@ -39,15 +41,18 @@ from binlog_merge.bootstrap.values import (
     Unsettled,
 )
 from binlog_merge.bootstrap.window import not_made_right
-from binlog_merge.errors import NotYet, ReplayStopped
+from binlog_merge.errors import NotYet, ReplayStopped, ServerRefused
 from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import history_of
 from binlog_merge.replay.duckdb.load import catalog_at
 from binlog_merge.replay.server.places import Place, places_of
 from snapshot_store.model import Catalog
+from snapshot_store.server import message_of
 
 _LOG = logging.getLogger(__name__)
+_GOES_ON: Final = "see to the target, and run the bootstrap again; it goes on where it was"
+_SAY_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.2
 _PAUSE_SECONDS: Final = 1.0
 _UNSETTLED: Final = (
@@ -141,7 +146,14 @@ def bootstrap(
 
     Raises UnsupportedInput for nodes and tables that cannot be read so, NotYet, ReplayStopped, and what targets raise.
     """
-    return _Bootstrap(binlog, places, nodes, target, options, report).run()
+    import pymysql
+
+    try:
+        return _Bootstrap(binlog, places, nodes, target, options, report).run()
+    except pymysql.MySQLError as error:
+        raise ServerRefused(f"{target.address}: {message_of(error)}", remedy=_GOES_ON) from error
+    except duckdb.Error as error:
+        raise ReplayStopped(f"{target.address}: {str(error).splitlines()[0]}", remedy=_GOES_ON) from error
 
 
 @dataclass
@@ -154,6 +166,7 @@ class _Bootstrap:
     report: Callable[[str], None]
     result: Result = field(default_factory=lambda: Result(Place(0)))
     _unsettled: dict[Name, float] = field(default_factory=dict)
+    _said: float = 0.0
 
     def run(self) -> Result:
         stage = self.target.stage()
@@ -199,7 +212,7 @@ class _Bootstrap:
         """Begin the first round, with all tables of the log."""
         low = self._last_rank()
         catalog = self._catalog(low)
-        stage = Stage(COPYING, 1, low, tuple(sorted(catalog.tables)), self._servers(catalog))
+        stage = Stage(COPYING, 1, low, tuple(sorted(catalog.tables)), self._servers(catalog, catalog.tables))
         self.target.begin(stage, catalog, self.binlog, stage.tables)
         return stage
 
@@ -221,7 +234,8 @@ class _Bootstrap:
                     self._say(f"{'.'.join(found.name)} is copied again: {found.reason}")
                     unsettled.setdefault(found.name, found.reason)
                 elif found.reading.name not in unsettled:
-                    self._insert(found, progress, readers)
+                    self._insert(found, progress)
+                    self._say_now_and_then(stage, work, progress)
         return unsettled
 
     def _work(
@@ -242,7 +256,13 @@ class _Bootstrap:
         there = {reading.name for reading in work.values()}
         return work, {name: "no node has it" for name in stage.tables if name not in there}
 
-    def _insert(self, chunk: Chunk, progress: dict[Shard, Progress], readers: Mapping[str, NodeReader]) -> None:
+    def _say_now_and_then(self, stage: Stage, work: Mapping[Shard, Any], progress: Mapping[Shard, Progress]) -> None:
+        if time.monotonic() - self._said > _SAY_SECONDS:
+            rows = sum(one.rows for one in progress.values())
+            done = sum(one.done for one in progress.values())
+            self._say(f"round {stage.number}: {rows:,} rows, {done} of {len(work)} tables on the nodes are copied")
+
+    def _insert(self, chunk: Chunk, progress: dict[Shard, Progress]) -> None:
         before = progress.get(chunk.shard, Progress())
         now = Progress(chunk.last, chunk.done, before.rows + len(chunk.rows))
         if double := self.target.insert(chunk, now, replace=False):
@@ -322,7 +342,7 @@ class _Bootstrap:
         self._say(f"{', '.join(names)}: copied again")
         repeated = tuple(sorted({*stage.repeated, *names}))
         following = Stage(
-            COPYING, stage.number + 1, high, again, self._servers(catalog), rows=stage.rows, repeated=repeated
+            COPYING, stage.number + 1, high, again, self._servers(catalog, again), rows=stage.rows, repeated=repeated
         )
         self.target.begin_round(following, catalog)
         return following
@@ -333,7 +353,7 @@ class _Bootstrap:
             return stage
         catalog = self._catalog(stage.low)
         self._wait_for_nodes()
-        again = replace(stage, servers=self._servers(catalog))
+        again = replace(stage, servers=self._servers(catalog, stage.tables))
         self.target.begin_round(again, catalog)
         return again
 
@@ -349,7 +369,7 @@ class _Bootstrap:
         if unsettled:
             time.sleep(_PAUSE_SECONDS)
 
-    def _servers(self, catalog: Catalog) -> dict[str, Identity]:
+    def _servers(self, catalog: Catalog, copied: Iterable[Name]) -> dict[str, Identity]:
         """Return the servers that the nodes have now. Raises UnsupportedInput for what cannot be copied."""
         found: dict[str, Identity] = {}
         logged = True
@@ -359,7 +379,7 @@ class _Bootstrap:
                 logged = logged and reader.logs_cascades
                 assert reader.identity is not None
                 found[node.name] = reader.identity
-        check_tables(catalog.tables.values(), logged)
+        check_tables([catalog.tables[name] for name in copied], logged)
         return found
 
     def _wait_for_nodes(self) -> None:
@@ -394,5 +414,5 @@ class _Bootstrap:
         return places_of(self.binlog, {rank})[rank]
 
     def _say(self, text: str) -> None:
-        _LOG.info(text)
+        self._said = time.monotonic()
         self.report(text)

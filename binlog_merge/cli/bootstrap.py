@@ -112,6 +112,7 @@ def bootstrap(
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.log.reader import MergedBinlog
+    from binlog_merge.store_errors import as_merge_errors
 
     cluster = MergeConfig.load(config)
     place = _log_of(cluster, source)
@@ -127,6 +128,7 @@ def bootstrap(
         else:
             target = stack.enter_context(_server(to, binlog.cluster_uuid, to_password_file, ca, workers))
         options = Options(chunk_rows, wait, zone)
+        stack.enter_context(as_merge_errors(None))
         result = run(binlog, Places.of(cluster), nodes, target, options, lambda text: say(text, text))
     if output is OutputFormat.json:
         print_json(document_of(result=result))

@@ -145,7 +145,7 @@ def _swap(node: int, key: tuple[str, str], other: tuple[str, str]) -> str:
 
 
 def test_it_is_what_a_replay_of_the_whole_log_leaves(tmp_path: Path) -> None:
-    with running(tmp_path, past=0, tables=(*TABLES, "things", "types")) as bank, bank.beating():
+    with running(tmp_path, past=0, tables=(*TABLES, "things", "types", "late")) as bank, bank.beating():
         bank.bank.create("things", THINGS)
         bank.bank.create("types", TYPES)
         things = Things(bank.bank, 1)
@@ -158,15 +158,35 @@ def test_it_is_what_a_replay_of_the_whole_log_leaves(tmp_path: Path) -> None:
             url = f"mysql://root@localhost/?socket={server.socket}"
             with things.changing():
                 for number, extra in enumerate(((), ("--temporal=text",))):
+                    if number == 0:
+                        _a_table_without_a_key_comes_while_rows_are_read(bank, f"duckdb://{tmp_path}/{number}.db")
                     result = bank.bootstrap(f"duckdb://{tmp_path}/{number}.db", rows=7, extra=extra)
                     assert result is not None
                     _same_as_replayed(bank, tmp_path, number, result["rank"], bool(extra))
+                    if number == 0:
+                        _it_is_refused_when_it_is_there(bank, f"duckdb://{tmp_path}/late.db")
                 result = bank.bootstrap(url, rows=7)
             assert result is not None and things.changes > 50
             found = compare_with_server(MergedBinlog(bank.merged), ServerAddress.parse(url), base=Empty())
             assert found.rank == result["rank"] and found.same and found.whole and len(found.tables) == 4
             ((_, shown),) = server.query("SHOW CREATE TABLE bank.things")
             assert "UNIQUE KEY `uniq`" in shown
+
+
+def _a_table_without_a_key_comes_while_rows_are_read(bank: RunningBank, to: str) -> None:
+    """It needs no reading: the log has all of it."""
+    assert bank.bootstrap(to, "bootstrap-committed:kill:4", rows=7) is None
+    bank.bank.create("late", "(a INT)")
+    bank.bank.servers[0].execute("INSERT INTO bank_0.late_0 VALUES (1), (1), (2); UPDATE bank_0.late_0 SET a = a + 1")
+
+
+def _it_is_refused_when_it_is_there(bank: RunningBank, to: str) -> None:
+    with pytest.raises(AssertionError, match=r"exit code 29.*tells the rows of bank.late apart"):
+        bank.bootstrap(to)
+    for node, server in enumerate(bank.bank.servers):
+        server.execute(f"DROP TABLE bank_{node}.late_{node}")
+    bank.bank._mark("DROP_TABLE", "late", "DROP TABLE late")
+    bank.drained()
 
 
 def _same_as_replayed(bank: RunningBank, home: Path, number: int, rank: int, text: bool) -> None:
@@ -176,7 +196,9 @@ def _same_as_replayed(bank: RunningBank, home: Path, number: int, rank: int, tex
     with DuckdbTarget(home / f"{number}.db", binlog.cluster_uuid, text) as target:
         assert target.rank == rank
         target.connection.execute(f"ATTACH '{other}' AS replayed (READ_ONLY)")
-        for table in (*TABLES, "things", "types"):
+        tables = [name for schema, name in target.catalog.tables if schema == "bank"]
+        assert len(tables) == (4 if number else 5)
+        for table in tables:
             mine, theirs = f"SELECT * FROM bank.{table}", f"SELECT * FROM replayed.bank.{table}"
             for one, two in ((mine, theirs), (theirs, mine)):
                 assert target.connection.execute(f"{one} EXCEPT ALL {two}").fetchall() == [], table
