@@ -17,7 +17,7 @@ from binlog_merge.errors import ConfigError
 if TYPE_CHECKING:
     from binlog_merge.bootstrap.duckdb_file import DuckdbFile
     from binlog_merge.bootstrap.mysql_server import MysqlServer
-    from binlog_merge.bootstrap.run import Result
+    from binlog_merge.bootstrap.parties import Result
     from binlog_merge.config.merge_config import MergeConfig
 
 HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
@@ -106,8 +106,8 @@ def bootstrap(
     """Fill a target with the rows that a running cluster has."""
     start_log(log_level, log_format)
     from binlog_merge.bootstrap.captured import captured_nodes
+    from binlog_merge.bootstrap.parties import Options
     from binlog_merge.bootstrap.plan import Places
-    from binlog_merge.bootstrap.run import Options
     from binlog_merge.bootstrap.run import bootstrap as run
     from binlog_merge.config.merge_config import MergeConfig
     from binlog_merge.files.remote_log import opened_log

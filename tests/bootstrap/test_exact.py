@@ -15,12 +15,13 @@ import duckdb
 import pytest
 
 from binlog_merge.cli import main as cli
+from binlog_merge.errors import ReplayStopped
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.verify.against import compare_with_server
-from binlog_merge.verify.base import Empty
+from binlog_merge.verify.base import DuckdbBase, Empty
 from snapshot_store.server import ServerAddress
 from tests.bootstrap.running import RunningBank, running
 from tests.soak.sturdy_bank import TABLES, SturdyBank
@@ -225,6 +226,11 @@ def test_a_row_that_moves_to_where_the_log_has_it_first_is_not_lost(resting: Run
     """The branch of the first node, which inserts, stands before that of the last, which deletes."""
     to = f"duckdb://{tmp_path}/moved.db"
     assert resting.bootstrap(to, "bootstrap-committed:kill:2", rows=10) is None
+    unfinished, cluster = tmp_path / "moved.db.bootstrap", MergedBinlog(resting.merged).cluster_uuid
+    with pytest.raises(ReplayStopped, match="is being bootstrapped"), DuckdbTarget(unfinished, cluster):
+        raise AssertionError("it must not be opened")
+    with pytest.raises(ReplayStopped, match="is being bootstrapped"):
+        DuckdbBase.of(unfinished, cluster)
     move = {2: "DELETE FROM bank_2.ledger_2 WHERE transfer = -7 AND account = 200"}
     move[0] = "INSERT INTO bank_0.ledger_0 VALUES (-7, 200, 7000)"
     with resting.bank.sessions() as sessions:
