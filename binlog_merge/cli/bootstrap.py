@@ -12,13 +12,14 @@ from binlog_merge.cli.output import OutputFormat, document_of, print_json, print
 from binlog_merge.cli.paths import SslCa, local_path, output_place
 from binlog_merge.cli.replay import Temporal, path_of
 from binlog_merge.cli.replay_options import address_of, password_of, time_zone_of
-from binlog_merge.errors import ConfigError
+from binlog_merge.errors import ConfigError, UnsupportedInput
 
 if TYPE_CHECKING:
     from binlog_merge.bootstrap.duckdb_file import DuckdbFile
     from binlog_merge.bootstrap.mysql_server import MysqlServer
     from binlog_merge.bootstrap.parties import Result
     from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.log.reader import MergedBinlog
 
 HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
 
@@ -123,6 +124,7 @@ def bootstrap(
     begun = time.monotonic()
     with ExitStack() as stack:
         binlog = MergedBinlog(stack.enter_context(opened_log(place)))
+        _check_routed(cluster, binlog)
         if to.startswith("duckdb:"):
             target: DuckdbFile | MysqlServer = stack.enter_context(_file(to, binlog.cluster_uuid, temporal, zone))
         else:
@@ -146,6 +148,15 @@ def _log_of(cluster: "MergeConfig", source: str | None) -> str:
             remedy="bootstrap from a log without a filter, and filter what is replayed from it",
         )
     return str(place)
+
+
+def _check_routed(cluster: "MergeConfig", binlog: "MergedBinlog") -> None:
+    header = binlog.state.header
+    if header is not None and header.carrier == "polardbx" and cluster.topology != "routes":
+        raise UnsupportedInput(
+            "PolarDB-X's markers say where its tables are, and a bootstrap knows only routes",
+            remedy="dump the cluster through a compute node as of a TSO, and replay from there: --start-tso",
+        )
 
 
 def _file(url: str, cluster: str, temporal: Temporal, zone: str | None) -> "DuckdbFile":
