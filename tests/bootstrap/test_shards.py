@@ -60,13 +60,13 @@ def test_shards_without_markers(tmp_path: Path) -> None:
             try:
                 until(lambda: (tmp_path / "merged" / "schema.duckdb").exists())
                 running = Running(tmp_path)
-                assert running.bootstrap(f"duckdb://{tmp_path}/shop.db", rows=50) is not None
+                assert running.bootstrap(f"duckdb://{tmp_path}/during.db", rows=50) is not None
             finally:
                 stop.set()
                 thread.join()
-            assert running.bootstrap(f"duckdb://{tmp_path}/rest.db", rows=50) is not None
+            assert running.bootstrap(f"duckdb://{tmp_path}/after.db", rows=50) is not None
         wanted = sorted((*row, str(n)) for n, s in enumerate((one, two)) for row in s.query(f"TABLE shop.orders_{n}"))
-        assert cli.run(["replay", f"--from={tmp_path / 'merged'}", f"--to=duckdb://{tmp_path}/shop.db"]) == 0
-        for name in ("shop.db", "rest.db"):
+        assert cli.run(["replay", f"--from={tmp_path / 'merged'}", f"--to=duckdb://{tmp_path}/during.db"]) == 0
+        for name in ("during.db", "after.db"):
             with duckdb.connect(str(tmp_path / name), read_only=True) as file:
                 assert sorted(file.execute("SELECT id, amount, shard FROM shop.orders").fetchall()) == wanted, name

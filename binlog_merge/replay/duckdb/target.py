@@ -205,11 +205,12 @@ class DuckdbTarget:
 def check_bootstrapped(connection: Any, path: Path) -> None:
     """Raise ReplayStopped for a file that a bootstrap has not made exact yet: its rows are of different moments."""
     known = connection.execute(
-        "SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ? AND table_name = ?",
+        "SELECT database_name FROM duckdb_tables() WHERE database_name = current_database() AND schema_name = ? AND "
+        "table_name = ?",
         [META_SCHEMA, BOOTSTRAP],
     ).fetchall()
-    asked = f"SELECT 1 FROM {quoted(META_SCHEMA, BOOTSTRAP)} WHERE NOT exact"
-    if known and connection.execute(asked).fetchall():
+    places = [quoted(database, META_SCHEMA, BOOTSTRAP) for (database,) in known]
+    if any(connection.execute(f"SELECT 1 FROM {one} WHERE NOT exact").fetchall() for one in places):
         raise ReplayStopped(
             "the file is being bootstrapped: its rows are of different moments",
             file=str(path),
