@@ -1,0 +1,240 @@
+"""What of a transaction comes out of a stream: its filter's rows and statements, and its part of a hash.
+
+    Rows_query  Table_map a  Table_map b  Rows a  Rows b  Rows a      a statement: it ends with STMT_END_F
+                Table_map a                Rows a  Rows a             b is not chosen; the last one gets the flag
+
+A transaction of which nothing is left does not come out at all, unless the stream leaves nothing out.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from binlog_merge.binlog.columns import column_names
+from binlog_merge.binlog.constants import EventType, RowsFlag
+from binlog_merge.binlog.events import Query, RowsQuery
+from binlog_merge.binlog.header import EventHeader, RawEvent
+from binlog_merge.binlog.query import StatusVar
+from binlog_merge.binlog.rows import ABSENT, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
+from binlog_merge.binlog.table_map import TableMap
+from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
+from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.filter import Filter
+from binlog_merge.filters.tables import ColumnFilter
+from binlog_merge.log.reader import Rows
+from binlog_merge.log.rows import RowSelector, TableShapes
+from binlog_merge.streams.hashing import Hashing
+from binlog_merge.streams.keys import key_columns
+from binlog_merge.streams.spec import StreamSpec
+from binlog_merge.streams.transaction import Piece, Transaction
+from snapshot_store.ddl import DdlSession
+from snapshot_store.errors import DdlNotUnderstood
+
+_FRAME: Final = RawEvent(EventHeader(0, 0, 0, 0, 0, 0), b"")
+_REMEDY: Final = "correct the stream's filter; under another name, as what is written of a stream does not change"
+
+
+class Chooser:
+    """Chooses for one stream. `shapes` are the columns of tables, None if the log has no schema store."""
+
+    def __init__(self, spec: StreamSpec, shapes: TableShapes | None) -> None:
+        self._spec = spec
+        self._filter = None if spec.settings is None else Filter(spec.settings)
+        self._selector = RowSelector(self._filter, shapes)
+        self._hashing = None if spec.hash is None else Hashing(spec.hash, spec.part, spec.parts, shapes)
+        self._shapes = shapes
+        self._passes = self._filter is None and self._hashing is None and spec.ddl == "all" and spec.rows_query
+
+    def choose(self, transaction: Transaction) -> Transaction | None:
+        """Return what comes out of a transaction, None if nothing does. Raises MergeError where it cannot be told."""
+        if self._passes:
+            return transaction
+        if transaction.statement is not None:
+            return self._statement(transaction, transaction.statement)
+        if not any(piece.is_rows for piece in transaction.pieces):
+            whole = self._filter is None and self._hashing is None
+            return replace(transaction, pieces=tuple(self._commented(transaction.pieces))) if whole else None
+        pieces = tuple(self._rows_pieces(transaction))
+        return replace(transaction, pieces=pieces) if any(piece.is_rows for piece in pieces) else None
+
+    # Rows
+
+    def _commented(self, pieces: Sequence[Piece]) -> Iterator[Piece]:
+        for piece in pieces:
+            if self._spec.rows_query or piece.type_code != EventType.ROWS_QUERY_LOG_EVENT:
+                yield piece
+
+    def _rows_pieces(self, transaction: Transaction) -> Iterator[Piece]:
+        owed: Piece | None = None  # the order key, if the statement that it stood in does not come out
+        for group in _statements(transaction.pieces):
+            if not any(piece.is_rows for piece in group):
+                yield from self._commented(group)
+                continue
+            chosen = self._chosen(group, transaction)
+            key = _key_piece(group)
+            if not chosen:
+                owed = owed or key
+                continue
+            if owed is not None and self._spec.rows_query:
+                yield owed
+            owed = None
+            yield from self._commented(chosen)
+
+    def _chosen(self, group: Sequence[Piece], transaction: Transaction) -> list[Piece]:
+        """Return what comes out of a statement; nothing if no row does."""
+        tables = {piece.value.table_id: (piece.value, piece) for piece in group if piece.value is not None}
+        made: list[Piece] = []
+        used: set[int] = set()
+        for piece in group:
+            if not piece.is_rows:
+                made.append(piece)
+                continue
+            event = piece.rows()
+            known = tables.get(event.table_id)
+            for kept in [event] if known is None else self._rows(event, known[0], transaction):
+                made.append(piece if kept is event else piece.with_rows(kept))
+                used.add(kept.table_id)
+        if not any(piece.is_rows for piece in made):
+            return []
+        made = [piece for piece in made if piece.value is None or piece.value.table_id in used]
+        return _ended(made)
+
+    def _rows(self, event: RowsEvent, table: TableMap, transaction: Transaction) -> Iterator[RowsEvent]:
+        chosen: RowsEvent | None = event
+        if self._filter is not None:
+            chosen = self._selector.select(Rows(table, event, _FRAME, _FRAME), transaction.key)
+        if chosen is None:
+            return
+        columns = None if self._filter is None else self._filter.columns(table.schema, table.table)
+        if columns is not None:
+            chosen = self._narrowed(chosen, table, columns, transaction)
+        if self._hashing is None:
+            yield chosen
+        else:
+            yield from self._hashing.rows(chosen, table, transaction.key)
+
+    def _narrowed(
+        self, event: RowsEvent, table: TableMap, columns: ColumnFilter, transaction: Transaction
+    ) -> RowsEvent:
+        """Return the event without the columns that are not chosen: absent from the images, as in MINIMAL ones."""
+        names = column_names(table)
+        if names[:1] == ("@1",):
+            version = None
+            if self._shapes is not None and transaction.key is not None:
+                version = self._shapes.at(table.schema, table.table, transaction.key)
+            if version is None or version.table is None or len(version.table.columns) != len(names):
+                raise ConfigError(f"the names of the columns of {table.schema}.{table.table} are not known")
+            names = tuple(column.name for column in version.table.columns)
+        out = {i for i, name in enumerate(names) if not columns.matches(name)}
+        keyed = key_columns(table, self._shapes, transaction.key) or ()
+        if hidden := sorted(names[i] for i in out if i in keyed):
+            raise ConfigError(
+                f"the stream leaves out {', '.join(hidden)} of {table.schema}.{table.table}, which is in its key",
+                remedy=_REMEDY,
+            )
+        return without_columns(event, table, out) if out else event
+
+    # Statements
+
+    def _statement(self, transaction: Transaction, query: Query) -> Transaction | None:
+        if self._spec.ddl == "none":
+            return None
+        if self._filter is None and self._hashing is None:
+            return transaction
+        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
+        try:
+            events = ddl_events(query.text, query.schema_text, session)
+        except DdlNotUnderstood as error:
+            if self._filter is not None:
+                raise DdlNotUnderstoodError(f"what the statement is about is not understood: {error.reason}") from None
+            events = ()
+        chosen = [event for event in events if self._applies(event, transaction, session)]
+        if self._filter is not None and not chosen:
+            return None
+        if self._hashing is not None:
+            names = [name for event in chosen or events for name in event.tables]
+            if not self._hashing.has_statement(names, once=self._spec.ddl == "once"):
+                return None
+        if len(chosen) in (0, len(events)):
+            return transaction
+        head = events[0].query[: events[0].head]
+        text = head + ", ".join(event.text[len(head) :] for event in chosen)
+        body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
+        return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
+
+    def _applies(self, event: DdlEvent, transaction: Transaction, session: DdlSession) -> bool:
+        if self._filter is None:
+            return True
+        tso = None if transaction.key is None else transaction.key.commit_tso
+        decision = self._filter.ddl(event, commit_tso=tso, session=session)
+        if decision.outcome in ("error", "restate"):
+            raise ConfigError(f"{event.text}: {decision.rule}", remedy=_REMEDY)
+        return decision.outcome == "apply"
+
+
+def without_columns(event: RowsEvent, table: TableMap, out: set[int]) -> RowsEvent:
+    """Return a rows event whose images do not hold some columns. Raises ConfigError if they would hold none."""
+
+    def narrow(image: RowImage | None) -> RowImage | None:
+        return None if image is None else tuple(ABSENT if i in out else cell for i, cell in enumerate(image))
+
+    rows = [(narrow(before), narrow(after)) for before, after in iter_rows(event, table)]
+    sides = [
+        None if present is None else _cleared(present, out, event.column_count)
+        for present in (event.present_before, event.present_after)
+    ]
+    for side in sides:
+        if side is not None and not present_columns(side, event.column_count):
+            raise ConfigError(f"the stream leaves no column of {table.schema}.{table.table}", remedy=_REMEDY)
+    padding = row_padding(event)
+    return join_rows(replace(event, present_before=sides[0], present_after=sides[1]), rows, table, padding)
+
+
+def _cleared(present: bytes, out: set[int], count: int) -> bytes:
+    bits = bytearray(present)
+    for i in out:
+        if i < count:
+            bits[i >> 3] &= ~(1 << (i & 7)) & 0xFF
+    return bytes(bits)
+
+
+def _statements(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Yield the statements of a transaction; BEGIN and the commit are groups of their own."""
+    group: list[Piece] = []
+    for piece in pieces:
+        if piece.type_code in (EventType.QUERY_EVENT, EventType.XID_EVENT):
+            if group:
+                yield group
+            yield [piece]
+            group = []
+            continue
+        group.append(piece)
+        if piece.is_rows and piece.rows().ends_statement:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _ended(pieces: list[Piece]) -> list[Piece]:
+    """Return a statement's pieces with STMT_END_F on the last rows event alone."""
+    last = max(i for i, piece in enumerate(pieces) if piece.is_rows)
+    made = []
+    for i, piece in enumerate(pieces):
+        if piece.is_rows:
+            event = piece.rows()
+            flags = event.flags | RowsFlag.STMT_END_F if i == last else event.flags & ~RowsFlag.STMT_END_F
+            piece = piece if flags == event.flags else piece.with_rows(replace(event, flags=flags))
+        made.append(piece)
+    return made
+
+
+def _key_piece(group: Sequence[Piece]) -> Piece | None:
+    """Return a rows-query event with nothing but the order key of the group's first, None if that has none."""
+    from binlog_merge.log.reader import order_key
+
+    first = group[0]
+    if first.type_code != EventType.ROWS_QUERY_LOG_EVENT:
+        return None
+    key = order_key(RowsQuery.parse(first.body))
+    return None if key is None else replace(first, body=RowsQuery(f"# CTS::{key.text()}".encode()).pack())

@@ -1,0 +1,274 @@
+"""A stream's folder beside the log: an output directory that one process keeps up with the log.
+
+    merged/manifest.jsonl, binlog.000001 …                 the log
+    merged/.streams/orders/manifest.jsonl, binlog.000001 …  the stream: as many files, of the same names
+
+What is published is never changed: another definition needs another name. Files that the log no longer has are removed
+here, too.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from binlog_merge.errors import ConfigError, InternalError, ManifestError, MergeError, OutsideLog
+from binlog_merge.files.lock import OutputLock
+from binlog_merge.files.log_folder import STORE_NAME, LogFolder
+from binlog_merge.files.manifest import Folded, Gone, Header, Manifest, ManifestState, OutputFile, Publish
+from binlog_merge.files.publish import basename_of, part_path, publish, recover
+from binlog_merge.files.removal import remove
+from binlog_merge.files.source import io_error
+from binlog_merge.log.file_events import events_of
+from binlog_merge.log.shapes import Shapes
+from binlog_merge.streams.derive import Deriver, Place
+from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
+from binlog_merge.streams.spec import StreamSpec
+
+FOLDER: Final = ".streams"
+_AT_ONCE: Final = 64 << 20
+"""Bytes after which a part of a file is published, so that readers need not wait for the whole of it."""
+
+
+class StreamFolder(LogFolder):
+    """A stream as its readers see it: definitions of tables and the notes about readers are the log's."""
+
+    def __init__(self, log: LogFolder, spec: StreamSpec) -> None:
+        super().__init__(log.directory / FOLDER / spec.name)
+        self.log = log
+
+    @property
+    def notes_directory(self) -> Path:
+        """Return where readers are noted, so that the log's retention knows them: files have the same names here."""
+        return self.log.directory
+
+    @contextmanager
+    def schema_store(self) -> Iterator[tuple[Path, str]]:
+        """Yield the log's schema store."""
+        with self.log.schema_store() as found:
+            yield found
+
+
+class StreamWriter:
+    """Keeps a stream's folder up with the log; a context manager that holds the folder's lock.
+
+    `note` gets a line for what a dialect cannot carry. Raises ConfigError for a folder of another definition,
+    OutputBusy if another process keeps it.
+    """
+
+    def __init__(self, log: LogFolder, spec: StreamSpec, note: Callable[[str], None]) -> None:
+        self.folder = StreamFolder(log, spec)
+        self._log = log
+        self._spec = spec
+        self._note = note
+        self._lock = OutputLock(self.folder.directory, "serve")
+
+    def __enter__(self) -> "StreamWriter":
+        self._lock.__enter__()
+        try:
+            self._open()
+        except BaseException:
+            self._lock.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.__exit__(None, None, None)
+
+    def _open(self) -> None:
+        directory = self.folder.directory
+        source = self._log.state()
+        self._manifest = Manifest.load(directory)
+        self._check(source)
+        recover(directory, self._manifest, _basename(source))
+        if self._manifest.state.header is None:
+            self._begin(source)
+        header = self._manifest.state.header
+        assert header is not None
+        store = self._log.directory / STORE_NAME
+        shapes = Shapes(store) if store.exists() else None
+        self._deriver = Deriver(self._spec, header.cluster_uuid, shapes, self._note)
+
+    def _check(self, source: ManifestState) -> None:
+        """Raise ConfigError if the folder holds another stream, or that of another log."""
+        header = self._manifest.state.header
+        if header is None or source.header is None:
+            return
+        where = str(self.folder.directory)
+        if header.settings.get("stream.of") != source.header.cluster_uuid:
+            raise ConfigError(f"stream {self._spec.name} was made of another log", file=where, remedy=_ANEW)
+        if header.settings.get("stream.definition") != self._spec.definition:
+            raise ConfigError(
+                f"stream {self._spec.name} was declared otherwise when it began, and its readers have what is written",
+                file=where,
+                remedy=f"give the stream of today another name; or {_ANEW}",
+            )
+
+    def _begin(self, source: ManifestState) -> None:
+        if source.header is None:
+            raise InternalError("the log has no manifest")
+        removed = _removed_rank(source, self._log)
+        header = _header(source.header, self._spec, removed)
+        if removed:
+            # Its numbers begin behind what the log had removed: readers are told what they cannot get.
+            gone = Gone(time.time(), last_rank=removed)
+            self._manifest.append(Folded(header, _publish(None, (), None, removed, {}), (), gone))
+        else:
+            self._manifest.append(header)
+
+    def catch_up(self, stop: Callable[[], bool] = lambda: False) -> bool:
+        """Publish what the log has and the stream has not; return whether there was anything.
+
+        `stop` is asked between two parts. Raises MergeError for what cannot be derived; what stands before it is
+        published.
+        """
+        source = self._log.state()
+        grown = False
+        for file in self._ahead(source):
+            while not stop() and self._part(source, file):
+                grown = True
+        self._purge(source)
+        return grown
+
+    def _ahead(self, source: ManifestState) -> Iterator[OutputFile]:
+        """Yield the log's files that the stream has not wholly. Raises OutsideLog if one of them is gone."""
+        open_file = self._manifest.state.open_file
+        done = self._manifest.state.files[-1].name if self._manifest.state.files else ""
+        names = [file.name for file in source.files]
+        if open_file is None and done and done not in names and source.gone is not None and names:
+            raise self._lost(names[0])
+        begin = 0 if done not in names else names.index(done) + (open_file is None)
+        for file in source.files[begin:]:
+            if not self._log.is_there(file):
+                if done or file.closed is False:
+                    raise self._lost(file.name)
+                continue  # the stream begins behind what the owner has removed
+            yield file
+
+    def _lost(self, name: str) -> OutsideLog:
+        return OutsideLog(
+            f"stream {self._spec.name}: files of the log were removed before it had them: it goes on before {name}",
+            file=str(self.folder.directory),
+            remedy=_ANEW,
+        )
+
+    def _place(self, file: OutputFile) -> Place:
+        state = self._manifest.state
+        own = state.open_file
+        rank = state.rank
+        if own is None or state.last is None:
+            return Place(file.name, rank=rank)
+        if own.name != file.name:
+            raise ManifestError(f"{own.name} is open, {file.name} is next", file=str(self.folder.directory))
+        return Place(file.name, int(state.last.state["read"]), own.size, rank, own.sequence_number)
+
+    def _part(self, source: ManifestState, file: OutputFile) -> bool:
+        """Publish the next part of a file; return whether there was one."""
+        place = begin = self._place(file)
+        if begin.read >= file.size or (own := self._own(file.name)) is not None and own.closed:
+            return False
+        path = part_path(self.folder.directory, file.name)
+        failure: MergeError | None = None
+        with path.open("wb") as part:
+            try:
+                for made in self._deriver.derive(
+                    events_of(self._log, file, begin.read), begin, self._log.place(file.name)
+                ):
+                    part.write(made.data)
+                    place = made.place
+                    if place.size - begin.size >= _AT_ONCE:
+                        break
+            except OSError as error:
+                raise io_error(error, str(path)) from error
+            except MergeError as error:
+                failure = error
+        if place.read == begin.read:
+            with suppress(OSError):
+                path.unlink()
+        else:
+            self._publish(source, file, place, {file.name: path})
+        if failure is not None:
+            raise failure
+        return place.read > begin.read
+
+    def _own(self, name: str) -> OutputFile | None:
+        return next((file for file in self._manifest.state.files if file.name == name), None)
+
+    def _publish(self, source: ManifestState, file: OutputFile, place: Place, rendered: Mapping[str, Path]) -> None:
+        state = self._manifest.state
+        own = self._own(file.name)
+        first = place.rank - place.sequence + 1
+        whole = place.read >= file.size
+        made = OutputFile(
+            name=file.name,
+            size=place.size,
+            closed=file.closed and whole,
+            first_key=file.first_key,
+            last_key=file.last_key if whole else (own.last_key if own is not None else file.first_key),
+            first_rank=first,
+            last_rank=place.rank,
+            input_bytes=place.read,
+            transactions=place.sequence,
+            sequence_number=place.sequence,
+        )
+        at_end = whole and file.name == source.files[-1].name and source.last is not None
+        key = source.last.last_key if at_end and source.last is not None else made.last_key
+        record = _publish(state, (made,), key, place.rank, {"read": place.read})
+        publish(self.folder.directory, self._manifest, record, rendered)
+
+    def _purge(self, source: ManifestState) -> None:
+        """Remove the stream's files that the log has not any more."""
+        there = {file.name for file in source.files if self._log.is_there(file)}
+        files = []
+        for file in self._manifest.state.files[:-1]:
+            if file.name in there or not file.closed:
+                break
+            files.append(file)
+        remove(self.folder.directory, self._manifest, files, {})
+
+
+_ANEW: Final = "remove the stream's folder: it is made anew, under another UUID, and its readers begin anew"
+
+
+def _basename(source: ManifestState) -> str:
+    return basename_of(source)
+
+
+def _removed_rank(source: ManifestState, log: LogFolder) -> int:
+    """Return the last transaction that the log has not any more, 0 if it has all."""
+    removed = source.first_rank - 1
+    for file in source.files:
+        if log.is_there(file):
+            break
+        removed = file.last_rank
+    return removed
+
+
+def _header(source: Header, spec: StreamSpec, removed: int) -> Header:
+    settings: dict[str, Any] = {key: value for key, value in source.settings.items() if key.startswith("output.")}
+    settings |= {"stream.of": source.cluster_uuid, "stream.name": spec.name, "stream.definition": spec.definition}
+    return replace(
+        source,
+        cluster_uuid=spec.uuid(source.cluster_uuid, removed),
+        name=f"{source.name}: {spec.name}",
+        server_version=ANNOUNCED_VERSION if spec.dialect == "mariadb" else source.server_version,
+        fingerprint=spec.digest,
+        settings=settings,
+    )
+
+
+def _publish(
+    state: ManifestState | None, files: tuple[OutputFile, ...], key: str | None, rank: int, more: Mapping[str, Any]
+) -> Publish:
+    return Publish(
+        run=1 if state is None else state.run + 1,
+        files=files,
+        last_key=key,
+        watermark=None,
+        rank=rank,
+        totals={"transactions": rank},
+        nodes={},
+        state=more,
+    )

@@ -1,0 +1,284 @@
+"""DDL for MariaDB: the user's text, with the clauses that MariaDB writes otherwise, or does not have, changed by offset.
+
+    b INT AS (a->>'$.n') STORED NOT NULL      b INT AS (JSON_UNQUOTE(JSON_EXTRACT(a, '$.n'))) STORED
+    v VECTOR(3), KEY ((lower(b)))             v LONGBLOB
+    CHECK (b > 1) NOT ENFORCED                (nothing: MariaDB would enforce it)
+
+What cannot be carried is left out and named. A statement that holds something that MariaDB may refuse and that nothing
+here knows how to write passes as it is, and is named, too: the replica stops there and says so itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from binlog_merge.streams.mariadb.collations import mariadb_name
+from binlog_merge.streams.mariadb.edits import Edits, Item, items_of
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
+from snapshot_store.mysql.sql.session import DdlSession
+
+_RESERVED: Final = frozenset(
+    {"OFFSET", "RETURNING", "DELETE_DOMAIN_ID", "DO_DOMAIN_IDS", "IGNORE_DOMAIN_IDS", "PARSE_VCOL_EXPR", "REF_SYSTEM_ID"}
+)
+"""Words that are reserved in MariaDB and not in MySQL."""
+_MISSING: Final = frozenset(
+    {
+        "UUID_TO_BIN", "BIN_TO_UUID", "IS_UUID", "REGEXP_LIKE", "JSON_STORAGE_SIZE", "JSON_STORAGE_FREE",
+        "JSON_SCHEMA_VALIDATION_REPORT", "ST_TRANSFORM", "ST_LATITUDE", "ST_LONGITUDE", "ST_SWAPXY", "ST_GEOHASH",
+        "STRING_TO_VECTOR", "TO_VECTOR", "VECTOR_TO_STRING", "FROM_VECTOR", "VECTOR_DIM", "GROUPING", "MEMBER",
+    }
+)  # fmt: skip
+"""Functions that MariaDB 10.11 does not have."""
+_OPTIONS: Final = {
+    "TABLESPACE": "", "SECONDARY_ENGINE": "", "AUTOEXTEND_SIZE": "", "ENGINE_ATTRIBUTE": "",
+    "SECONDARY_ENGINE_ATTRIBUTE": "", "COLUMN_FORMAT": "", "STORAGE": "", "ENCRYPTION": "",
+    "SRID": "the SRID of a column is not checked",
+}  # fmt: skip
+"""Options with one value that are left out, and what is lost with them, if anything."""
+_KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
+
+
+@dataclass(frozen=True, slots=True)
+class MariaDdl:
+    """A statement for MariaDB, None if nothing of it is left; `notes` say what is lost, or may be refused."""
+
+    sql: str | None
+    notes: tuple[str, ...] = ()
+
+
+def mariadb_ddl(sql: str, session: DdlSession | None = None) -> MariaDdl:
+    """Return a statement as MariaDB takes it."""
+    session = session or DdlSession()
+    try:
+        text, _ = expand(sql, session)
+        tokens = tokenize(text, session)
+    except DdlNotUnderstood as error:
+        return MariaDdl(sql, (f"passes unchanged: {error.reason}",))
+    made = _Statement(sql, tokens)
+    made.rewrite()
+    return MariaDdl(None if made.dropped else made.edits.applied(sql), tuple(made.notes))
+
+
+@dataclass
+class _Statement:
+    sql: str
+    tokens: Sequence[Token]
+    edits: Edits = field(default_factory=Edits)
+    notes: list[str] = field(default_factory=list)
+    dropped: bool = False
+
+    def rewrite(self) -> None:
+        """Collect the edits of the statement."""
+        self._collations()
+        words = [_word(token) for token in self.tokens[:4]]
+        if words[:2] == ["CREATE", "TABLE"] or words[:3] == ["CREATE", "TEMPORARY", "TABLE"] or words[0] == "ALTER":
+            self._options()
+        if "INDEX" in words and words[0] == "CREATE" and _is_functional(self.tokens):
+            self.dropped = True
+            self.notes.append("left out: MariaDB has no keys over expressions")
+            return
+        if words[0] in ("CREATE", "ALTER") and {"TABLE", "INDEX"} & set(words):
+            self._names()
+        self._arrows()
+        for item in items_of(self.tokens):
+            self._item(item)
+        for token, after in zip(self.tokens, self.tokens[1:], strict=False):
+            if after.text == "(" and _word(token) in _MISSING:
+                self.notes.append(f"MariaDB has no function {token.text}: make the table by hand, and skip it there")
+
+    # The whole text
+
+    def _collations(self) -> None:
+        for i, token in enumerate(self.tokens):
+            value = self._value(i)
+            if value is None:
+                continue
+            if _word(token) == "COLLATE" and (name := mariadb_name(value.text)) is not None:
+                self.edits.replace(value.start, value.end, name)
+            charset = _word(token) == "CHARSET" or (_word(token) == "SET" and i and self._charset_before(i))
+            if charset and value.text.lower() == "gb18030":
+                self.edits.replace(value.start, value.end, "utf8mb4")
+                self.notes.append("gb18030 becomes utf8mb4: MariaDB does not have it")
+
+    def _charset_before(self, i: int) -> bool:
+        return _word(self.tokens[i - 1]) in ("CHARACTER", "CHAR")
+
+    def _value(self, i: int) -> Token | None:
+        """Return the value behind the word at an index, which may follow `=`."""
+        at = i + 1
+        if at < len(self.tokens) and self.tokens[at].text == "=":
+            at += 1
+        return self.tokens[at] if at < len(self.tokens) and self.tokens[at].kind != "symbol" else None
+
+    def _options(self) -> None:
+        for i, token in enumerate(self.tokens):
+            word, value = _word(token), self._value(i)
+            if word == "START" and i + 1 < len(self.tokens) and _word(self.tokens[i + 1]) == "TRANSACTION":
+                self.edits.remove(token.start, self.tokens[i + 1].end)
+            if word not in _OPTIONS or value is None or not self._is_option(i):
+                continue
+            start = token.start
+            if word == "ENCRYPTION" and i and _word(self.tokens[i - 1]) == "DEFAULT":
+                start = self.tokens[i - 1].start
+            self.edits.remove(start, value.end)
+            if _OPTIONS[word]:
+                self.notes.append(_OPTIONS[word])
+
+    def _is_option(self, i: int) -> bool:
+        """Return whether a word is an option, and not a column of that name: names follow ( , . or a verb."""
+        before = self.tokens[i - 1]
+        return before.text not in ("(", ",", ".") and _word(before) not in ("ADD", "COLUMN", "DROP", "MODIFY", "CHANGE")
+
+    def _names(self) -> None:
+        for token in self.tokens:
+            if _word(token) in _RESERVED:
+                self.edits.replace(token.start, token.end, f"`{token.text}`")
+
+    def _arrows(self) -> None:
+        for i, token in enumerate(self.tokens[:-1]):
+            if token.kind != "symbol" or token.text not in ("->", "->>") or i == 0:
+                continue
+            first = i - 1
+            while first >= 2 and self.tokens[first - 1].text == ".":
+                first -= 2
+            path = self.tokens[i + 1]
+            call = f"JSON_EXTRACT({self.sql[self.tokens[first].start : self.tokens[i - 1].end]}, "
+            call += self.sql[path.start : path.end] + ")"
+            call = f"JSON_UNQUOTE({call})" if token.text == "->>" else call
+            self.edits.replace(self.tokens[first].start, path.end, call)
+
+    # The items of a table's definition, or the actions of an ALTER
+
+    def _item(self, item: Item) -> None:
+        for rule in (_drop_check, _alter_check, _alter_index, _set_visible, _functional_key, _not_enforced, _column):
+            if rule(self, item):
+                return
+
+    def leave_out(self, item: Item, why: str) -> None:
+        """Remove an item with a comma, and name it."""
+        self.edits.remove(*item.span)
+        text = " ".join(self.sql[item.tokens[0].start : item.tokens[-1].end].split())
+        self.notes.append(f"{text[:120]}: {why}")
+
+
+Rule = Callable[[_Statement, Item], bool]
+
+
+def _drop_check(made: _Statement, item: Item) -> bool:
+    if item.words(2) != ("DROP", "CHECK"):
+        return False
+    made.edits.replace(item.tokens[1].start, item.tokens[1].end, "CONSTRAINT")
+    return True
+
+
+def _alter_check(made: _Statement, item: Item) -> bool:
+    if item.words(2) not in (("ALTER", "CHECK"), ("ALTER", "CONSTRAINT")):
+        return False
+    made.leave_out(item, "left out: MariaDB enforces all checks that it has")
+    return True
+
+
+def _alter_index(made: _Statement, item: Item) -> bool:
+    if item.words(2) not in (("ALTER", "INDEX"), ("ALTER", "KEY")):
+        return False
+    _index_visibility(made, item)
+    return True
+
+
+def _index_visibility(made: _Statement, item: Item) -> None:
+    for token in item.tokens:
+        if _word(token) in ("VISIBLE", "INVISIBLE"):
+            made.edits.replace(token.start, token.end, "IGNORED" if _word(token) == "INVISIBLE" else "NOT IGNORED")
+
+
+def _set_visible(made: _Statement, item: Item) -> bool:
+    words = item.words()
+    if words[:1] != ("ALTER",) or words[-2:-1] != ("SET",) or words[-1] not in ("VISIBLE", "INVISIBLE"):
+        return False
+    made.leave_out(item, "left out: it needs the whole definition in MariaDB; a * shows the column there")
+    return True
+
+
+def _functional_key(made: _Statement, item: Item) -> bool:
+    words = [word for word in item.words() if word not in ("ADD", "CONSTRAINT")]
+    if not any(word in _KEYS for word in words[:2]):
+        return False
+    if _is_functional(item.tokens):
+        made.leave_out(item, "left out: MariaDB has no keys over expressions")
+    else:
+        _index_visibility(made, item)
+    return True
+
+
+def _is_functional(tokens: Sequence[Token]) -> bool:
+    """Return whether a key has a part in parentheses of its own."""
+    return any(a.text == "(" and b.text == "(" for a, b in zip(tokens, tokens[1:], strict=False))
+
+
+def _not_enforced(made: _Statement, item: Item) -> bool:
+    words = item.words()
+    for i in range(len(words) - 1):
+        if words[i : i + 2] != ("NOT", "ENFORCED"):
+            continue
+        first = max(j for j in range(i) if words[j] == "CHECK")
+        if first and words[first - 1] == "CONSTRAINT":
+            first -= 1
+        elif first > 1 and words[first - 2] == "CONSTRAINT":
+            first -= 2
+        if first <= 1 and words[:first] in ((), ("ADD",)):
+            made.leave_out(item, "left out: MariaDB would enforce it")
+            return True
+        made.edits.remove(item.tokens[first].start, _comment_end(made.sql, item.tokens[i + 1].end))
+        made.notes.append("a check that is not enforced is left out: MariaDB would enforce it")
+    return False
+
+
+def _comment_end(sql: str, end: int) -> int:
+    rest = sql[end:]
+    return end + len(rest) - len(rest.lstrip()) + 2 if rest.lstrip().startswith("*/") else end
+
+
+def _column(made: _Statement, item: Item) -> bool:
+    tokens, words = item.tokens, item.words()
+    generated = 0
+    for i, word in enumerate(words):
+        if i and word == "VECTOR" and _is_type(tokens, i):
+            end = i + 3 if i + 3 < len(tokens) and tokens[i + 1].text == "(" else i
+            made.edits.replace(tokens[i].start, tokens[end].end, "LONGBLOB")
+        elif i and word == "GEOMCOLLECTION" and _is_type(tokens, i):
+            made.edits.replace(tokens[i].start, tokens[i].end, "GEOMETRYCOLLECTION")
+        elif word == "AS" and i + 1 < len(tokens) and tokens[i + 1].text == "(":
+            generated = i
+        elif generated and word == "NOT" and words[i + 1 : i + 2] == ("NULL",) and _depth(tokens, generated, i) == 0:
+            made.edits.remove(tokens[i].start, tokens[i + 1].end)
+        elif i and word == "VISIBLE" and _depth(tokens, 0, i) == 0:
+            made.edits.remove(tokens[i].start, tokens[i].end)
+        elif i and word == "INVISIBLE":
+            _unwrap(made, tokens[i])
+    return True
+
+
+def _is_type(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether the word at an index is a type: a column's name stands before it, and no type behind it."""
+    before = tokens[i - 1]
+    verbs = ("ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "EXISTS", "AFTER", "TO", "RENAME", "DEFAULT", "SET", "ALTER")
+    return before.kind in ("word", "name") and _word(before) not in verbs
+
+
+def _depth(tokens: Sequence[Token], first: int, last: int) -> int:
+    texts = [token.text for token in tokens[first:last] if token.kind == "symbol"]
+    return texts.count("(") - texts.count(")")
+
+
+def _unwrap(made: _Statement, token: Token) -> None:
+    """Take INVISIBLE out of the comment in which SHOW CREATE TABLE has it: MariaDB skips it there."""
+    opened = made.sql.rfind("/*!80023", 0, token.start)
+    closed = made.sql.find("*/", token.end)
+    if opened >= 0 and closed >= 0 and not made.sql[opened + 8 : token.start].strip():
+        made.edits.replace(opened, closed + 2, "INVISIBLE")
+
+
+def _word(token: Token) -> str:
+    return token.text.upper() if token.kind == "word" else ""
+
