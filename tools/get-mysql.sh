@@ -20,12 +20,14 @@ mkdir -p "$prefix"
 prefix=$(cd "$prefix" && pwd -P)
 suite=${GET_MYSQL_SUITE:-sid}
 keyring=${GET_MYSQL_KEYRING:-/usr/share/keyrings/debian-archive-keyring.gpg}
-wanted="mysql-server-core mysql-client-core"
-programs="mysqld mysql mysqladmin mysqlbinlog mysqldump"
+# get-mariadb.sh sets these three; the first package and the first program are the server's.
+name=${GET_SERVER_NAME:-mysql}
+wanted=${GET_SERVER_PACKAGES:-mysql-server-core mysql-client-core}
+programs=${GET_SERVER_PROGRAMS:-mysqld mysql mysqladmin mysqlbinlog mysqldump}
 root=$prefix/root
-stamp=$prefix/.done-mysql
+stamp=$prefix/.done-$name
 
-say() { echo "get-mysql: $*" >&2; }
+say() { echo "get-$name: $*" >&2; }
 die() { local code=$1; shift; say "$*"; exit "$code"; }
 
 # Every program answers --version through its wrapper.
@@ -71,7 +73,7 @@ CONF
 
 # What only maintainer scripts and Perl tools want is left out: it would double the size.
 unneeded='^(perl|perl-base|libperl.*|perl-modules.*|lib.*-perl|libgdbm.*|libdb5.*|debconf|debianutils|dpkg|tar|bash|coreutils'
-unneeded+='|sed|grep|gawk|mawk|rsync|socat|lsof|psmisc|procps|passwd|adduser|login.*|init-system-helpers|sysvinit.*'
+unneeded+='|sed|grep|gawk|mawk|galera.*|rsync|socat|lsof|psmisc|procps|passwd|adduser|login.*|init-system-helpers|sysvinit.*'
 unneeded+='|libc-gconv.*|base-passwd|mount|util-linux.*|udev|systemd.*)$'
 
 download() {
@@ -80,7 +82,7 @@ download() {
   apt-get -qq update
   # shellcheck disable=SC2086
   packages=$(apt-get install -y -s -o Debug::NoLocking=1 $wanted | awk '$1=="Inst"{print $2}' | grep -Ev "$unneeded" || true)
-  grep -qx mysql-server-core <<<"$packages" || die 6 "mysql-server-core is not to be had from $suite"
+  grep -qx "${wanted%% *}" <<<"$packages" || die 6 "${wanted%% *} is not to be had from $suite"
   say "download of $(wc -l <<<"$packages") packages"
   # shellcheck disable=SC2086
   (cd "$apt/debs" && rm -f ./*.deb && apt-get -qq download $packages)
@@ -132,6 +134,6 @@ unset APT_CONFIG
 unpack "$prefix/apt"
 wrap
 check || die 8 "a program does not start"
-"$prefix/bin/mysqld" --no-defaults --version >"$stamp"
+"$prefix/bin/${programs%% *}" --no-defaults --version >"$stamp"
 [ -n "${GET_MYSQL_KEEP:-}" ] || rm -rf "$prefix/apt"
 say "ready: $(cat "$stamp") ($(du -sh "$prefix" | cut -f1))"

@@ -212,9 +212,10 @@ class Connection:
         self._send_all([last])
 
     def _stream(self, options: DumpOptions) -> None:
-        sending = Sending(options, self._log.view().server_id)
-        with self._log.bell() as bell:
-            for item in stream(self._log, options.start):
+        log = self._log if self.session.stream is None else self.session.stream.log
+        sending = Sending(options, log.view().server_id)
+        with log.bell() as bell:
+            for item in stream(log, options.start):
                 for payload in sending.before(item):
                     self._put(payload)
                 if isinstance(item, Events):

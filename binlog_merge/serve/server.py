@@ -12,7 +12,7 @@ import selectors
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Final
@@ -23,6 +23,7 @@ from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.offered import Offered, Others, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
@@ -50,11 +51,17 @@ class ServeOptions:
 class BinlogServer:
     """A server for an output directory; a context manager that listens from its construction on.
 
-    Raises ConfigError for options that exclude each other and a port that is taken, ServerRefused for an address that
-    cannot be bound.
+    `streams` are offered beside the log. Raises ConfigError for options that exclude each other and a port that is
+    taken, ServerRefused for an address that cannot be bound.
     """
 
-    def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: PublishedLog,
+        options: ServeOptions,
+        report: Callable[[str], None],
+        streams: Sequence[Offered] = (),
+    ) -> None:
         self._log = log
         self._report = report
         self._account = Account(options.user, options.password)
@@ -67,6 +74,10 @@ class BinlogServer:
         self._clients: dict[Connection, Thread] = {}
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
+        self._streams = streams
+        self._users: dict[str, StreamWorld] = {}
+        self._ports: dict[socket.socket, StreamWorld] = {}
+        self._offer(options)
         self._note = ReadersNote(log.folder.directory, self.address, report)
 
     def __enter__(self) -> "BinlogServer":
@@ -85,7 +96,9 @@ class BinlogServer:
                     if isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)
                 self._log.refresh()
-                self._note.refresh(self.readers)
+                for stream in self._streams:
+                    stream.log.refresh()
+                self._note.refresh(self._noted)
 
     def close(self) -> None:
         """Disconnect all clients, and wait for their threads."""
@@ -105,6 +118,30 @@ class BinlogServer:
         with self._lock:
             clients = list(self._clients)
         return [reader for client in clients if (reader := client.reader) is not None]
+
+    def _noted(self) -> list[Reader]:
+        return self.readers() + [reader for stream in self._streams if (reader := stream.source()) is not None]
+
+    def _offer(self, options: ServeOptions) -> None:
+        """Listen at the streams' ports, and know their users."""
+        with contextlib.ExitStack() as undo:
+            for listener in self._listeners:
+                undo.enter_context(listener)
+            for stream in self._streams:
+                world = StreamWorld(stream, Others(self.replicas, self.kill), self._tls is not None)
+                listeners = [] if stream.port is None else _listeners(replace(options, port=stream.port))
+                for listener in listeners:
+                    undo.enter_context(listener)
+                    world.port = listener.getsockname()[1]
+                    self._ports[listener] = world
+                self._listeners += listeners
+                if stream.user:
+                    self._users[stream.user] = world
+            undo.pop_all()
+
+    def stream_ports(self) -> dict[str, int]:
+        """Return the port of each stream that has one, by name."""
+        return {world.name: world.port for world in self._ports.values()}
 
     # The World of `answers`
 
@@ -156,7 +193,9 @@ class BinlogServer:
             _turn_away(sock)
             return
         _keep_alive(sock)
-        session = Session(self._account, self, next(self._ids), new_nonce(), self._tls is not None)
+        here = self._ports.get(listener)
+        streams = self._users if here is None else {name: here for name in (self._account.user, here.user) if name}
+        session = Session(self._account, here or self, next(self._ids), new_nonce(), self._tls is not None, streams)
         client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
@@ -174,7 +213,8 @@ class BinlogServer:
         """End older dumps of a replica that has reconnected before we noticed that it was gone, as MySQL does."""
         name = _uuid_of(client.session)
         with self._lock:
-            found = [c for c in self._clients if name and c is not client and _uuid_of(c.session) == name]
+            same = [c for c in self._clients if c is not client and c.session.stream is client.session.stream]
+            found = [c for c in same if name and _uuid_of(c.session) == name]
         for other in found:
             self._report(f"{other.peer}: left, the same replica has come again as {client.peer}")
             other.end()

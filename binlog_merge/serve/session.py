@@ -5,7 +5,7 @@
 `receive` takes a payload and returns a step: payloads to send, and what to do then. It does so for any bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -36,6 +36,7 @@ from binlog_merge.protocol.handshake import (
 )
 from binlog_merge.protocol.packets import Capability, Err, ErrorCode, Ok, result_set
 from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+from binlog_merge.serve.offered import StreamWorld
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
@@ -44,6 +45,7 @@ _CRASHES: Final = (
 )
 
 
+NO_STREAMS: Final[Mapping[str, StreamWorld]] = {}
 LONGEST_STATEMENT: Final = 1 << 18
 """Bytes: enough for GTID sets of thousands of intervals, and taken apart in some hundredths of a second."""
 
@@ -81,12 +83,25 @@ class _Phase(Enum):
 
 
 class Session:
-    """The state of a session. `tls`: TLS is offered, and the client may do without."""
+    """The state of a session. `tls`: TLS is offered, and the client may do without.
 
-    def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
+    `streams` are those that a client gets by its user's name; `stream` is what this one got, None for the whole log.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        world: World,
+        connection_id: int,
+        nonce: bytes,
+        tls: bool = False,
+        streams: Mapping[str, StreamWorld] = NO_STREAMS,
+    ) -> None:
         self.settings = Settings("", connection_id)
         self.replica: RegisterReplica | None = None
         self.attributes: dict[str, str] = {}
+        self.stream: StreamWorld | None = None
+        self._streams = streams
         self._account = account
         self._world = world
         self._nonce = nonce
@@ -135,7 +150,8 @@ class Session:
             self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
         # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch; so does
         # one that names none, whose proof may be of any plugin.
-        if response.plugin != self._plugin or (self._account.password and not response.proof):
+        others = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and response.plugin != CACHING_SHA2
+        if response.plugin != self._plugin or (not response.proof and (self._account.password or others)):
             self._phase = _Phase.SWITCHED
             return Step([AuthSwitch(self._plugin, self._nonce).pack()])
         return self._proved(response.proof)
@@ -143,12 +159,14 @@ class Session:
     def _proved(self, proof: bytes) -> Step:
         settings, account = self.settings, self._account
         known = proves(self._plugin, account.password, self._nonce, proof)
-        if not known or settings.user != account.user:
+        self.stream = self._streams.get(settings.user)
+        if not known or (settings.user != account.user and self.stream is None):
             using = "YES" if proof else "NO"
             return _farewell(
                 ErrorCode.ER_ACCESS_DENIED_ERROR,
                 f"Access denied for user '{settings.user[:80]}' (using password: {using})",
             )
+        self._world = self.stream or self._world
         opened = use(settings.schema or "", settings, self._world)
         if isinstance(opened, Err):
             return Step([opened.pack()], Then.CLOSE)

@@ -33,16 +33,11 @@ _AT_ONCE: Final = 64 << 20
 
 
 class StreamFolder(LogFolder):
-    """A stream as its readers see it: definitions of tables and the notes about readers are the log's."""
+    """A stream as its readers see it: the definitions of tables are the log's. `root` is the folder of all streams."""
 
-    def __init__(self, log: LogFolder, spec: StreamSpec) -> None:
-        super().__init__(log.directory / FOLDER / spec.name)
+    def __init__(self, log: LogFolder, root: Path, spec: StreamSpec) -> None:
+        super().__init__(root / spec.name)
         self.log = log
-
-    @property
-    def notes_directory(self) -> Path:
-        """Return where readers are noted, so that the log's retention knows them: files have the same names here."""
-        return self.log.directory
 
     @contextmanager
     def schema_store(self) -> Iterator[tuple[Path, str]]:
@@ -58,10 +53,10 @@ class StreamWriter:
     OutputBusy if another process keeps it.
     """
 
-    def __init__(self, log: LogFolder, spec: StreamSpec, note: Callable[[str], None]) -> None:
-        self.folder = StreamFolder(log, spec)
+    def __init__(self, log: LogFolder, root: Path, spec: StreamSpec, note: Callable[[str], None]) -> None:
+        self.folder = StreamFolder(log, root, spec)
+        self.spec = spec
         self._log = log
-        self._spec = spec
         self._note = note
         self._lock = OutputLock(self.folder.directory, "serve")
 
@@ -89,7 +84,7 @@ class StreamWriter:
         assert header is not None
         store = self._log.directory / STORE_NAME
         shapes = Shapes(store) if store.exists() else None
-        self._deriver = Deriver(self._spec, header.cluster_uuid, shapes, self._note)
+        self._deriver = Deriver(self.spec, header.cluster_uuid, shapes, self._note)
 
     def _check(self, source: ManifestState) -> None:
         """Raise ConfigError if the folder holds another stream, or that of another log."""
@@ -98,10 +93,10 @@ class StreamWriter:
             return
         where = str(self.folder.directory)
         if header.settings.get("stream.of") != source.header.cluster_uuid:
-            raise ConfigError(f"stream {self._spec.name} was made of another log", file=where, remedy=_ANEW)
-        if header.settings.get("stream.definition") != self._spec.definition:
+            raise ConfigError(f"stream {self.spec.name} was made of another log", file=where, remedy=_ANEW)
+        if header.settings.get("stream.definition") != self.spec.definition:
             raise ConfigError(
-                f"stream {self._spec.name} was declared otherwise when it began, and its readers have what is written",
+                f"stream {self.spec.name} was declared otherwise when it began, and its readers have what is written",
                 file=where,
                 remedy=f"give the stream of today another name; or {_ANEW}",
             )
@@ -110,7 +105,7 @@ class StreamWriter:
         if source.header is None:
             raise InternalError("the log has no manifest")
         removed = _removed_rank(source, self._log)
-        header = _header(source.header, self._spec, removed)
+        header = _header(source.header, self.spec, removed)
         if removed:
             # Its numbers begin behind what the log had removed: readers are told what they cannot get.
             gone = Gone(time.time(), last_rank=removed)
@@ -118,19 +113,21 @@ class StreamWriter:
         else:
             self._manifest.append(header)
 
-    def catch_up(self, stop: Callable[[], bool] = lambda: False) -> bool:
-        """Publish what the log has and the stream has not; return whether there was anything.
+    def catch_up(self, source: ManifestState, stop: Callable[[], bool] = lambda: False) -> None:
+        """Publish what the log has and the stream has not.
 
         `stop` is asked between two parts. Raises MergeError for what cannot be derived; what stands before it is
         published.
         """
-        source = self._log.state()
-        grown = False
         for file in self._ahead(source):
             while not stop() and self._part(source, file):
-                grown = True
+                pass
         self._purge(source)
-        return grown
+
+    def reading(self) -> str:
+        """Return the name of the log's file that the stream needs next, "" for the first."""
+        files = self._manifest.state.files
+        return files[-1].name if files else ""
 
     def _ahead(self, source: ManifestState) -> Iterator[OutputFile]:
         """Yield the log's files that the stream has not wholly. Raises OutsideLog if one of them is gone."""
@@ -149,7 +146,7 @@ class StreamWriter:
 
     def _lost(self, name: str) -> OutsideLog:
         return OutsideLog(
-            f"stream {self._spec.name}: files of the log were removed before it had them: it goes on before {name}",
+            f"stream {self.spec.name}: files of the log were removed before it had them: it goes on before {name}",
             file=str(self.folder.directory),
             remedy=_ANEW,
         )
@@ -167,7 +164,8 @@ class StreamWriter:
     def _part(self, source: ManifestState, file: OutputFile) -> bool:
         """Publish the next part of a file; return whether there was one."""
         place = begin = self._place(file)
-        if begin.read >= file.size or (own := self._own(file.name)) is not None and own.closed:
+        own = self._own(file.name)
+        if begin.read >= file.size or (own is not None and own.closed):
             return False
         path = part_path(self.folder.directory, file.name)
         failure: MergeError | None = None

@@ -1,21 +1,21 @@
 """What streams a serve has: their names, what comes out of each, and how a reader asks for it.
 
-    streams:
-      orders:                       shop's orders, without those that were only tried
-        tables: ["shop.orders*", "!shop.orders_tmp"]
-        rows-query: false
-        port: 3310
-      lake:                         by a filter file, as merge and replay take it
-        filter: lake.toml
-        ddl: none
-        user: lake
-      part:                         four streams part-1 … part-4, each key's changes in one of them
-        hash: key
-        into: 4
-        port: 3320                  and 3321, 3322, 3323
-      maria:
-        dialect: mariadb
-        port: 3330
+streams:
+  orders:                       shop's orders, without those that were only tried
+    tables: ["shop.orders*", "!shop.orders_tmp"]
+    rows-query: false
+    port: 3310
+  lake:                         by a filter file, as merge and replay take it
+    filter: lake.toml
+    ddl: none
+    user: lake
+  part:                         four streams part-1 … part-4, each key's changes in one of them
+    hash: key
+    into: 4
+    port: 3320                  and 3321, 3322, 3323
+  maria:
+    dialect: mariadb
+    port: 3330
 """
 
 import hashlib

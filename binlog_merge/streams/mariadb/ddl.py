@@ -1,4 +1,4 @@
-"""DDL for MariaDB: the user's text, with the clauses that MariaDB writes otherwise, or does not have, changed by offset.
+"""DDL for MariaDB: the user's text, with what MariaDB writes otherwise, or does not have, changed by offset.
 
     b INT AS (a->>'$.n') STORED NOT NULL      b INT AS (JSON_UNQUOTE(JSON_EXTRACT(a, '$.n'))) STORED
     v VECTOR(3), KEY ((lower(b)))             v LONGBLOB
@@ -10,6 +10,7 @@ here knows how to write passes as it is, and is named, too: the replica stops th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from binlog_merge.streams.mariadb.collations import mariadb_name
@@ -19,8 +20,11 @@ from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
 from snapshot_store.mysql.sql.session import DdlSession
 
 _RESERVED: Final = frozenset(
-    {"OFFSET", "RETURNING", "DELETE_DOMAIN_ID", "DO_DOMAIN_IDS", "IGNORE_DOMAIN_IDS", "PARSE_VCOL_EXPR", "REF_SYSTEM_ID"}
-)
+    {
+        "OFFSET", "RETURNING", "DELETE_DOMAIN_ID", "DO_DOMAIN_IDS", "IGNORE_DOMAIN_IDS", "PARSE_VCOL_EXPR",
+        "REF_SYSTEM_ID",
+    }
+)  # fmt: skip
 """Words that are reserved in MariaDB and not in MySQL."""
 _MISSING: Final = frozenset(
     {
@@ -72,18 +76,18 @@ class _Statement:
         """Collect the edits of the statement."""
         self._collations()
         words = [_word(token) for token in self.tokens[:4]]
-        if words[:2] == ["CREATE", "TABLE"] or words[:3] == ["CREATE", "TEMPORARY", "TABLE"] or words[0] == "ALTER":
+        if words[:1] == ["ALTER"] or (words[:1] == ["CREATE"] and {"TABLE", "DATABASE", "SCHEMA"} & set(words[:3])):
             self._options()
-        if "INDEX" in words and words[0] == "CREATE" and _is_functional(self.tokens):
+        if words[:1] == ["CREATE"] and "INDEX" in words and _is_functional(self.tokens):
             self.dropped = True
             self.notes.append("left out: MariaDB has no keys over expressions")
             return
-        if words[0] in ("CREATE", "ALTER") and {"TABLE", "INDEX"} & set(words):
+        if words[:1] in (["CREATE"], ["ALTER"]) and {"TABLE", "INDEX"} & set(words):
             self._names()
         self._arrows()
         for item in items_of(self.tokens):
             self._item(item)
-        for token, after in zip(self.tokens, self.tokens[1:], strict=False):
+        for token, after in pairwise(self.tokens):
             if after.text == "(" and _word(token) in _MISSING:
                 self.notes.append(f"MariaDB has no function {token.text}: make the table by hand, and skip it there")
 
@@ -136,16 +140,17 @@ class _Statement:
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
 
     def _arrows(self) -> None:
-        for i, token in enumerate(self.tokens[:-1]):
-            if token.kind != "symbol" or token.text not in ("->", "->>") or i == 0:
+        for i in range(1, len(self.tokens)):
+            count = _arrow(self.tokens, i)
+            if not count or i + count >= len(self.tokens):
                 continue
             first = i - 1
             while first >= 2 and self.tokens[first - 1].text == ".":
                 first -= 2
-            path = self.tokens[i + 1]
+            path = self.tokens[i + count]
             call = f"JSON_EXTRACT({self.sql[self.tokens[first].start : self.tokens[i - 1].end]}, "
             call += self.sql[path.start : path.end] + ")"
-            call = f"JSON_UNQUOTE({call})" if token.text == "->>" else call
+            call = f"JSON_UNQUOTE({call})" if count == len("->>") else call
             self.edits.replace(self.tokens[first].start, path.end, call)
 
     # The items of a table's definition, or the actions of an ALTER
@@ -157,7 +162,8 @@ class _Statement:
 
     def leave_out(self, item: Item, why: str) -> None:
         """Remove an item with a comma, and name it."""
-        self.edits.remove(*item.span)
+        start, end = item.span
+        self.edits.remove(start, _comment_end(self.sql, end))
         text = " ".join(self.sql[item.tokens[0].start : item.tokens[-1].end].split())
         self.notes.append(f"{text[:120]}: {why}")
 
@@ -213,7 +219,7 @@ def _functional_key(made: _Statement, item: Item) -> bool:
 
 def _is_functional(tokens: Sequence[Token]) -> bool:
     """Return whether a key has a part in parentheses of its own."""
-    return any(a.text == "(" and b.text == "(" for a, b in zip(tokens, tokens[1:], strict=False))
+    return any(a.text in ("(", ",") and b.text == "(" for a, b in pairwise(tokens))
 
 
 def _not_enforced(made: _Statement, item: Item) -> bool:
@@ -259,6 +265,18 @@ def _column(made: _Statement, item: Item) -> bool:
     return True
 
 
+def _arrow(tokens: Sequence[Token], i: int) -> int:
+    """Return how many tokens `->` or `->>` at an index has, 0 if neither is there."""
+    if tokens[i].text == "-" and tokens[i].kind == "symbol" and tokens[i - 1].kind in ("word", "name"):
+        ends = [token.end for token in tokens[i : i + 3]]
+        texts = "".join(token.text for token in tokens[i : i + 3])
+        if texts == "->>" and ends[2] - tokens[i].start == len("->>"):
+            return 3
+        if texts.startswith("->") and ends[1] - tokens[i].start == len("->"):
+            return 2
+    return 0
+
+
 def _is_type(tokens: Sequence[Token], i: int) -> bool:
     """Return whether the word at an index is a type: a column's name stands before it, and no type behind it."""
     before = tokens[i - 1]
@@ -281,4 +299,3 @@ def _unwrap(made: _Statement, token: Token) -> None:
 
 def _word(token: Token) -> str:
     return token.text.upper() if token.kind == "word" else ""
-

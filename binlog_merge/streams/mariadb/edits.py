@@ -54,8 +54,8 @@ def items_of(tokens: Sequence[Token]) -> list[Item]:
         begin = _behind_name(tokens, 2)
         return _cut(tokens, begin, len(tokens))
     if words[:1] == ["CREATE"] and "TABLE" in words[:3]:
-        begin = next((i for i, token in enumerate(tokens) if token.text == "(" and token.kind == "symbol"), len(tokens))
-        return _cut(tokens, begin + 1, _closing(tokens, begin))
+        first = next((i for i, token in enumerate(tokens) if token.text == "(" and token.kind == "symbol"), None)
+        return [] if first is None else _cut(tokens, first + 1, _closing(tokens, first))
     return []
 
 

@@ -1,7 +1,7 @@
 """Rows for MariaDB: JSON documents as text, VECTOR as bytes, gb18030 as utf8mb4, whole updates instead of partial ones.
 
-    JSON      245, length of 4 bytes and MySQL's binary form     BLOB 252, length of 4 bytes and text
-    VECTOR    242, length of 4 bytes and the floats              BLOB 252, the same bytes
+JSON      245, length of 4 bytes and MySQL's binary form     BLOB 252, length of 4 bytes and text
+VECTOR    242, length of 4 bytes and the floats              BLOB 252, the same bytes
 """
 
 from collections.abc import Callable

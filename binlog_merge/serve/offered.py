@@ -1,0 +1,72 @@
+"""Streams that a server offers beside its log: each is a log of its own, with clients of its own port or account."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from binlog_merge.protocol.packets import Value
+from binlog_merge.serve.definitions import DefinitionReader, Definitions
+from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.readers import Reader
+from binlog_merge.serve.show_events import event_rows
+from binlog_merge.serve.statements import ShowEvents
+from binlog_merge.serve.variables import Facts, Traits, traits_of
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A stream. A client gets it at `port`, None for none, or as `user`, "" for none.
+
+    `source` says how far in the log what makes the stream has read, for those who remove files of the log.
+    """
+
+    name: str
+    log: PublishedLog
+    port: int | None = None
+    user: str = ""
+    source: Callable[[], Reader | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What a stream's clients learn of the server: its replicas, and how to end a connection."""
+
+    replicas: Callable[[], Iterable[Sequence[Value]]]
+    kill: Callable[[int], bool]
+
+
+class StreamWorld:
+    """A stream as its clients' sessions see it; the `World` of `answers`."""
+
+    def __init__(self, offered: Offered, others: Others, tls: bool) -> None:
+        self.name = offered.name
+        self.user = offered.user
+        self.log = offered.log
+        self.port = offered.port or 0
+        self._others = others
+        self._tls = tls
+        self._traits: tuple[str, Traits] | None = None
+        self._definitions = DefinitionReader(offered.log.folder)
+
+    def facts(self) -> Facts:
+        """Return the current facts about the stream."""
+        view = self.log.view()
+        newest = view.there[-1].name if view.there else ""
+        if self._traits is None or self._traits[0] != newest:
+            self._traits = newest, traits_of(view)
+        return Facts(view, self._traits[1], self.port, self._tls)
+
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view of the stream."""
+        return self._definitions.at(view)
+
+    def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW BINLOG EVENTS."""
+        return event_rows(self.log, show)
+
+    def replicas(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW REPLICAS, for the server as a whole."""
+        return self._others.replicas()
+
+    def kill(self, connection_id: int) -> bool:
+        """End a connection; return whether it existed."""
+        return self._others.kill(connection_id)

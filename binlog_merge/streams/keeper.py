@@ -1,0 +1,86 @@
+"""Keeps streams up with the log, in a thread: as soon as the log says that more is published, streams get it."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event, Thread
+from typing import Final
+
+from binlog_merge.errors import MergeError
+from binlog_merge.files.log_folder import LogFolder
+from binlog_merge.files.manifest import ManifestState
+from binlog_merge.streams.folder import StreamWriter
+from binlog_merge.streams.spec import StreamSpec
+
+_PAUSE: Final = 0.1
+_AFTER_FAILURE: Final = 10.0
+
+
+class StreamKeeper:
+    """Writes streams for as long as the context lasts. `state` returns what the log has published.
+
+    `report` gets a line for what a dialect cannot carry, and for a stream that cannot go on: readers wait there, and it
+    is tried again from time to time. Raises what `StreamWriter` does.
+    """
+
+    def __init__(
+        self,
+        log: LogFolder,
+        root: Path,
+        specs: Sequence[StreamSpec],
+        state: Callable[[], ManifestState],
+        report: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._report = report
+        self.writers = [StreamWriter(log, root, spec, self._note_of(spec)) for spec in specs]
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True, name="streams")
+        self._undo = ExitStack()
+        self._failed: dict[str, str] = {}
+
+    def _note_of(self, spec: StreamSpec) -> Callable[[str], None]:
+        return lambda text: self._report(f"stream {spec.name}: {text}")
+
+    def __enter__(self) -> "StreamKeeper":
+        with ExitStack() as stack:
+            for writer in self.writers:
+                stack.enter_context(writer)
+            self._undo = stack.pop_all()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._undo.close()
+
+    def _run(self) -> None:
+        seen: ManifestState | None = None
+        while not self._stop.is_set():
+            now = self._state()
+            if now is seen:
+                self._stop.wait(_PAUSE)
+                continue
+            failures = [writer.spec.name for writer in self.writers if not self._catch_up(writer, now)]
+            seen = None if failures else now
+            if failures:
+                self._stop.wait(_AFTER_FAILURE)
+
+    def _catch_up(self, writer: StreamWriter, state: ManifestState) -> bool:
+        """Bring a stream up to date; return whether it is. A failure is told once."""
+        name = writer.spec.name
+        try:
+            writer.catch_up(state, self._stop.is_set)
+        except MergeError as error:
+            text = str(error)
+        except Exception as error:  # a fault of ours ends no other stream, and no reader of the log
+            text = f"internal error: {type(error).__name__}: {error}"
+        else:
+            if self._failed.pop(name, None) is not None:
+                self._report(f"stream {name} goes on")
+            return True
+        if self._failed.get(name) != text:
+            self._failed[name] = text
+            self._report(f"stream {name} stops: {text}")
+        return False
