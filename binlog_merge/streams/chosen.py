@@ -8,10 +8,10 @@ A transaction of which nothing is left does not come out at all, unless the stre
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Literal
 
 from binlog_merge.binlog.columns import column_names
-from binlog_merge.binlog.constants import EventType, RowsFlag
+from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.events import Query, RowsQuery
 from binlog_merge.binlog.header import EventHeader, RawEvent
 from binlog_merge.binlog.query import StatusVar
@@ -19,10 +19,11 @@ from binlog_merge.binlog.rows import ABSENT, RowImage, RowsEvent, iter_rows, joi
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
 from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.filters.tables import ColumnFilter
-from binlog_merge.log.reader import Rows
-from binlog_merge.log.rows import RowSelector, TableShapes
+from binlog_merge.log.reader import Rows, order_key
+from binlog_merge.log.rows import RowSelector, TableShapes, op_of
 from binlog_merge.streams.hashing import Hashing
 from binlog_merge.streams.keys import key_columns
 from binlog_merge.streams.spec import StreamSpec
@@ -30,6 +31,8 @@ from binlog_merge.streams.transaction import Piece, Transaction
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
 
+Fate = Literal["all", "some", "none"]
+"""What comes out of an event's rows: `some` if their values decide, or are changed."""
 _FRAME: Final = RawEvent(EventHeader(0, 0, 0, 0, 0, 0), b"")
 _REMEDY: Final = "correct the stream's filter; under another name, as what is written of a stream does not change"
 
@@ -43,6 +46,7 @@ class Chooser:
         self._selector = RowSelector(self._filter, shapes)
         self._hashing = None if spec.hash is None else Hashing(spec.hash, spec.part, spec.parts, shapes)
         self._shapes = shapes
+        self._fates: dict[tuple[str, str, Op], Fate] = {}
         self._passes = self._filter is None and self._hashing is None and spec.ddl == "all" and spec.rows_query
 
     def choose(self, transaction: Transaction) -> Transaction | None:
@@ -82,22 +86,49 @@ class Chooser:
 
     def _chosen(self, group: Sequence[Piece], transaction: Transaction) -> list[Piece]:
         """Return what comes out of a statement; nothing if no row does."""
-        tables = {piece.value.table_id: (piece.value, piece) for piece in group if piece.value is not None}
+        tables = {piece.value.table_id: piece.value for piece in group if piece.value is not None}
         made: list[Piece] = []
         used: set[int] = set()
         for piece in group:
             if not piece.is_rows:
                 made.append(piece)
                 continue
-            event = piece.rows()
-            known = tables.get(event.table_id)
-            for kept in [event] if known is None else self._rows(event, known[0], transaction):
-                made.append(piece if kept is event else piece.with_rows(kept))
-                used.add(kept.table_id)
+            table = tables.get(piece.table_id)
+            if table is None or self._fate(table, piece.type_code) == "all":
+                made.append(piece)
+                used.add(piece.table_id)
+            elif self._fate(table, piece.type_code) == "some":
+                event = piece.rows()
+                for kept in self._rows(event, table, transaction):
+                    made.append(piece if kept is event else piece.with_rows(kept))
+                    used.add(kept.table_id)
         if not any(piece.is_rows for piece in made):
             return []
         made = [piece for piece in made if piece.value is None or piece.value.table_id in used]
         return _ended(made)
+
+    def _fate(self, table: TableMap, type_code: int) -> Fate:
+        """Return what comes out of a table's rows of a kind, as far as their values do not matter."""
+        asked = table.schema, table.table, op_of(type_code)
+        found = self._fates.get(asked)
+        if found is None:
+            found = self._fates[asked] = self._asked(*asked)
+        return found
+
+    def _asked(self, schema: str, table: str, op: Op) -> Fate:
+        fate: Fate = "all"
+        if self._filter is not None:
+            decision = self._filter.rows(schema, table, op)
+            if decision.ignored:
+                return "none"
+            by_value = self._filter.expressions.concerns(schema, table) or self._filter.settings.ignore_commit_tso
+            if decision.action == "Error" or by_value or self._filter.columns(schema, table) is not None:
+                fate = "some"
+        if self._hashing is not None:
+            if self._hashing.by_key:
+                return "some"
+            return fate if self._hashing.has_table(schema, table) else "none"
+        return fate
 
     def _rows(self, event: RowsEvent, table: TableMap, transaction: Transaction) -> Iterator[RowsEvent]:
         chosen: RowsEvent | None = event
@@ -209,7 +240,7 @@ def _statements(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
             group = []
             continue
         group.append(piece)
-        if piece.is_rows and piece.rows().ends_statement:
+        if piece.is_rows and piece.ends_statement:
             yield group
             group = []
     if group:
@@ -219,20 +250,11 @@ def _statements(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
 def _ended(pieces: list[Piece]) -> list[Piece]:
     """Return a statement's pieces with STMT_END_F on the last rows event alone."""
     last = max(i for i, piece in enumerate(pieces) if piece.is_rows)
-    made = []
-    for i, piece in enumerate(pieces):
-        if piece.is_rows:
-            event = piece.rows()
-            flags = event.flags | RowsFlag.STMT_END_F if i == last else event.flags & ~RowsFlag.STMT_END_F
-            piece = piece if flags == event.flags else piece.with_rows(replace(event, flags=flags))
-        made.append(piece)
-    return made
+    return [piece.ending(i == last) if piece.is_rows else piece for i, piece in enumerate(pieces)]
 
 
 def _key_piece(group: Sequence[Piece]) -> Piece | None:
     """Return a rows-query event with nothing but the order key of the group's first, None if that has none."""
-    from binlog_merge.log.reader import order_key
-
     first = group[0]
     if first.type_code != EventType.ROWS_QUERY_LOG_EVENT:
         return None

@@ -33,25 +33,28 @@ class Hashing:
     """One of the streams of a hash: `part` of `parts`, from 1."""
 
     def __init__(self, by: Literal["table", "key"], part: int, parts: int, shapes: TableShapes | None) -> None:
-        self._by = by
+        self.by_key = by == "key"
         self._part = part
         self._parts = parts
         self._shapes = shapes
-        self._known: dict[tuple[TableMap, bool], tuple[int, ...] | None] = {}
+
+    def has_table(self, schema: str, table: str) -> bool:
+        """Return whether a table that is in one stream as a whole is in this one."""
+        return self._is_mine(_name_of(schema, table))
 
     def has_statement(self, names: Sequence[tuple[str, str]], once: bool) -> bool:
         """Return whether a statement about these tables ("": the database) is in this stream.
 
         One about one table is in its stream where tables are hashed. Any other is in all, or with `once` in the first.
         """
-        if self._by == "table" and len(set(names)) == 1 and names[0][1]:
-            return self._is_mine(_name_of(*names[0]))
+        if not self.by_key and len(set(names)) == 1 and names[0][1]:
+            return self.has_table(*names[0])
         return self._part == 1 if once else True
 
     def rows(self, event: RowsEvent, table: TableMap, key: OrderKey | None) -> Iterator[RowsEvent]:
         """Yield the events with the rows of this stream: the event itself if all are."""
         name = _name_of(table.schema, table.table)
-        columns = self._columns(table, key) if self._by == "key" else None
+        columns = self._columns(table, key) if self.by_key else None
         if columns is None:
             if self._is_mine(name):
                 yield event

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ROWS_TYPES, EventType
+from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ROWS_TYPES, EventType, RowsFlag
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, RowsQuery, TableMap
 from binlog_merge.binlog.gtid import Gtid
@@ -15,6 +15,8 @@ from snapshot_store.tso import OrderKey
 
 _MOST_MAPS: Final = 1000
 _GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
+_FLAGS: Final = 6
+"""Of a rows event, behind the table id."""
 _OVERHEAD: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
 
 
@@ -32,6 +34,24 @@ class Piece:
     @property
     def is_rows(self) -> bool:
         return self.type_code in ROWS_TYPES
+
+    @property
+    def table_id(self) -> int:
+        """Return the table id of a rows event."""
+        return int.from_bytes(self.body[:6], "little")
+
+    @property
+    def ends_statement(self) -> bool:
+        """Return whether a rows event is the last of its statement."""
+        return bool(self.body[_FLAGS] & RowsFlag.STMT_END_F)
+
+    def ending(self, ends: bool) -> "Piece":
+        """Return a rows event that is the last of its statement, or is not."""
+        if self.ends_statement == ends:
+            return self
+        body = bytearray(self.body)
+        body[_FLAGS] ^= RowsFlag.STMT_END_F
+        return replace(self, body=bytes(body))
 
     def rows(self) -> RowsEvent:
         """Return the parsed rows event."""
