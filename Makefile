@@ -80,7 +80,7 @@ sparks: $(SETUP)
 	done
 
 quick: $(SETUP)
-	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not spark and not soak" $(QUICK) $(TEST_ARGS)
+	@$(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m "not mysql and not mariadb and not spark and not soak" $(QUICK) $(TEST_ARGS)
 
 # Tests are slower so: a report of its own, no part of `make check`.
 coverage: $(SETUP)
@@ -97,6 +97,9 @@ mysql:
 	@tools/get-mysql.sh build/mysql || { \
 	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MySQL, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
 	  echo "no MySQL could be fetched: the tests that need one will be skipped" >&2; }
+	@tools/get-mariadb.sh build/mariadb || { \
+	  if [ "$$BINLOG_MERGE_REQUIRE_MYSQL" = 1 ]; then echo "no MariaDB, and BINLOG_MERGE_REQUIRE_MYSQL=1" >&2; exit 1; fi; \
+	  echo "no MariaDB could be fetched: the tests that need one will be skipped" >&2; }
 
 lint: $(SETUP)
 	@$(VENV)/ruff check .

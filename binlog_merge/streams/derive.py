@@ -36,7 +36,8 @@ _CONTROL: Final = (
 class Place:
     """Where a stream is: it has read `file` of the log up to `read`, its own has `size` bytes.
 
-    `rank` counts its transactions, `sequence` those of the file.
+    `rank` counts its transactions, `sequence` those of the file. `first` and `last` are the order keys of the file's
+    first transaction and of the last, "" where that has none (a DDL) or is not known here.
     """
 
     file: str
@@ -44,6 +45,14 @@ class Place:
     size: int = 0
     rank: int = 0
     sequence: int = 0
+    first: str = ""
+    last: str = ""
+
+    def behind(self, transaction: Transaction) -> "Place":
+        """Return the place behind another transaction, but for its size."""
+        key = "" if transaction.key is None else transaction.key.text()
+        first = self.first if self.sequence else key
+        return replace(self, rank=self.rank + 1, sequence=self.sequence + 1, first=first, last=key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class Deriver:
             except MergeError as error:
                 raise error.located(file=name, position=event.offset) from None
             if transaction is not None:
-                place = replace(place, rank=place.rank + 1, sequence=place.sequence + 1)
+                place = place.behind(transaction)
                 data = b"".join(packed(transaction, self._sid, place.rank, place.sequence, place.size))
             place = replace(place, read=read, size=place.size + len(data))
             yield Derived(data, place)

@@ -197,15 +197,15 @@ class StreamWriter:
     def _publish(self, source: ManifestState, file: OutputFile, place: Place, rendered: Mapping[str, Path]) -> None:
         state = self._manifest.state
         own = self._own(file.name)
-        first = place.rank - place.sequence + 1
+        before = 0 if own is None else own.transactions
         whole = place.read >= file.size
         made = OutputFile(
             name=file.name,
             size=place.size,
             closed=file.closed and whole,
-            first_key=file.first_key,
-            last_key=file.last_key if whole else (own.last_key if own is not None else file.first_key),
-            first_rank=first,
+            first_key=own.first_key if own is not None and before else place.first or file.first_key,
+            last_key=own.last_key if own is not None and before == place.sequence else place.last or file.last_key,
+            first_rank=place.rank - place.sequence + 1,
             last_rank=place.rank,
             input_bytes=place.read,
             transactions=place.sequence,

@@ -125,9 +125,9 @@ def load_streams(file: Path | None, options: Sequence[str]) -> list[StreamSpec]:
 
 def _of_option(text: str) -> YamlDocument:
     try:
-        name, *settings = shlex.split(text)
-    except ValueError as error:
-        raise ConfigError(f"--stream {text!r}: {error or 'it is empty'}", remedy=_HOW) from None
+        name, *settings = shlex.split(text) or [""]
+    except ValueError as error:  # a quote that is never closed
+        raise ConfigError(f"--stream {text!r}: {error}", remedy=_HOW) from None
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
