@@ -30,6 +30,7 @@ from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.transaction import Piece, Transaction
 from snapshot_store.ddl import DdlSession
 from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.mysql.sql.cursor import Cursor
 
 Fate = Literal["all", "some", "none"]
 """What comes out of an event's rows: `some` if their values decide, or are changed."""
@@ -182,16 +183,18 @@ class Chooser:
         chosen = [event for event in events if self._applies(event, transaction, session)]
         if self._filter is not None and not chosen:
             return None
+        once = self._spec.ddl == "once"
+        if once and events and events[0].action == "ActionCreateSchema":
+            # The tables of a database are in several streams: whichever comes first makes it.
+            return _with_text(transaction, query, if_not_exists(query.text, session))
         if self._hashing is not None:
             names = [name for event in chosen or events for name in event.tables]
-            if not self._hashing.has_statement(names, once=self._spec.ddl == "once"):
+            if not self._hashing.has_statement(names, once):
                 return None
         if len(chosen) in (0, len(events)):
             return transaction
         head = events[0].query[: events[0].head]
-        text = head + ", ".join(event.text[len(head) :] for event in chosen)
-        body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
-        return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
+        return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
 
     def _applies(self, event: DdlEvent, transaction: Transaction, session: DdlSession) -> bool:
         if self._filter is None:
@@ -201,6 +204,19 @@ class Chooser:
         if decision.outcome in ("error", "restate"):
             raise ConfigError(f"{event.text}: {decision.rule}", remedy=_REMEDY)
         return decision.outcome == "apply"
+
+
+def _with_text(transaction: Transaction, query: Query, text: str) -> Transaction:
+    body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
+    return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
+
+
+def if_not_exists(sql: str, session: DdlSession) -> str:
+    """Return a CREATE DATABASE with IF NOT EXISTS."""
+    cursor = Cursor.of(sql, session)
+    cursor.expect("CREATE")
+    end = cursor.next().end
+    return sql if cursor.at("IF") else f"{sql[:end]} IF NOT EXISTS{sql[end:]}"
 
 
 def without_columns(event: RowsEvent, table: TableMap, out: set[int]) -> RowsEvent:

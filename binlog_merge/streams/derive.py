@@ -114,7 +114,7 @@ class Deriver:
             return BINLOG_MAGIC + pack_piece(piece, len(BINLOG_MAGIC))
         body = bytes(event.body)
         if event.type_code == EventType.PREVIOUS_GTIDS_LOG_EVENT:
-            with_gtids = bool(PreviousGtids.parse(event.body).gtids.intervals) or place.rank == 0
+            with_gtids = bool(PreviousGtids.parse(event.body).gtids.intervals)
             before = ((self._sid, "", 1, place.rank + 1),) if place.rank and with_gtids else ()
             body = PreviousGtids(GtidSet.of(before)).pack()
         return pack_piece(Piece(head.type_code, head.timestamp, head.server_id, head.flags, body), place.size)

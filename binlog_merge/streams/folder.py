@@ -22,9 +22,9 @@ from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
 from binlog_merge.files.source import io_error
 from binlog_merge.log.file_events import events_of
-from binlog_merge.log.shapes import Shapes
 from binlog_merge.streams.derive import Deriver, Place
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
+from binlog_merge.streams.shapes import LatestShapes
 from binlog_merge.streams.spec import StreamSpec
 
 FOLDER: Final = ".streams"
@@ -82,9 +82,8 @@ class StreamWriter:
             self._begin(source)
         header = self._manifest.state.header
         assert header is not None
-        store = self._log.directory / STORE_NAME
-        shapes = Shapes(store) if store.exists() else None
-        self._deriver = Deriver(self.spec, header.cluster_uuid, shapes, self._note)
+        self._shapes = LatestShapes(self._log.directory / STORE_NAME)
+        self._deriver = Deriver(self.spec, header.cluster_uuid, self._shapes, self._note)
 
     def _check(self, source: ManifestState) -> None:
         """Raise ConfigError if the folder holds another stream, or that of another log."""
@@ -119,6 +118,7 @@ class StreamWriter:
         `stop` is asked between two parts. Raises MergeError for what cannot be derived; what stands before it is
         published.
         """
+        self._shapes.renew()
         for file in self._ahead(source):
             while not stop() and self._part(source, file):
                 pass

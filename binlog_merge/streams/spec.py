@@ -156,8 +156,12 @@ def _specs(document: YamlDocument, name: str, folder: Path) -> Iterable[StreamSp
             raise ConfigError(f"stream {stream}: hash and into go together", file=name)
         if given.tables and given.filter:
             raise ConfigError(f"stream {stream}: give tables, or a filter file with rules", file=name)
-        if given.ddl == "once" and given.hash is None:
-            raise ConfigError(f"stream {stream}: ddl: once is for the streams of a hash", file=name)
+        if given.ddl == "once" and given.hash != "table":
+            raise ConfigError(
+                f"stream {stream}: ddl: once is for the streams of a hash of tables: where keys are hashed, each "
+                "stream needs a statement between its rows",
+                file=name,
+            )
         settings = _settings(given, folder, f"{name}: stream {stream}")
         if settings is not None:
             Filter(settings)  # raises for what is wrong with it

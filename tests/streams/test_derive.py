@@ -1,7 +1,9 @@
 """What comes out of streams, and that the same bytes come out whenever and however often a process stops."""
 
 import shutil
+import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,15 +12,16 @@ from binlog_merge.binlog.events import RowsEvent, RowsQuery, TableMap, parse_eve
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.errors import ConfigError, OutputBusy
+from binlog_merge.errors import ConfigError, MergeError, OutputBusy
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
-from binlog_merge.log.reader import MergedBinlog, Rows
+from binlog_merge.log.reader import MergedBinlog, Rows, Statement
 from binlog_merge.log.rows import op_of
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
 from binlog_merge.streams.folder import StreamWriter
+from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.verify.whole import verify
 from tests.serve.merged import merged, merged_copy
 from tests.streams.helpers import specs, states_of, written
@@ -90,6 +93,7 @@ def test_a_filter_leaves_tables_columns_and_comments_out(tmp_path: Path) -> None
     rules.write_text(
         '[filter]\nrules = ["types.ints", "types.strings"]\n'
         '[[filter.event-filters]]\nmatcher = ["types.strings"]\nignore-event = ["delete"]\n'
+        '[[filter.event-filters]]\nmatcher = ["types.ints"]\nignore-insert-value-expr = "id = 1"\n'
         '[[sink.column-selectors]]\nmatcher = ["types.ints"]\ncolumns = ["*", "!*u"]\n'
     )
     (spec,) = specs(f"chosen filter={rules} rows-query=false")
@@ -98,8 +102,11 @@ def test_a_filter_leaves_tables_columns_and_comments_out(tmp_path: Path) -> None
     assert not [event for event in events if isinstance(event, RowsQuery)]
     assert {event.table for event in events if isinstance(event, TableMap)} == {"ints", "strings"}
     there, whole = _rows(tmp_path / "chosen"), _rows(out)
-    chosen = [row for row in whole if row[0] == "ints" or (row[0] == "strings" and row[1] != "delete")]
-    assert [row[:2] for row in there] == [row[:2] for row in chosen]
+    first = next(cells[0] for table, op, cells in whole if (table, op) == ("ints", "insert"))
+    chosen = [row for row in whole if row[0] == "strings" and row[1] != "delete"]
+    chosen += [row for row in whole if row[0] == "ints" and (row[1] != "insert" or row[2][0] != first)]
+    assert len(chosen) < len(whole)
+    assert Counter(row[:2] for row in there) == Counter(row[:2] for row in chosen)
     images = [
         image
         for item in MergedBinlog(tmp_path / "chosen").items()
@@ -154,3 +161,71 @@ def test_what_is_written_of_a_stream_is_not_declared_otherwise(tmp_path: Path) -
         StreamWriter(LogFolder(out), tmp_path, other, print),
     ):
         pass
+
+
+@pytest.mark.parametrize("point", ["publish-before-rename", "publish-appended", "publish-before-manifest"])
+def test_a_stream_goes_on_behind_a_crash(point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = merged("three-nodes-online-ddl")
+    (spec,) = specs("part hash=key into=2")[:1]
+    at_once = written(out, tmp_path / "once", spec)
+    states = states_of(out, 12)
+    reached: list[str] = []
+
+    def crash(name: str) -> None:
+        if name == point:
+            reached.append(name)
+            if len(reached) % 3 == 0:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("binlog_merge.files.publish.failpoint", crash)
+        for state in states:
+            with suppress(KeyboardInterrupt):
+                written(out, tmp_path / "crashed", spec, state)
+    assert len(reached) >= 3
+    assert written(out, tmp_path / "crashed", spec) == at_once
+
+
+def test_what_a_dialect_cannot_write_stops_its_stream_alone(tmp_path: Path) -> None:
+    """A JSON difference whose document is not in the row image: the log and other streams go on."""
+    out = merged("partial-json")
+    maria, plain = specs("maria dialect=mariadb", "plain")
+    with pytest.raises(MergeError, match="the value before is not there") as caught:
+        written(out, tmp_path, maria)
+    assert caught.value.position is not None and str(caught.value.file).startswith(str(out))
+    rank = LogFolder(tmp_path / "maria").state().rank
+    assert 0 < rank < LogFolder(out).state().rank
+    reports: list[str] = []
+    log = LogFolder(out)
+    with StreamKeeper(log, tmp_path, [maria, plain], log.state, reports.append):
+        for _ in range(600):
+            if (
+                reports
+                and (tmp_path / "plain").exists()
+                and LogFolder(tmp_path / "plain").state().rank == log.state().rank
+            ):
+                break
+            time.sleep(0.05)
+    assert [line.partition(":")[0] for line in reports] == ["stream maria stops"]
+    assert LogFolder(tmp_path / "maria").state().rank == rank
+
+
+def test_once_means_once_for_a_server_that_has_all_parts(tmp_path: Path) -> None:
+    """Each statement about a table is in one of the streams of a hash; databases are made by whichever comes first."""
+    out = merged("ddl-by-markers")
+    whole = _statements(out)
+    parts = []
+    for spec in specs("part hash=table into=3 ddl=once"):
+        written(out, tmp_path, spec)
+        parts.append(_statements(tmp_path / spec.name))
+    databases = [sql for sql in whole if sql.startswith("CREATE DATABASE")]
+    assert databases
+    others = [sql for part in parts for sql in part if not sql.startswith("CREATE DATABASE")]
+    assert sorted(others) == sorted(sql for sql in whole if sql not in databases)
+    for part in parts:
+        made = [sql for sql in part if sql.startswith("CREATE DATABASE")]
+        assert made == [sql.replace("CREATE DATABASE", "CREATE DATABASE IF NOT EXISTS", 1) for sql in databases]
+
+
+def _statements(folder: Path) -> list[str]:
+    return [item.query.text for item in MergedBinlog(folder).items() if isinstance(item, Statement)]

@@ -1,5 +1,6 @@
 """Streams as clients get them: by port and by user, by position and by GTIDs, while the log grows."""
 
+import time
 from pathlib import Path
 
 import pymysql
@@ -26,6 +27,7 @@ def _caught_up(running: Running, folder: Path, rank: int) -> None:
     for _ in range(600):
         if LogFolder(folder).state().rank == rank and _rank(running) == rank:
             return
+        time.sleep(0.05)
     raise AssertionError((LogFolder(folder).state().rank, running.reports))
 
 
