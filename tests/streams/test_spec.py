@@ -1,11 +1,13 @@
 """How streams are declared."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from binlog_merge.errors import ConfigError
-from binlog_merge.streams.spec import load_streams
+from binlog_merge.streams.spec import _Stream, load_streams
+from tests.mysql_server import ROOT
 
 
 def test_a_file_and_options_declare_streams(tmp_path: Path) -> None:
@@ -57,3 +59,23 @@ def test_streams_are_told_apart() -> None:
         load_streams(None, ["a user=x", "b user=x"])
     with pytest.raises(ConfigError, match="have the name"):
         load_streams(None, ["a user=x", "a user=y"])
+
+
+def test_the_readmes_streams_can_be_declared(tmp_path: Path) -> None:
+    """And its table has all settings."""
+    text = (ROOT / "README.md").read_text().split("### Streams: ")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "streams.yaml").write_text(block)
+    (tmp_path / "lake.toml").write_text('[filter]\nrules = ["lake.*"]\n')
+    found = load_streams(tmp_path / "streams.yaml", [])
+    assert [spec.name for spec in found] == [
+        "orders",
+        "lake",
+        *(f"part-{n}" for n in range(1, 5)),
+        *(f"by-table-{n}" for n in range(1, 3)),
+        "maria",
+    ]
+    settings = {
+        name for row in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE) for name in re.findall(r"`(.*?)`", row)
+    }
+    assert settings == {name.replace("_", "-") for name in _Stream.model_fields}
