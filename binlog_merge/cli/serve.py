@@ -106,13 +106,12 @@ def serve(
     from binlog_merge.files.remote_log import opened_log
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import ServeOptions
+    from binlog_merge.streams.spec import load_streams
 
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
         raise ConfigError("the password is empty", file=str(password_file))
     options = ServeOptions(host, port, user, password, tls_cert, tls_key)
-    from binlog_merge.streams.spec import load_streams
-
     specs = load_streams(streams, stream or [])
     if specs and streams_folder is None and is_uri(directory):
         raise ConfigError(
@@ -132,7 +131,7 @@ def _serve(
     root = streams_folder or log.folder.directory / FOLDER
     with (
         StreamKeeper(log.folder, root, specs, lambda: log.view().state, _report) as keeper,
-        BinlogServer(log, options, _report, [_offered(writer) for writer in keeper.writers]) as server,
+        BinlogServer(log, options, _report, [_offered(log, writer) for writer in keeper.writers]) as server,
     ):
         view = log.view()
         if view.key_ends_transaction:
@@ -151,7 +150,7 @@ def _serve(
         server.run()
 
 
-def _offered(writer: "StreamWriter") -> "Offered":
+def _offered(log: "PublishedLog", writer: "StreamWriter") -> "Offered":
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.offered import Offered
     from binlog_merge.serve.readers import Reader
@@ -159,7 +158,8 @@ def _offered(writer: "StreamWriter") -> "Offered":
     spec, since = writer.spec, time.time()
 
     def source() -> Reader:
-        return Reader(f"stream {spec.name}", 0, "", "", since, writer.reading(), 4, waiting=False)
+        place = writer.reading()
+        return Reader(f"stream {spec.name}", 0, "", "", since, *place, waiting=place == log.view().end)
 
     return Offered(spec.name, PublishedLog(writer.folder), spec.port, spec.user, source)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from binlog_merge.binlog.constants import BINLOG_MAGIC
 from binlog_merge.errors import ConfigError, InternalError, ManifestError, MergeError, OutsideLog
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
@@ -75,6 +76,12 @@ class StreamWriter:
     def _open(self) -> None:
         directory = self.folder.directory
         source = self._log.state()
+        if source.header is not None and source.header.settings.get("output.cts", "begin") != "begin":
+            raise ConfigError(
+                f"stream {self.spec.name}: in this log order keys stand behind transactions (output.cts: end or both)",
+                file=self._log.place(),
+                remedy="streams are made of logs that were merged with output.cts: begin",
+            )
         self._manifest = Manifest.load(directory)
         self._check(source)
         recover(directory, self._manifest, _basename(source))
@@ -124,10 +131,12 @@ class StreamWriter:
                 pass
         self._purge(source)
 
-    def reading(self) -> str:
-        """Return the name of the log's file that the stream needs next, "" for the first."""
-        files = self._manifest.state.files
-        return files[-1].name if files else ""
+    def reading(self) -> tuple[str, int]:
+        """Return the log's file that the stream reads, "" for the first, and the position up to which it has it."""
+        state = self._manifest.state
+        if not state.files or state.last is None:
+            return "", len(BINLOG_MAGIC)
+        return state.files[-1].name, int(state.last.state["read"])
 
     def _ahead(self, source: ManifestState) -> Iterator[OutputFile]:
         """Yield the log's files that the stream has not wholly. Raises OutsideLog if one of them is gone."""

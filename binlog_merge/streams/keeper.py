@@ -47,12 +47,14 @@ class StreamKeeper:
             for writer in self.writers:
                 stack.enter_context(writer)
             self._undo = stack.pop_all()
-        self._thread.start()
+        if self.writers:
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        if self.writers:
+            self._thread.join()
         self._undo.close()
 
     def _run(self) -> None:

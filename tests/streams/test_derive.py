@@ -229,3 +229,9 @@ def test_once_means_once_for_a_server_that_has_all_parts(tmp_path: Path) -> None
 
 def _statements(folder: Path) -> list[str]:
     return [item.query.text for item in MergedBinlog(folder).items() if isinstance(item, Statement)]
+
+
+def test_a_log_with_keys_behind_transactions_has_no_streams(tmp_path: Path) -> None:
+    out = merged("all-types", cts="both")
+    with pytest.raises(ConfigError, match="order keys stand behind transactions"):
+        written(out, tmp_path, *specs("plain"))
