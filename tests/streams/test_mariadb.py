@@ -125,6 +125,12 @@ STATEMENTS = (
     "CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_es_0900_as_cs",
     "CREATE DATABASE more DEFAULT ENCRYPTION='N' COLLATE utf8mb4_0900_as_cs",
     "ALTER DATABASE more COLLATE = utf8mb4_ru_0900_ai_ci",
+    "ALTER DATABASE more READ ONLY = DEFAULT COLLATE utf8mb4_0900_ai_ci",
+    "CREATE TABLE p (i INT) PARTITION BY HASH (i) PARTITIONS 2",
+    "CREATE TABLE q (i INT)",
+    "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q WITHOUT VALIDATION",
+    "ALTER TABLE q ADD j INT, TABLESPACE = innodb_file_per_table, WITHOUT VALIDATION",
+    "ALTER TABLE q STATS_PERSISTENT DEFAULT ENCRYPTION 'N' KEY_BLOCK_SIZE 0",
     "CREATE VIEW w AS SELECT j->>'$.n' AS n FROM b WHERE i = 1 COLLATE utf8mb4_0900_ai_ci",
 )
 
@@ -156,6 +162,14 @@ def test_what_mariadb_cannot_do_is_named() -> None:
         ("CREATE TABLE t (c VARCHAR(3) DEFAULT 'x)", "passes unchanged"),
     ):
         assert any(named in note for note in mariadb_ddl(statement).notes), statement
+    for statement in (
+        "GRANT SELECT ON *.* TO a",
+        "CREATE USER a IDENTIFIED BY 'x'",
+        "ALTER DATABASE d READ ONLY = 1",
+        "CREATE TABLESPACE x ADD DATAFILE 'x.ibd'",
+        "ALTER DATABASE d ENCRYPTION = 'Y'",
+    ):
+        assert mariadb_ddl(statement).sql is None, statement
     for statement in ("DROP TABLE a, b", "TRUNCATE t", "RENAME TABLE a TO b", "CREATE TABLE t LIKE s", ""):
         made = mariadb_ddl(statement)
         assert (made.sql, made.notes) == (statement, ())

@@ -36,10 +36,15 @@ _MISSING: Final = frozenset(
 """Functions that MariaDB 10.11 does not have."""
 _OPTIONS: Final = {
     "TABLESPACE": "", "SECONDARY_ENGINE": "", "AUTOEXTEND_SIZE": "", "ENGINE_ATTRIBUTE": "",
-    "SECONDARY_ENGINE_ATTRIBUTE": "", "COLUMN_FORMAT": "", "STORAGE": "", "ENCRYPTION": "",
+    "SECONDARY_ENGINE_ATTRIBUTE": "", "COLUMN_FORMAT": "", "STORAGE": "", "ENCRYPTION": "", "COMPRESSION": "",
     "SRID": "the SRID of a column is not checked",
 }  # fmt: skip
 """Options with one value that are left out, and what is lost with them, if anything."""
+_PAIRS: Final = (("START", "TRANSACTION"), ("WITH", "VALIDATION"), ("WITHOUT", "VALIDATION"), ("READ", "ONLY"))
+"""Clauses of two words that are left out; READ ONLY has a value."""
+_OF_ACCOUNTS: Final = (["USER"], ["ROLE"], ["PASSWORD"], ["DEFAULT"])
+_WITHOUT_OPTIONS: Final = 3
+"""Words of an ALTER DATABASE of which nothing is left."""
 _KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
 
 
@@ -74,8 +79,12 @@ class _Statement:
 
     def rewrite(self) -> None:
         """Collect the edits of the statement."""
-        self._collations()
         words = [_word(token) for token in self.tokens[:4]]
+        if (what := _left_out(words)) is not None:
+            self.dropped = True
+            self.notes.append(f"left out: {what}")
+            return
+        self._collations()
         if words[:1] == ["ALTER"] or (words[:1] == ["CREATE"] and {"TABLE", "DATABASE", "SCHEMA"} & set(words[:3])):
             self._options()
         if words[:1] == ["CREATE"] and "INDEX" in words and _is_functional(self.tokens):
@@ -87,11 +96,19 @@ class _Statement:
         self._arrows()
         for item in items_of(self.tokens):
             self._item(item)
+            if self.edits.empties(self.sql, item.tokens[0].start, item.tokens[-1].end):
+                self.edits.remove(*item.span)
+        if words[:2] in (["ALTER", "DATABASE"], ["ALTER", "SCHEMA"]):
+            self.dropped = len(self.edits.applied(self.sql).split()) <= _WITHOUT_OPTIONS
         for token, after in pairwise(self.tokens):
             if after.text == "(" and _word(token) in _MISSING:
                 self.notes.append(f"MariaDB has no function {token.text}: make the table by hand, and skip it there")
 
     # The whole text
+
+    @property
+    def _is_table(self) -> bool:
+        return "TABLE" in map(_word, self.tokens[:3])
 
     def _collations(self) -> None:
         for i, token in enumerate(self.tokens):
@@ -118,12 +135,13 @@ class _Statement:
     def _options(self) -> None:
         for i, token in enumerate(self.tokens):
             word, value = _word(token), self._value(i)
-            if word == "START" and i + 1 < len(self.tokens) and _word(self.tokens[i + 1]) == "TRANSACTION":
-                self.edits.remove(token.start, self.tokens[i + 1].end)
+            if value is not None and (word, _word(value)) in _PAIRS:
+                end = self._value(i + 1) if word == "READ" else value
+                self.edits.remove(token.start, (end or value).end)
             if word not in _OPTIONS or value is None or not self._is_option(i):
                 continue
             start = token.start
-            if word == "ENCRYPTION" and i and _word(self.tokens[i - 1]) == "DEFAULT":
+            if word == "ENCRYPTION" and _word(self.tokens[i - 1]) == "DEFAULT" and not self._is_table:
                 start = self.tokens[i - 1].start
             self.edits.remove(start, value.end)
             if _OPTIONS[word]:
@@ -132,6 +150,8 @@ class _Statement:
     def _is_option(self, i: int) -> bool:
         """Return whether a word is an option, and not a column of that name: names follow ( , . or a verb."""
         before = self.tokens[i - 1]
+        if before.text == "," and self.tokens[i + 1].text == "=":
+            return True
         return before.text not in ("(", ",", ".") and _word(before) not in ("ADD", "COLUMN", "DROP", "MODIFY", "CHANGE")
 
     def _names(self) -> None:
@@ -166,6 +186,17 @@ class _Statement:
         self.edits.remove(start, _comment_end(self.sql, end))
         text = " ".join(self.sql[item.tokens[0].start : item.tokens[-1].end].split())
         self.notes.append(f"{text[:120]}: {why}")
+
+
+def _left_out(words: Sequence[str]) -> str | None:
+    """Return why a whole statement is left out by its first words; None if it is not."""
+    verb, *rest = words or [""]
+    changes = verb in ("CREATE", "ALTER", "DROP", "RENAME", "SET")
+    if verb in ("GRANT", "REVOKE") or (changes and rest[:1] in _OF_ACCOUNTS):
+        return "accounts are those of MariaDB's own"
+    if verb in ("CREATE", "ALTER", "DROP") and ("TABLESPACE" in rest[:2] or rest[:2] == ["SPATIAL", "REFERENCE"]):
+        return "MariaDB has none"
+    return None
 
 
 Rule = Callable[[_Statement, Item], bool]

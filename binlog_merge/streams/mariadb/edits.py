@@ -23,6 +23,11 @@ class Edits:
         """Remove a part."""
         self.replace(start, end, "")
 
+    def empties(self, text: str, start: int, end: int) -> bool:
+        """Return whether nothing but blanks is left of a part of a text."""
+        inside = Edits([(a - start, b - start, new) for a, b, new in self._made if start <= a and b <= end])
+        return not inside.applied(text[start:end]).strip()
+
     def applied(self, text: str) -> str:
         """Return the text with all edits."""
         result, at = [], 0
@@ -78,6 +83,8 @@ def _closing(tokens: Sequence[Token], begin: int) -> int:
 
 def _cut(tokens: Sequence[Token], begin: int, end: int) -> list[Item]:
     """Return the items between two indexes. The first takes the comma behind it along, others that before them."""
+    if begin >= end:
+        return []
     bounds, depth, first = [], 0, begin
     for i in range(begin, end):
         if tokens[i].kind == "symbol":
