@@ -8,13 +8,15 @@ What cannot be carried is left out and named. A statement that holds something t
 here knows how to write passes as it is, and is named, too: the replica stops there and says so itself.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from binlog_merge.streams.mariadb.collations import mariadb_name
-from binlog_merge.streams.mariadb.edits import Edits, Item, items_of
+from binlog_merge.streams.mariadb.edits import items_of
+from binlog_merge.streams.mariadb.items import rewrite_item
+from binlog_merge.streams.mariadb.statement import Statement, is_functional, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
 from snapshot_store.mysql.sql.session import DdlSession
@@ -45,7 +47,6 @@ _PAIRS: Final = (("START", "TRANSACTION"), ("WITH", "VALIDATION"), ("WITHOUT", "
 _OF_ACCOUNTS: Final = (["USER"], ["ROLE"], ["PASSWORD"], ["DEFAULT"])
 _WITHOUT_OPTIONS: Final = 3
 """Words of an ALTER DATABASE of which nothing is left."""
-_KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +65,17 @@ def mariadb_ddl(sql: str, session: DdlSession | None = None) -> MariaDdl:
         tokens = tokenize(text, session)
     except DdlNotUnderstood as error:
         return MariaDdl(sql, (f"passes unchanged: {error.reason}",))
-    made = _Statement(sql, tokens)
+    made = _Rewriting(sql, tokens)
     made.rewrite()
     return MariaDdl(None if made.dropped else made.edits.applied(sql), tuple(made.notes))
 
 
-@dataclass
-class _Statement:
-    sql: str
-    tokens: Sequence[Token]
-    edits: Edits = field(default_factory=Edits)
-    notes: list[str] = field(default_factory=list)
-    dropped: bool = False
+class _Rewriting(Statement):
+    """Changes a statement."""
 
     def rewrite(self) -> None:
         """Collect the edits of the statement."""
-        words = [_word(token) for token in self.tokens[:4]]
+        words = [word_of(token) for token in self.tokens[:4]]
         if (what := _left_out(words)) is not None:
             self.dropped = True
             self.notes.append(f"left out: {what}")
@@ -87,7 +83,7 @@ class _Statement:
         self._collations()
         if words[:1] == ["ALTER"] or (words[:1] == ["CREATE"] and {"TABLE", "DATABASE", "SCHEMA"} & set(words[:3])):
             self._options()
-        if words[:1] == ["CREATE"] and "INDEX" in words and _is_functional(self.tokens):
+        if words[:1] == ["CREATE"] and "INDEX" in words and is_functional(self.tokens):
             self.dropped = True
             self.notes.append("left out: MariaDB has no keys over expressions")
             return
@@ -95,35 +91,35 @@ class _Statement:
             self._names()
         self._arrows()
         for item in items_of(self.tokens):
-            self._item(item)
+            rewrite_item(self, item)
             if self.edits.empties(self.sql, item.tokens[0].start, item.tokens[-1].end):
                 self.edits.remove(*item.span)
         if words[:2] in (["ALTER", "DATABASE"], ["ALTER", "SCHEMA"]):
             self.dropped = len(self.edits.applied(self.sql).split()) <= _WITHOUT_OPTIONS
         for token, after in pairwise(self.tokens):
-            if after.text == "(" and _word(token) in _MISSING:
+            if after.text == "(" and word_of(token) in _MISSING:
                 self.notes.append(f"MariaDB has no function {token.text}: make the table by hand, and skip it there")
 
     # The whole text
 
     @property
     def _is_table(self) -> bool:
-        return "TABLE" in map(_word, self.tokens[:3])
+        return "TABLE" in map(word_of, self.tokens[:3])
 
     def _collations(self) -> None:
         for i, token in enumerate(self.tokens):
             value = self._value(i)
             if value is None:
                 continue
-            if _word(token) == "COLLATE" and (name := mariadb_name(value.text)) is not None:
+            if word_of(token) == "COLLATE" and (name := mariadb_name(value.text)) is not None:
                 self.edits.replace(value.start, value.end, name)
-            charset = _word(token) == "CHARSET" or (_word(token) == "SET" and i and self._charset_before(i))
+            charset = word_of(token) == "CHARSET" or (word_of(token) == "SET" and i and self._charset_before(i))
             if charset and value.text.lower() == "gb18030":
                 self.edits.replace(value.start, value.end, "utf8mb4")
                 self.notes.append("gb18030 becomes utf8mb4: MariaDB does not have it")
 
     def _charset_before(self, i: int) -> bool:
-        return _word(self.tokens[i - 1]) in ("CHARACTER", "CHAR")
+        return word_of(self.tokens[i - 1]) in ("CHARACTER", "CHAR")
 
     def _value(self, i: int) -> Token | None:
         """Return the value behind the word at an index, which may follow `=`."""
@@ -134,14 +130,14 @@ class _Statement:
 
     def _options(self) -> None:
         for i, token in enumerate(self.tokens):
-            word, value = _word(token), self._value(i)
-            if value is not None and (word, _word(value)) in _PAIRS:
+            word, value = word_of(token), self._value(i)
+            if value is not None and (word, word_of(value)) in _PAIRS:
                 end = self._value(i + 1) if word == "READ" else value
                 self.edits.remove(token.start, (end or value).end)
             if word not in _OPTIONS or value is None or not self._is_option(i):
                 continue
             start = token.start
-            if word == "ENCRYPTION" and _word(self.tokens[i - 1]) == "DEFAULT" and not self._is_table:
+            if word == "ENCRYPTION" and word_of(self.tokens[i - 1]) == "DEFAULT" and not self._is_table:
                 start = self.tokens[i - 1].start
             self.edits.remove(start, value.end)
             if _OPTIONS[word]:
@@ -152,11 +148,17 @@ class _Statement:
         before = self.tokens[i - 1]
         if before.text == "," and self.tokens[i + 1].text == "=":
             return True
-        return before.text not in ("(", ",", ".") and _word(before) not in ("ADD", "COLUMN", "DROP", "MODIFY", "CHANGE")
+        return before.text not in ("(", ",", ".") and word_of(before) not in (
+            "ADD",
+            "COLUMN",
+            "DROP",
+            "MODIFY",
+            "CHANGE",
+        )
 
     def _names(self) -> None:
         for token in self.tokens:
-            if _word(token) in _RESERVED:
+            if word_of(token) in _RESERVED:
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
 
     def _arrows(self) -> None:
@@ -173,20 +175,6 @@ class _Statement:
             call = f"JSON_UNQUOTE({call})" if count == len("->>") else call
             self.edits.replace(self.tokens[first].start, path.end, call)
 
-    # The items of a table's definition, or the actions of an ALTER
-
-    def _item(self, item: Item) -> None:
-        for rule in (_drop_check, _alter_check, _alter_index, _set_visible, _functional_key, _not_enforced, _column):
-            if rule(self, item):
-                return
-
-    def leave_out(self, item: Item, why: str) -> None:
-        """Remove an item with a comma, and name it."""
-        start, end = item.span
-        self.edits.remove(start, _comment_end(self.sql, end))
-        text = " ".join(self.sql[item.tokens[0].start : item.tokens[-1].end].split())
-        self.notes.append(f"{text[:120]}: {why}")
-
 
 def _left_out(words: Sequence[str]) -> str | None:
     """Return why a whole statement is left out by its first words; None if it is not."""
@@ -199,103 +187,6 @@ def _left_out(words: Sequence[str]) -> str | None:
     return None
 
 
-Rule = Callable[[_Statement, Item], bool]
-
-
-def _drop_check(made: _Statement, item: Item) -> bool:
-    if item.words(2) != ("DROP", "CHECK"):
-        return False
-    made.edits.replace(item.tokens[1].start, item.tokens[1].end, "CONSTRAINT")
-    return True
-
-
-def _alter_check(made: _Statement, item: Item) -> bool:
-    if item.words(2) not in (("ALTER", "CHECK"), ("ALTER", "CONSTRAINT")):
-        return False
-    made.leave_out(item, "left out: MariaDB enforces all checks that it has")
-    return True
-
-
-def _alter_index(made: _Statement, item: Item) -> bool:
-    if item.words(2) not in (("ALTER", "INDEX"), ("ALTER", "KEY")):
-        return False
-    _index_visibility(made, item)
-    return True
-
-
-def _index_visibility(made: _Statement, item: Item) -> None:
-    for token in item.tokens:
-        if _word(token) in ("VISIBLE", "INVISIBLE"):
-            made.edits.replace(token.start, token.end, "IGNORED" if _word(token) == "INVISIBLE" else "NOT IGNORED")
-
-
-def _set_visible(made: _Statement, item: Item) -> bool:
-    words = item.words()
-    if words[:1] != ("ALTER",) or words[-2:-1] != ("SET",) or words[-1] not in ("VISIBLE", "INVISIBLE"):
-        return False
-    made.leave_out(item, "left out: it needs the whole definition in MariaDB; a * shows the column there")
-    return True
-
-
-def _functional_key(made: _Statement, item: Item) -> bool:
-    words = [word for word in item.words() if word not in ("ADD", "CONSTRAINT")]
-    if not any(word in _KEYS for word in words[:2]):
-        return False
-    if _is_functional(item.tokens):
-        made.leave_out(item, "left out: MariaDB has no keys over expressions")
-    else:
-        _index_visibility(made, item)
-    return True
-
-
-def _is_functional(tokens: Sequence[Token]) -> bool:
-    """Return whether a key has a part in parentheses of its own."""
-    return any(a.text in ("(", ",") and b.text == "(" for a, b in pairwise(tokens))
-
-
-def _not_enforced(made: _Statement, item: Item) -> bool:
-    words = item.words()
-    for i in range(len(words) - 1):
-        if words[i : i + 2] != ("NOT", "ENFORCED"):
-            continue
-        first = max(j for j in range(i) if words[j] == "CHECK")
-        if first and words[first - 1] == "CONSTRAINT":
-            first -= 1
-        elif first > 1 and words[first - 2] == "CONSTRAINT":
-            first -= 2
-        if first <= 1 and words[:first] in ((), ("ADD",)):
-            made.leave_out(item, "left out: MariaDB would enforce it")
-            return True
-        made.edits.remove(item.tokens[first].start, _comment_end(made.sql, item.tokens[i + 1].end))
-        made.notes.append("a check that is not enforced is left out: MariaDB would enforce it")
-    return False
-
-
-def _comment_end(sql: str, end: int) -> int:
-    rest = sql[end:]
-    return end + len(rest) - len(rest.lstrip()) + 2 if rest.lstrip().startswith("*/") else end
-
-
-def _column(made: _Statement, item: Item) -> bool:
-    tokens, words = item.tokens, item.words()
-    generated = 0
-    for i, word in enumerate(words):
-        if i and word == "VECTOR" and _is_type(tokens, i):
-            end = i + 3 if i + 3 < len(tokens) and tokens[i + 1].text == "(" else i
-            made.edits.replace(tokens[i].start, tokens[end].end, "LONGBLOB")
-        elif i and word == "GEOMCOLLECTION" and _is_type(tokens, i):
-            made.edits.replace(tokens[i].start, tokens[i].end, "GEOMETRYCOLLECTION")
-        elif word == "AS" and i + 1 < len(tokens) and tokens[i + 1].text == "(":
-            generated = i
-        elif generated and word == "NOT" and words[i + 1 : i + 2] == ("NULL",) and _depth(tokens, generated, i) == 0:
-            made.edits.remove(tokens[i].start, tokens[i + 1].end)
-        elif i and word == "VISIBLE" and _depth(tokens, 0, i) == 0:
-            made.edits.remove(tokens[i].start, tokens[i].end)
-        elif i and word == "INVISIBLE":
-            _unwrap(made, tokens[i])
-    return True
-
-
 def _arrow(tokens: Sequence[Token], i: int) -> int:
     """Return how many tokens `->` or `->>` at an index has, 0 if neither is there."""
     if tokens[i].text == "-" and tokens[i].kind == "symbol" and tokens[i - 1].kind in ("word", "name"):
@@ -306,27 +197,3 @@ def _arrow(tokens: Sequence[Token], i: int) -> int:
         if texts.startswith("->") and ends[1] - tokens[i].start == len("->"):
             return 2
     return 0
-
-
-def _is_type(tokens: Sequence[Token], i: int) -> bool:
-    """Return whether the word at an index is a type: a column's name stands before it, and no type behind it."""
-    before = tokens[i - 1]
-    verbs = ("ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "EXISTS", "AFTER", "TO", "RENAME", "DEFAULT", "SET", "ALTER")
-    return before.kind in ("word", "name") and _word(before) not in verbs
-
-
-def _depth(tokens: Sequence[Token], first: int, last: int) -> int:
-    texts = [token.text for token in tokens[first:last] if token.kind == "symbol"]
-    return texts.count("(") - texts.count(")")
-
-
-def _unwrap(made: _Statement, token: Token) -> None:
-    """Take INVISIBLE out of the comment in which SHOW CREATE TABLE has it: MariaDB skips it there."""
-    opened = made.sql.rfind("/*!80023", 0, token.start)
-    closed = made.sql.find("*/", token.end)
-    if opened >= 0 and closed >= 0 and not made.sql[opened + 8 : token.start].strip():
-        made.edits.replace(opened, closed + 2, "INVISIBLE")
-
-
-def _word(token: Token) -> str:
-    return token.text.upper() if token.kind == "word" else ""
