@@ -16,11 +16,12 @@ PREFIX = Path(os.environ.get("BINLOG_MERGE_MARIADB", ROOT / "build" / "mariadb")
 MARIADB_MISSING = f"no MariaDB under {PREFIX}; run tools/get-mariadb.sh, or set BINLOG_MERGE_MARIADB to its prefix"
 
 _SYSTEM_TABLES = (
-    "mysql_system_tables.sql",
-    "mysql_performance_tables.sql",
-    "mysql_system_tables_data.sql",
+    "{}_system_tables.sql",
+    "{}_performance_tables.sql",
+    "{}_system_tables_data.sql",
     "maria_add_gis_sp_bootstrap.sql",
 )
+"""In the folder `mysql`, since 11 in `mariadb`; they are named like the folder."""
 _SMALL = (
     "--innodb-buffer-pool-size=16M",
     "--innodb-log-file-size=4M",
@@ -36,6 +37,11 @@ _SMALL = (
 def mariadb_available() -> bool:
     """Tell whether a real mariadbd can be started here."""
     return (PREFIX / "bin" / "mariadbd").exists()
+
+
+def _share() -> Path:
+    share = PREFIX / "root" / "usr" / "share"
+    return share / "mariadb" if (share / "mariadb" / "mariadb_system_tables.sql").exists() else share / "mysql"
 
 
 class MariaDbServer:
@@ -131,10 +137,10 @@ class MariaDbServer:
 
     def _initialize(self) -> None:
         (self.data / "mysql").mkdir(parents=True)
-        scripts = PREFIX / "root" / "usr" / "share" / "mysql"
         sql = b"CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\n"
         sql += b"SET @auth_root_socket=NULL;\nSET @skip_auth_anonymous=1;\n"
-        sql += b"\n".join((scripts / name).read_bytes() for name in _SYSTEM_TABLES if (scripts / name).exists())
+        found = [_share() / name.format(_share().name) for name in _SYSTEM_TABLES]
+        sql += b"\n".join(path.read_bytes() for path in found if path.exists())
         command = [*self._command(), "--bootstrap", "--skip-log-bin", "--innodb-log-file-size=4M"]
         made = subprocess.run(command, input=sql, capture_output=True, check=False)
         if made.returncode:
@@ -147,8 +153,8 @@ class MariaDbServer:
             "--no-defaults",
             *(["--user=root"] if os.geteuid() == 0 else []),
             f"--basedir={base}",
-            f"--lc-messages-dir={base / 'share/mysql'}",
-            f"--character-sets-dir={base / 'share/mysql/charsets'}",
+            f"--lc-messages-dir={_share()}",
+            f"--character-sets-dir={_share() / 'charsets'}",
             f"--plugin-dir={base / 'lib/mysql/plugin'}",
             f"--datadir={self.data}",
             f"--tmpdir={self.path}",

@@ -73,7 +73,8 @@ def test_a_replica_has_what_the_nodes_hold(case: str, server: MariaDbServer, tmp
     with streaming(out, tmp_path, streams) as (_, ports):
         server.query(
             f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={ports['maria']}, MASTER_USER='{USER}', "
-            f"MASTER_PASSWORD='{PASSWORD}', MASTER_LOG_FILE='{first.name}', MASTER_LOG_POS=4, MASTER_USE_GTID=no"
+            f"MASTER_PASSWORD='{PASSWORD}', MASTER_LOG_FILE='{first.name}', MASTER_LOG_POS=4, "
+            "MASTER_USE_GTID=no, MASTER_SSL=0"
         )
         try:
             server.query("START SLAVE UNTIL MASTER_LOG_FILE='binlog.000002', MASTER_LOG_POS=4")
@@ -99,7 +100,7 @@ def test_mariadb_binlog_fetches_the_stream(tmp_path: Path) -> None:
     (spec,) = streams = load_streams(None, ["maria dialect=mariadb port=0"])
     files = written(out, tmp_path, spec)
     with streaming(out, tmp_path, streams) as (_, ports):
-        command = [str(PREFIX / "bin" / "mariadb-binlog"), "--no-defaults", "-R", "--host=127.0.0.1"]
+        command = [str(PREFIX / "bin" / "mariadb-binlog"), "--no-defaults", "--skip-ssl", "-R", "--host=127.0.0.1"]
         command += [f"--port={ports['maria']}", f"--user={USER}", f"--password={PASSWORD}", "--to-last-log"]
         text = subprocess.run([*command, "--verify-binlog-checksum", "binlog.000001"], capture_output=True, check=True)
         assert text.stdout.count(b"Xid = ") == PublishedLog(tmp_path / "maria").view().state.rank

@@ -16,7 +16,7 @@ from typing import Final
 from binlog_merge.streams.mariadb.collations import mariadb_name
 from binlog_merge.streams.mariadb.edits import items_of
 from binlog_merge.streams.mariadb.items import rewrite_item
-from binlog_merge.streams.mariadb.statement import Statement, is_functional, word_of
+from binlog_merge.streams.mariadb.statement import Statement, is_functional, is_type, word_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.sql.lexer import Token, expand, tokenize
 from snapshot_store.mysql.sql.session import DdlSession
@@ -157,8 +157,9 @@ class _Rewriting(Statement):
         )
 
     def _names(self) -> None:
-        for token in self.tokens:
-            if word_of(token) in _RESERVED:
+        for i, token in enumerate(self.tokens):
+            word = word_of(token)
+            if word in _RESERVED or (word == "VECTOR" and i and not is_type(self.tokens, i)):
                 self.edits.replace(token.start, token.end, f"`{token.text}`")
 
     def _arrows(self) -> None:

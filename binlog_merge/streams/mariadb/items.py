@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from binlog_merge.streams.mariadb.edits import Item
-from binlog_merge.streams.mariadb.statement import Statement, comment_end, is_functional, word_of
+from binlog_merge.streams.mariadb.statement import Statement, comment_end, is_functional, is_type, word_of
 from snapshot_store.mysql.sql.lexer import Token
 
 _KEYS: Final = ("KEY", "INDEX", "UNIQUE", "FULLTEXT", "SPATIAL", "PRIMARY")
@@ -90,10 +90,10 @@ def _column(made: Statement, item: Item) -> bool:
     tokens, words = item.tokens, item.words()
     generated = 0
     for i, word in enumerate(words):
-        if i and word == "VECTOR" and _is_type(tokens, i):
+        if i and word == "VECTOR" and is_type(tokens, i):
             end = i + 3 if i + 3 < len(tokens) and tokens[i + 1].text == "(" else i
             made.edits.replace(tokens[i].start, tokens[end].end, "LONGBLOB")
-        elif i and word == "GEOMCOLLECTION" and _is_type(tokens, i):
+        elif i and word == "GEOMCOLLECTION" and is_type(tokens, i):
             made.edits.replace(tokens[i].start, tokens[i].end, "GEOMETRYCOLLECTION")
         elif word == "AS" and i + 1 < len(tokens) and tokens[i + 1].text == "(":
             generated = i
@@ -104,13 +104,6 @@ def _column(made: Statement, item: Item) -> bool:
         elif i and word == "INVISIBLE":
             _unwrap(made, tokens[i])
     return True
-
-
-def _is_type(tokens: Sequence[Token], i: int) -> bool:
-    """Return whether the word at an index is a type: a column's name stands before it, and no type behind it."""
-    before = tokens[i - 1]
-    verbs = ("ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "EXISTS", "AFTER", "TO", "RENAME", "DEFAULT", "SET", "ALTER")
-    return before.kind in ("word", "name") and word_of(before) not in verbs
 
 
 def _depth(tokens: Sequence[Token], first: int, last: int) -> int:

@@ -40,3 +40,10 @@ def comment_end(sql: str, end: int) -> int:
     """Return the offset behind the end of an executable comment, if only that follows."""
     rest = sql[end:]
     return end + len(rest) - len(rest.lstrip()) + 2 if rest.lstrip().startswith("*/") else end
+
+
+def is_type(tokens: Sequence[Token], i: int) -> bool:
+    """Return whether the word at an index is a type: a column's name stands before it."""
+    before = tokens[i - 1]
+    verbs = ("ADD", "COLUMN", "MODIFY", "CHANGE", "DROP", "EXISTS", "AFTER", "TO", "RENAME", "DEFAULT", "SET", "ALTER")
+    return before.kind in ("word", "name") and word_of(before) not in verbs
