@@ -140,18 +140,19 @@ class StreamWriter:
 
     def _ahead(self, source: ManifestState) -> Iterator[OutputFile]:
         """Yield the log's files that the stream has not wholly. Raises OutsideLog if one of them is gone."""
-        open_file = self._manifest.state.open_file
-        done = self._manifest.state.files[-1].name if self._manifest.state.files else ""
-        names = [file.name for file in source.files]
-        if open_file is None and done and done not in names and source.gone is not None and names:
-            raise self._lost(names[0])
-        begin = 0 if done not in names else names.index(done) + (open_file is None)
-        for file in source.files[begin:]:
-            if not self._log.is_there(file):
-                if done or file.closed is False:
-                    raise self._lost(file.name)
-                continue  # the stream begins behind what the owner has removed
-            yield file
+        own = self._manifest.state
+        first = 0 if not own.files else own.next_number - (own.open_file is not None)
+        for file in source.files:
+            number = int(file.name.rpartition(".")[2])
+            if number < first:
+                continue
+            if first and number > first:
+                raise self._lost(file.name)
+            if self._log.is_there(file):
+                first = number + 1
+                yield file
+            elif first:
+                raise self._lost(file.name)  # a stream that has not begun begins behind what the owner has removed
 
     def _lost(self, name: str) -> OutsideLog:
         return OutsideLog(

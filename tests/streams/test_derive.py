@@ -4,6 +4,7 @@ import shutil
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from binlog_merge.binlog.events import RowsEvent, RowsQuery, TableMap, parse_eve
 from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.binlog.header import walk
 from binlog_merge.binlog.rows import ABSENT, iter_rows
-from binlog_merge.errors import ConfigError, MergeError, OutputBusy
+from binlog_merge.errors import ConfigError, MergeError, OutputBusy, OutsideLog
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
@@ -130,11 +131,16 @@ def test_a_filter_leaves_tables_columns_and_comments_out(tmp_path: Path) -> None
 
 def test_a_stream_loses_files_with_the_log_and_says_what_it_never_had(tmp_path: Path) -> None:
     out = merged_copy("three-nodes-online-ddl", tmp_path, files=8)
-    (early,) = specs("early")
+    early, behind, lost = specs("early", "behind", "lost")
     written(out, tmp_path / "streams", early)
     manifest = Manifest.load(out)
     files = before_file(manifest.state, manifest.state.files[3].name)
+    for spec, has in ((behind, 3), (lost, 2)):
+        written(out, tmp_path / "streams", spec, replace(manifest.state, files=manifest.state.files[:has]))
     remove(out, manifest, files, {})
+    assert list(written(out, tmp_path / "streams", behind))[-1] == manifest.state.files[-1].name
+    with pytest.raises(OutsideLog, match="goes on before"):
+        written(out, tmp_path / "streams", lost)
     left = written(out, tmp_path / "streams", early)
     assert list(left) == [file.name for file in LogFolder(out).state().files]
     (late,) = specs("late")
