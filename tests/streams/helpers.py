@@ -48,11 +48,13 @@ def states_of(out: Path, steps: int) -> list[ManifestState]:
 
 
 @contextlib.contextmanager
-def streaming(out: Path, root: Path, streams: list[StreamSpec]) -> Iterator[tuple[Running, dict[str, int]]]:
+def streaming(
+    out: Path, root: Path, streams: list[StreamSpec], password: str = PASSWORD
+) -> Iterator[tuple[Running, dict[str, int]]]:
     """Serve an output with streams, at free ports; yields the server, and the streams' ports by name."""
     reports: list[str] = []
     log = PublishedLog(out)
-    options = ServeOptions("127.0.0.1", 0, USER, PASSWORD)
+    options = ServeOptions("127.0.0.1", 0, USER, password)
     with StreamKeeper(log.folder, root, streams, lambda: log.view().state, reports.append) as keeper:
         offered = [Offered(w.spec.name, PublishedLog(w.folder), w.spec.port, w.spec.user) for w in keeper.writers]
         server = BinlogServer(log, options, reports.append, offered)

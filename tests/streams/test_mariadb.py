@@ -12,13 +12,16 @@ from typing import Any
 import pytest
 
 from binlog_merge.config.merge_config import MergeConfig
+from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.streams.mariadb.ddl import mariadb_ddl
 from binlog_merge.streams.spec import load_streams
 from snapshot_store.ddl.dump import split_statements
 from snapshot_store.mysql.sql.session import DdlSession
 from tests.mariadb_server import PREFIX, MariaDbServer
-from tests.merge_e2e.cases import case_named
+from tests.merge_e2e.cases import case_named, copy_case, max_size
+from tests.merge_e2e.growth import GrowingNode
+from tests.merge_e2e.local import merge
 from tests.serve.merged import merged
 from tests.serve.running import PASSWORD, USER
 from tests.streams.helpers import streaming, written
@@ -44,16 +47,39 @@ def _begin_as(case: Path, server: MariaDbServer) -> None:
                 cursor.execute(made.sql)
 
 
+@contextlib.contextmanager
+def _replica(server: MariaDbServer, port: int, password: str = PASSWORD) -> Iterator[None]:
+    """Make a server the replica of a stream from its beginning, and free of it again."""
+    server.query(
+        f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={port}, MASTER_USER='{USER}', "
+        f"MASTER_PASSWORD='{password}', MASTER_LOG_FILE='binlog.000001', MASTER_LOG_POS=4, MASTER_USE_GTID=no, "
+        "MASTER_SSL=0, MASTER_CONNECT_RETRY=1"
+    )
+    try:
+        server.query("START SLAVE")
+        yield
+    finally:
+        server.query("STOP SLAVE")
+        server.query("RESET SLAVE ALL")
+
+
 def _follow(server: MariaDbServer, folder: Path) -> None:
     """Wait until a replica has a whole stream; an error of its threads fails the test."""
-    file, position = PublishedLog(folder).view().end
     for _ in range(600):
         status = server.row("SHOW SLAVE STATUS")
         assert "No" not in (status["Slave_SQL_Running"], status["Slave_IO_Running"]), (status, server.log[-2000:])
-        if (status["Master_Log_File"], status["Exec_Master_Log_Pos"]) == (file, position):
+        if (status["Master_Log_File"], status["Exec_Master_Log_Pos"]) == PublishedLog(folder).view().end:
             return
         time.sleep(0.1)
     raise AssertionError((status, server.log[-2000:]))
+
+
+def _has_what_the_nodes_hold(server: MariaDbServer, case: Path) -> None:
+    tables = json.loads((case / "expected" / "tables.json").read_text())
+    assert tables
+    for name, table in tables.items():
+        held = sorted(([_value(v) for v in row] for row in server.query(table["select"])), key=repr)
+        assert held == sorted(([_value(v) for v in row] for row in table["rows"]), key=repr), name
 
 
 def _value(value: Any) -> Any:
@@ -62,37 +88,54 @@ def _value(value: Any) -> Any:
     return f"{float(value):.14e}" if double else value
 
 
-@pytest.mark.parametrize("case", ["all-types", "reshape-charsets", "three-nodes-online-ddl"])
-def test_a_replica_has_what_the_nodes_hold(case: str, server: MariaDbServer, tmp_path: Path) -> None:
-    """All types, with DDL on the way; it stops and goes on where it was."""
-    out = merged(case)
+@pytest.mark.parametrize("name", ["all-types", "reshape-charsets", "ddl-by-markers"])
+def test_a_replica_has_what_the_nodes_hold(name: str, server: MariaDbServer, tmp_path: Path) -> None:
+    """All types, and DDL on the way."""
+    case, out = case_named(name), merged(name)
     (spec,) = streams = load_streams(None, ["maria dialect=mariadb port=0"])
     written(out, tmp_path, spec)
-    _begin_as(case_named(case), server)
-    first = PublishedLog(tmp_path / "maria").view().there[0]
-    with streaming(out, tmp_path, streams) as (_, ports):
-        server.query(
-            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={ports['maria']}, MASTER_USER='{USER}', "
-            f"MASTER_PASSWORD='{PASSWORD}', MASTER_LOG_FILE='{first.name}', MASTER_LOG_POS=4, "
-            "MASTER_USE_GTID=no, MASTER_SSL=0"
-        )
-        try:
-            server.query("START SLAVE UNTIL MASTER_LOG_FILE='binlog.000002', MASTER_LOG_POS=4")
-            for _ in range(600):
-                if server.row("SHOW SLAVE STATUS")["Slave_SQL_Running"] == "No":
-                    break
-                time.sleep(0.1)
-            server.query("STOP SLAVE")
-            server.query("START SLAVE")
-            _follow(server, tmp_path / "maria")
-        finally:
-            server.query("STOP SLAVE")
-            server.query("RESET SLAVE ALL")
-    tables = json.loads((case_named(case) / "expected" / "tables.json").read_text())
-    assert tables
-    for name, table in tables.items():
-        held = sorted(([_value(v) for v in row] for row in server.query(table["select"])), key=repr)
-        assert held == sorted(([_value(v) for v in row] for row in table["rows"]), key=repr), name
+    _begin_as(case, server)
+    with streaming(out, tmp_path, streams) as (_, ports), _replica(server, ports["maria"]):
+        _follow(server, tmp_path / "maria")
+    _has_what_the_nodes_hold(server, case)
+
+
+def test_a_replica_follows_a_log_that_grows(tmp_path: Path) -> None:
+    """Without a password, which MariaDB asks for by another plugin; it is stopped on the way and goes on."""
+    case = case_named("three-nodes-online-ddl")
+    config = copy_case(case, tmp_path / "case", max_size(60_000))
+    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
+    out = tmp_path / "out"
+    (spec,) = streams = load_streams(None, ["maria dialect=mariadb port=0"])
+    folder = out / ".streams" / spec.name
+
+    def publish(part: float) -> None:
+        for node in nodes:
+            places = node.places(anywhere=False)
+            node.grow(places[int((len(places) - 1) * part)], anywhere=False)
+        merge(config, out, end_of_input=part == 1)
+
+    def caught_up() -> None:
+        file = LogFolder(out).state().files[-1]
+        for _ in range(600):
+            last = LogFolder(folder).state().last
+            if last is not None and (last.files[-1].name, last.state["read"]) == (file.name, file.size):
+                break
+            time.sleep(0.05)
+        _follow(server, folder)
+
+    publish(0.4)
+    with MariaDbServer(tmp_path / "mariadb", 78, _CHARSET) as server:
+        _begin_as(case, server)
+        with streaming(out, out / ".streams", streams, "") as (_, ports), _replica(server, ports["maria"], ""):
+            caught_up()
+            publish(0.7)
+            caught_up()
+            server.stop()
+            publish(1)
+            server.start()
+            caught_up()
+        _has_what_the_nodes_hold(server, case)
 
 
 def test_mariadb_binlog_fetches_the_stream(tmp_path: Path) -> None:
