@@ -84,7 +84,7 @@ class StreamWriter:
             )
         self._manifest = Manifest.load(directory)
         self._check(source)
-        recover(directory, self._manifest, _basename(source))
+        recover(directory, self._manifest, basename_of(source))
         if self._manifest.state.header is None:
             self._begin(source)
         header = self._manifest.state.header
@@ -228,20 +228,16 @@ class StreamWriter:
 
     def _purge(self, source: ManifestState) -> None:
         """Remove the stream's files that the log has not any more."""
-        there = {file.name for file in source.files if self._log.is_there(file)}
+        there = {file.name: file for file in source.files}
         files = []
         for file in self._manifest.state.files[:-1]:
-            if file.name in there or not file.closed:
+            if file.name in there and self._log.is_there(there[file.name]):
                 break
             files.append(file)
         remove(self.folder.directory, self._manifest, files, {})
 
 
-_ANEW: Final = "remove the stream's folder: it is made anew, under another UUID, and its readers begin anew"
-
-
-def _basename(source: ManifestState) -> str:
-    return basename_of(source)
+_ANEW: Final = "remove the stream's folder: it is made anew, and its readers begin anew"
 
 
 def _removed_rank(source: ManifestState, log: LogFolder) -> int:
