@@ -143,6 +143,11 @@ def _serve(
             flush=True,
         )
         ports = server.stream_ports()
+        if any(spec.hash == "key" and spec.ddl != "none" for spec in specs):
+            _report(
+                "of a hash of keys each stream has all DDL: a server that follows them as channels must have caught up "
+                "with all before one changes a table's columns (README: Streams)"
+            )
         for spec in specs:
             at = [f"port {ports[spec.name]}"] if spec.name in ports else []
             at += [f"user {printable(spec.user)}"] if spec.user else []

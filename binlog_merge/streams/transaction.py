@@ -1,10 +1,19 @@
 """Cuts the events of a file of a merged log into transactions, and packs a stream's transactions into events."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from struct import Struct
 from typing import Final
+from zlib import crc32
 
-from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, ROWS_TYPES, EventType, RowsFlag
+from binlog_merge.binlog.constants import (
+    CHECKSUM_LEN,
+    EVENT_HEADER_LEN,
+    MAX_EVENT_SIZE,
+    ROWS_TYPES,
+    EventType,
+    RowsFlag,
+)
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.events import Query, RowsQuery, TableMap
 from binlog_merge.binlog.gtid import Gtid
@@ -15,6 +24,7 @@ from snapshot_store.tso import OrderKey
 
 _MOST_MAPS: Final = 1000
 _GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
+_HEADER: Final = Struct("<IBIIIH")
 _FLAGS: Final = 6
 """Of a rows event, behind the table id."""
 _OVERHEAD: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
@@ -135,22 +145,26 @@ def packed(transaction: Transaction, sid: bytes, rank: int, sequence: int, posit
 
     `rank` counts the stream's transactions, `sequence` those of the file. Each depends on the one before.
     """
+    length = sum(len(piece.body) + _OVERHEAD for piece in transaction.pieces)
     gtid = replace(
         transaction.gtid,
         sid=sid if transaction.gtid.gno else transaction.gtid.sid,
         gno=rank if transaction.gtid.gno else 0,
         last_committed=sequence - 1,
         sequence_number=sequence,
+        transaction_length=length + len(transaction.head.body) + _OVERHEAD,
     )
-    length = sum(len(piece.body) + _OVERHEAD for piece in transaction.pieces)
     # The length of the transaction counts the event that holds it.
-    gtid = replace(gtid, transaction_length=length)
-    while (whole := length + len(gtid.pack()) + _OVERHEAD) != gtid.transaction_length:
+    while (whole := length + len(body := gtid.pack()) + _OVERHEAD) != gtid.transaction_length:
         gtid = replace(gtid, transaction_length=whole)
-    for piece in (replace(transaction.head, body=gtid.pack()), *transaction.pieces):
-        data = pack_piece(piece, position)
-        position += len(data)
-        yield data
+    for piece in (replace(transaction.head, body=body), *transaction.pieces):
+        # `pack_event` for what is not at the beginning of a file, without what that needs: events are many.
+        size = len(piece.body) + _OVERHEAD
+        if size > MAX_EVENT_SIZE:
+            raise BinlogFormatError(f"event of {size} bytes is larger than {MAX_EVENT_SIZE}")
+        position += size
+        head = _HEADER.pack(piece.timestamp, piece.type_code, piece.server_id, size, position & 0xFFFFFFFF, piece.flags)
+        yield b"".join((head, piece.body, crc32(piece.body, crc32(head)).to_bytes(CHECKSUM_LEN, "little")))
 
 
 def pack_piece(piece: Piece, position: int) -> bytes:
@@ -163,8 +177,3 @@ def pack_piece(piece: Piece, position: int) -> bytes:
         flags=piece.flags,
         position=position,
     )
-
-
-def tables_of(pieces: Iterable[Piece]) -> dict[int, TableMap]:
-    """Return the table maps of a transaction by their id."""
-    return {piece.value.table_id: piece.value for piece in pieces if piece.value is not None}
