@@ -45,15 +45,15 @@ class _Gone(Exception):  # noqa: N818 (named after what is the case, like the er
 class Connection:
     """A client's connection. `run` is called by its thread; `end` may be called by any.
 
-    `report` takes a line for the server's operator; `dumping` is called before a dump begins. `reader` says how far a
-    dump is; None while there is none.
+    `log` returns what a client gets that has logged in. `report` takes a line for the server's operator; `dumping` is
+    called before a dump begins. `reader` says how far a dump is; None while there is none.
     """
 
     def __init__(
         self,
         sock: socket.socket,
         session: Session,
-        log: PublishedLog,
+        log: Callable[[], PublishedLog],
         tls: ssl.SSLContext | None,
         report: Callable[[str], None],
         dumping: Callable[["Connection"], None],
@@ -62,7 +62,7 @@ class Connection:
         self.peer = _name_of(sock)
         self.reader: Reader | None = None
         self._sock = sock
-        self._log = log
+        self.log = log
         self._tls = tls
         self._report = report
         self._dumping = dumping
@@ -212,7 +212,7 @@ class Connection:
         self._send_all([last])
 
     def _stream(self, options: DumpOptions) -> None:
-        log = self._log if self.session.stream is None else self.session.stream.log
+        log = self.log()
         sending = Sending(options, log.view().server_id)
         with log.bell() as bell:
             for item in stream(log, options.start):

@@ -1,9 +1,10 @@
 """Streams that a server offers beside its log: each is a log of its own, with clients of its own port or account."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from binlog_merge.protocol.packets import Value
+from binlog_merge.serve.answers import World
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.readers import Reader
@@ -35,7 +36,7 @@ class Others:
 
 
 class StreamWorld:
-    """A stream as its clients' sessions see it; the `World` of `answers`."""
+    """A stream as a `World` of `answers`."""
 
     def __init__(self, offered: Offered, others: Others, tls: bool) -> None:
         self.name = offered.name
@@ -70,3 +71,50 @@ class StreamWorld:
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
         return self._others.kill(connection_id)
+
+
+class Chosen:
+    """What one client's session sees: the stream of its port, or of its user, else the whole log; a `World`.
+
+    `user` returns the name by which the client has logged in.
+    """
+
+    def __init__(
+        self, whole: World, log: PublishedLog, here: StreamWorld | None, users: Mapping[str, StreamWorld]
+    ) -> None:
+        self.user: Callable[[], str] = str
+        self._whole = whole
+        self._log = log
+        self._here = here
+        self._users = users
+
+    def _stream(self) -> StreamWorld | None:
+        return self._here or self._users.get(self.user())
+
+    def _world(self) -> World:
+        return self._stream() or self._whole
+
+    def log(self) -> PublishedLog:
+        """Return the log that the client gets."""
+        stream = self._stream()
+        return self._log if stream is None else stream.log
+
+    def facts(self) -> Facts:
+        """Return the current facts about what the client gets."""
+        return self._world().facts()
+
+    def definitions(self, view: LogView) -> Definitions:
+        """Return the tables as of the end of a view."""
+        return self._world().definitions(view)
+
+    def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW BINLOG EVENTS."""
+        return self._world().events(show)
+
+    def replicas(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW REPLICAS."""
+        return self._world().replicas()
+
+    def kill(self, connection_id: int) -> bool:
+        """End a connection; return whether it existed."""
+        return self._world().kill(connection_id)

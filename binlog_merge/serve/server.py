@@ -23,7 +23,7 @@ from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
 from binlog_merge.serve.log import LogView, PublishedLog
-from binlog_merge.serve.offered import Offered, Others, StreamWorld
+from binlog_merge.serve.offered import Chosen, Offered, Others, StreamWorld
 from binlog_merge.serve.readers import Reader, ReadersNote
 from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
@@ -64,7 +64,7 @@ class BinlogServer:
     ) -> None:
         self._log = log
         self._report = report
-        self._account = Account(options.user, options.password)
+        self._account = Account(options.user, options.password, frozenset(s.user for s in streams if s.user))
         self._tls = _tls_context(options)
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
@@ -193,10 +193,10 @@ class BinlogServer:
             _turn_away(sock)
             return
         _keep_alive(sock)
-        here = self._ports.get(listener)
-        streams = self._users if here is None else {name: here for name in (self._account.user, here.user) if name}
-        session = Session(self._account, here or self, next(self._ids), new_nonce(), self._tls is not None, streams)
-        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
+        chosen = Chosen(self, self._log, self._ports.get(listener), self._users)
+        session = Session(self._account, chosen, next(self._ids), new_nonce(), self._tls is not None)
+        chosen.user = lambda: session.settings.user
+        client = Connection(sock, session, chosen.log, self._tls, self._report, self._leave_namesakes)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
             self._clients[client] = thread
@@ -213,8 +213,8 @@ class BinlogServer:
         """End older dumps of a replica that has reconnected before we noticed that it was gone, as MySQL does."""
         name = _uuid_of(client.session)
         with self._lock:
-            same = [c for c in self._clients if c is not client and c.session.stream is client.session.stream]
-            found = [c for c in same if name and _uuid_of(c.session) == name]
+            others = [c for c in self._clients if c is not client and c.log() is client.log()]
+            found = [c for c in others if name and _uuid_of(c.session) == name]
         for other in found:
             self._report(f"{other.peer}: left, the same replica has come again as {client.peer}")
             other.end()

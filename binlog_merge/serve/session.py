@@ -5,7 +5,7 @@
 `receive` takes a payload and returns a step: payloads to send, and what to do then. It does so for any bytes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
@@ -36,7 +36,6 @@ from binlog_merge.protocol.handshake import (
 )
 from binlog_merge.protocol.packets import Capability, Err, ErrorCode, Ok, result_set
 from binlog_merge.serve.answers import Rows, Settings, World, answer, use
-from binlog_merge.serve.offered import StreamWorld
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
@@ -45,7 +44,6 @@ _CRASHES: Final = (
 )
 
 
-NO_STREAMS: Final[Mapping[str, StreamWorld]] = {}
 LONGEST_STATEMENT: Final = 1 << 18
 """Bytes: enough for GTID sets of thousands of intervals, and taken apart in some hundredths of a second."""
 
@@ -70,10 +68,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The server's only user."""
+    """The server's only user, under its name or that of a stream."""
 
     user: str
     password: str = field(repr=False)
+    others: frozenset[str] = frozenset()
 
 
 class _Phase(Enum):
@@ -83,25 +82,12 @@ class _Phase(Enum):
 
 
 class Session:
-    """The state of a session. `tls`: TLS is offered, and the client may do without.
+    """The state of a session. `tls`: TLS is offered, and the client may do without."""
 
-    `streams` are those that a client gets by its user's name; `stream` is what this one got, None for the whole log.
-    """
-
-    def __init__(
-        self,
-        account: Account,
-        world: World,
-        connection_id: int,
-        nonce: bytes,
-        tls: bool = False,
-        streams: Mapping[str, StreamWorld] = NO_STREAMS,
-    ) -> None:
+    def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
         self.settings = Settings("", connection_id)
         self.replica: RegisterReplica | None = None
         self.attributes: dict[str, str] = {}
-        self.stream: StreamWorld | None = None
-        self._streams = streams
         self._account = account
         self._world = world
         self._nonce = nonce
@@ -159,14 +145,12 @@ class Session:
     def _proved(self, proof: bytes) -> Step:
         settings, account = self.settings, self._account
         known = proves(self._plugin, account.password, self._nonce, proof)
-        self.stream = self._streams.get(settings.user)
-        if not known or (settings.user != account.user and self.stream is None):
+        if not known or settings.user not in (account.user, *account.others):
             using = "YES" if proof else "NO"
             return _farewell(
                 ErrorCode.ER_ACCESS_DENIED_ERROR,
                 f"Access denied for user '{settings.user[:80]}' (using password: {using})",
             )
-        self._world = self.stream or self._world
         opened = use(settings.schema or "", settings, self._world)
         if isinstance(opened, Err):
             return Step([opened.pack()], Then.CLOSE)

@@ -44,7 +44,8 @@ def test_a_reader_gets_its_stream_by_port_or_by_user(tmp_path: Path) -> None:
     with streaming(out, tmp_path, streams) as (running, ports):
         assert list(ports) == ["ints"]
         seen = {}
-        for user, port in (("rep", running.port), ("ints", running.port), ("s", running.port), ("rep", ports["ints"])):
+        there, ints = running.port, ports["ints"]
+        for user, port in (("rep", there), ("ints", there), ("s", there), ("rep", ints), ("s", ints)):
             with pymysql.connect(
                 host="127.0.0.1", port=port, user=user, password=PASSWORD, ssl_disabled=True
             ) as session:
@@ -57,7 +58,8 @@ def test_a_reader_gets_its_stream_by_port_or_by_user(tmp_path: Path) -> None:
                 assert at == (port if port != running.port else at) and str(executed).startswith(str(uuid))
         assert seen["ints", running.port] == seen["rep", ports["ints"]]
         assert len(set(seen.values())) == 3
-        for user, port in (("s", ports["ints"]), ("nobody", running.port)):
+        assert seen["s", ports["ints"]] == seen["ints", running.port]  # at its port everyone gets it
+        for user, port in (("nobody", ports["ints"]), ("nobody", running.port)):
             with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
                 pymysql.connect(host="127.0.0.1", port=port, user=user, password=PASSWORD, ssl_disabled=True)
 
