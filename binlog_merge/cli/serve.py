@@ -45,7 +45,7 @@ MERGED_DIR/.streams/NAME: files of the same names as the log's, with GTIDs of it
 own, or by its user's name (with the password of all). Settings: tables, filter (a file as merge and replay take it),
 ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port, user.
 
-
+\b
   binlog-merge serve merged/ --stream 'orders tables=shop.orders*,!shop.orders_tmp port=3310'
   binlog-merge serve merged/ --stream 'part hash=key into=4 port=3320'      four streams, at 3320 to 3323
   binlog-merge serve merged/ --stream 'maria dialect=mariadb port=3330'     for CHANGE MASTER TO and mariadb-binlog -R
