@@ -12,13 +12,11 @@ from typing import Final, Literal
 
 from binlog_merge.binlog.columns import column_names
 from binlog_merge.binlog.constants import EventType
-from binlog_merge.binlog.events import Query, RowsQuery
+from binlog_merge.binlog.events import RowsQuery
 from binlog_merge.binlog.header import EventHeader, RawEvent
-from binlog_merge.binlog.query import StatusVar
 from binlog_merge.binlog.rows import ABSENT, RowImage, RowsEvent, iter_rows, join_rows, present_columns, row_padding
 from binlog_merge.binlog.table_map import TableMap
-from binlog_merge.errors import ConfigError, DdlNotUnderstoodError
-from binlog_merge.filters.ddl import DdlEvent, ddl_events
+from binlog_merge.errors import ConfigError
 from binlog_merge.filters.expressions import Op
 from binlog_merge.filters.filter import Filter
 from binlog_merge.filters.tables import ColumnFilter
@@ -27,15 +25,12 @@ from binlog_merge.log.rows import RowSelector, TableShapes, op_of
 from binlog_merge.streams.hashing import Hashing
 from binlog_merge.streams.keys import key_columns
 from binlog_merge.streams.spec import StreamSpec
+from binlog_merge.streams.statements import REMEDY, StatementChooser
 from binlog_merge.streams.transaction import Piece, Transaction
-from snapshot_store.ddl import DdlSession
-from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.cursor import Cursor
 
 Fate = Literal["all", "some", "none"]
 """What comes out of an event's rows: `some` if their values decide, or are changed."""
 _FRAME: Final = RawEvent(EventHeader(0, 0, 0, 0, 0, 0), b"")
-_REMEDY: Final = "correct the stream's filter; under another name, as what is written of a stream does not change"
 
 
 class Chooser:
@@ -46,6 +41,7 @@ class Chooser:
         self._filter = None if spec.settings is None else Filter(spec.settings)
         self._selector = RowSelector(self._filter, shapes)
         self._hashing = None if spec.hash is None else Hashing(spec.hash, spec.part, spec.parts, shapes)
+        self._statements = StatementChooser(spec, self._filter, self._hashing)
         self._shapes = shapes
         self._fates: dict[tuple[str, str, Op], Fate] = {}
         self._passes = self._filter is None and self._hashing is None and spec.ddl == "all" and spec.rows_query
@@ -55,7 +51,7 @@ class Chooser:
         if self._passes:
             return transaction
         if transaction.statement is not None:
-            return self._statement(transaction, transaction.statement)
+            return self._statements.choose(transaction, transaction.statement)
         if not any(piece.is_rows for piece in transaction.pieces):
             whole = self._filter is None and self._hashing is None
             return replace(transaction, pieces=tuple(self._commented(transaction.pieces))) if whole else None
@@ -71,7 +67,7 @@ class Chooser:
 
     def _rows_pieces(self, transaction: Transaction) -> Iterator[Piece]:
         owed: Piece | None = None  # the order key, if the statement that it stood in does not come out
-        for group in _statements(transaction.pieces):
+        for group in _groups(transaction.pieces):
             if not any(piece.is_rows for piece in group):
                 yield from self._commented(group)
                 continue
@@ -162,61 +158,9 @@ class Chooser:
         if hidden := sorted(names[i] for i in out if i in keyed):
             raise ConfigError(
                 f"the stream leaves out {', '.join(hidden)} of {table.schema}.{table.table}, which is in its key",
-                remedy=_REMEDY,
+                remedy=REMEDY,
             )
         return without_columns(event, table, out) if out else event
-
-    # Statements
-
-    def _statement(self, transaction: Transaction, query: Query) -> Transaction | None:
-        if self._spec.ddl == "none":
-            return None
-        if self._filter is None and self._hashing is None:
-            return transaction
-        session = DdlSession(sql_mode=query.status_vars.get(StatusVar.Q_SQL_MODE_CODE, 0))
-        try:
-            events = ddl_events(query.text, query.schema_text, session)
-        except DdlNotUnderstood as error:
-            if self._filter is not None:
-                raise DdlNotUnderstoodError(f"what the statement is about is not understood: {error.reason}") from None
-            events = ()
-        chosen = [event for event in events if self._applies(event, transaction, session)]
-        if self._filter is not None and not chosen:
-            return None
-        once = self._spec.ddl == "once"
-        if once and events and events[0].action == "ActionCreateSchema":
-            # The tables of a database are in several streams: whichever comes first makes it.
-            return _with_text(transaction, query, if_not_exists(query.text, session))
-        if self._hashing is not None:
-            names = [name for event in chosen or events for name in event.tables]
-            if not self._hashing.has_statement(names, once):
-                return None
-        if len(chosen) in (0, len(events)):
-            return transaction
-        head = events[0].query[: events[0].head]
-        return _with_text(transaction, query, head + ", ".join(event.text[len(head) :] for event in chosen))
-
-    def _applies(self, event: DdlEvent, transaction: Transaction, session: DdlSession) -> bool:
-        if self._filter is None:
-            return True
-        tso = None if transaction.key is None else transaction.key.commit_tso
-        decision = self._filter.ddl(event, commit_tso=tso, session=session)
-        if decision.outcome in ("error", "restate"):
-            raise ConfigError(f"{event.text}: {decision.rule}", remedy=_REMEDY)
-        return decision.outcome == "apply"
-
-
-def _with_text(transaction: Transaction, query: Query, text: str) -> Transaction:
-    body = replace(query, query=text.encode("utf-8", "surrogateescape")).pack()
-    return replace(transaction, pieces=(replace(transaction.pieces[0], body=body),))
-
-
-def if_not_exists(sql: str, session: DdlSession) -> str:
-    """Return a CREATE DATABASE with IF NOT EXISTS."""
-    cursor = Cursor.of(sql, session)
-    cursor.expect("CREATE")
-    end = cursor.next().end
-    return sql if cursor.at("IF") else f"{sql[:end]} IF NOT EXISTS{sql[end:]}"
 
 
 def without_columns(event: RowsEvent, table: TableMap, out: set[int]) -> RowsEvent:
@@ -232,7 +176,7 @@ def without_columns(event: RowsEvent, table: TableMap, out: set[int]) -> RowsEve
     ]
     for side in sides:
         if side is not None and not present_columns(side, event.column_count):
-            raise ConfigError(f"the stream leaves no column of {table.schema}.{table.table}", remedy=_REMEDY)
+            raise ConfigError(f"the stream leaves no column of {table.schema}.{table.table}", remedy=REMEDY)
     padding = row_padding(event)
     return join_rows(replace(event, present_before=sides[0], present_after=sides[1]), rows, table, padding)
 
@@ -245,7 +189,7 @@ def _cleared(present: bytes, out: set[int], count: int) -> bytes:
     return bytes(bits)
 
 
-def _statements(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+def _groups(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     """Yield the statements of a transaction; BEGIN and the commit are groups of their own."""
     group: list[Piece] = []
     for piece in pieces:

@@ -241,3 +241,21 @@ def test_a_log_with_keys_behind_transactions_has_no_streams(tmp_path: Path) -> N
     out = merged("all-types", cts="both")
     with pytest.raises(ConfigError, match="order keys stand behind transactions"):
         written(out, tmp_path, *specs("plain"))
+
+
+def test_a_statement_that_changes_rows_that_come_out_is_not_left_out(tmp_path: Path) -> None:
+    """But one that leaves their shape, and all of them where the stream has none."""
+    out = merged("three-nodes-online-ddl")
+    rules = tmp_path / "filter.toml"
+    event = '[[filter.event-filters]]\nmatcher = ["shop.*"]\nignore-event = ["{}"]\n'
+    rules.write_text("[filter]\n" + event.format("all ddl"))
+    with pytest.raises(ConfigError, match=r"may have another shape from there on") as caught:
+        written(out, tmp_path, *specs(f"changed filter={rules}"))
+    assert caught.value.position is not None
+    assert LogFolder(tmp_path / "changed").state().rank > 0
+    rules.write_text("[filter]\n" + event.format("create index"))
+    written(out, tmp_path, *specs(f"kept filter={rules}"))
+    assert _statements(tmp_path / "kept") == _statements(out)
+    written(out, tmp_path, *specs("none ddl=none"))
+    assert _statements(tmp_path / "none") == []
+    assert _rows(tmp_path / "none") == _rows(out)
