@@ -7,7 +7,7 @@ A transaction of which nothing is left does not come out at all, unless the stre
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from binlog_merge.binlog.columns import column_names
@@ -22,7 +22,7 @@ from binlog_merge.filters.filter import Filter
 from binlog_merge.filters.tables import ColumnFilter
 from binlog_merge.log.reader import Rows, order_key
 from binlog_merge.log.rows import RowSelector, TableShapes, op_of
-from binlog_merge.streams.hashing import Hashing
+from binlog_merge.streams.hashing import Hashing, Routed
 from binlog_merge.streams.keys import key_columns
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.statements import REMEDY, StatementChooser
@@ -33,11 +33,28 @@ Fate = Literal["all", "some", "none"]
 _FRAME: Final = RawEvent(EventHeader(0, 0, 0, 0, 0, 0), b"")
 
 
-class Chooser:
-    """Chooses for one stream. `shapes` are the columns of tables, None if the log has no schema store."""
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A rows event, what the filter leaves of it, and which stream of a hash has which row."""
 
-    def __init__(self, spec: StreamSpec, shapes: TableShapes | None) -> None:
+    source: RowsEvent
+    chosen: RowsEvent | None
+    routed: Sequence[Routed]
+
+
+Shared = dict[int, Common]
+"""What the parts of a hash have in common, by the id of the piece: only for pieces that live as long as it is used."""
+
+
+class Chooser:
+    """Chooses for one stream. `shapes` are the columns of tables, None if the log has no schema store.
+
+    The choosers of a hash's parts may be given one `shared`, which is to be cleared before its pieces are forgotten.
+    """
+
+    def __init__(self, spec: StreamSpec, shapes: TableShapes | None, shared: Shared | None = None) -> None:
         self._spec = spec
+        self._shared = shared
         self._filter = None if spec.settings is None else Filter(spec.settings)
         self._selector = RowSelector(self._filter, shapes)
         self._hashing = None if spec.hash is None else Hashing(spec.hash, spec.part, spec.parts, shapes)
@@ -95,9 +112,9 @@ class Chooser:
                 made.append(piece)
                 used.add(piece.table_id)
             elif self._fate(table, piece.type_code) == "some":
-                event = piece.rows()
-                for kept in self._rows(event, table, transaction):
-                    made.append(piece if kept is event else piece.with_rows(kept))
+                common = self._common(piece, table, transaction)
+                for kept in self._own(common, table):
+                    made.append(piece if kept is common.source else piece.with_rows(kept))
                     used.add(kept.table_id)
         if not any(piece.is_rows for piece in made):
             return []
@@ -127,19 +144,35 @@ class Chooser:
             return fate if self._hashing.has_table(schema, table) else "none"
         return fate
 
-    def _rows(self, event: RowsEvent, table: TableMap, transaction: Transaction) -> Iterator[RowsEvent]:
-        chosen: RowsEvent | None = event
-        if self._filter is not None:
-            chosen = self._selector.select(Rows(table, event, _FRAME, _FRAME), transaction.key)
-        if chosen is None:
-            return
-        columns = None if self._filter is None else self._filter.columns(table.schema, table.table)
-        if columns is not None:
-            chosen = self._narrowed(chosen, table, columns, transaction)
-        if self._hashing is None:
-            yield chosen
-        else:
-            yield from self._hashing.rows(chosen, table, transaction.key)
+    def _common(self, piece: Piece, table: TableMap, transaction: Transaction) -> Common:
+        """Return what the parts of a hash have in common of a rows event; worked out by the first that asks."""
+        known = None if self._shared is None else self._shared.get(id(piece))
+        if known is not None:
+            return known
+        event = piece.rows()
+        chosen = self._filtered(event, table, transaction)
+        routed: Sequence[Routed] = ()
+        if chosen is not None and self._hashing is not None:
+            routed = self._hashing.routed(chosen, table, transaction.key)
+        common = Common(event, chosen, routed)
+        if self._shared is not None:
+            self._shared[id(piece)] = common
+        return common
+
+    def _own(self, common: Common, table: TableMap) -> Iterator[RowsEvent]:
+        if common.chosen is not None and self._hashing is not None:
+            yield from self._hashing.chosen(common.chosen, table, common.routed)
+        elif common.chosen is not None:
+            yield common.chosen
+
+    def _filtered(self, event: RowsEvent, table: TableMap, transaction: Transaction) -> RowsEvent | None:
+        if self._filter is None:
+            return event
+        chosen = self._selector.select(Rows(table, event, _FRAME, _FRAME), transaction.key)
+        columns = self._filter.columns(table.schema, table.table)
+        if chosen is None or columns is None:
+            return chosen
+        return self._narrowed(chosen, table, columns, transaction)
 
     def _narrowed(
         self, event: RowsEvent, table: TableMap, columns: ColumnFilter, transaction: Transaction

@@ -19,7 +19,7 @@ from binlog_merge.binlog.header import RawEvent
 from binlog_merge.errors import ChecksumMismatch, MergeError
 from binlog_merge.log.reader import DAMAGED
 from binlog_merge.log.rows import TableShapes
-from binlog_merge.streams.chosen import Chooser
+from binlog_merge.streams.chosen import Chooser, Shared
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION, for_mariadb
 from binlog_merge.streams.spec import StreamSpec
 from binlog_merge.streams.transaction import Piece, Transaction, TransactionReader, pack_piece, packed
@@ -63,39 +63,62 @@ class Derived:
     place: Place
 
 
-class Deriver:
-    """The function that makes a stream. `uuid` is that of its GTIDs; `note` gets what a dialect cannot carry."""
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A transaction of the log or a control event; it ends at `end`, and its last event begins at `position`."""
 
-    def __init__(self, spec: StreamSpec, uuid: str, shapes: TableShapes | None, note: Callable[[str], None]) -> None:
+    position: int
+    end: int
+    value: Transaction | RawEvent
+
+
+def items_of(events: Iterable[RawEvent], file: str, begin: int, name: str) -> Iterator[Item]:
+    """Yield what the events of a file are, from a position on. `name` is the file's for errors."""
+    reader = TransactionReader(file, begin)
+    for event in events:
+        try:
+            if event.type_code in _CONTROL:
+                yield Item(event.offset, event.end, event)
+            elif (transaction := reader.take(event)) is not None:
+                yield Item(event.offset, event.end, transaction)
+        except BinlogFormatError as error:
+            raise ChecksumMismatch(error.reason, file=name, position=event.offset, remedy=DAMAGED) from None
+
+
+class Deriver:
+    """The function that makes a stream. `uuid` is that of its GTIDs; `note` gets what a dialect cannot carry.
+
+    `shared` is what the parts of one hash have in common, see `Chooser`.
+    """
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        uuid: str,
+        shapes: TableShapes | None,
+        note: Callable[[str], None],
+        shared: Shared | None = None,
+    ) -> None:
         self._spec = spec
         self._sid = UUID(uuid).bytes
-        self._chooser = Chooser(spec, shapes)
+        self._chooser = Chooser(spec, shapes, shared)
         self._note = note
 
-    def derive(self, events: Iterable[RawEvent], place: Place, name: str) -> Iterator[Derived]:
-        """Yield what the events of a file, from `place.read` on, make of the stream's, with a step for each of them
-        that ends a transaction or stands between two. `name` is the file's for errors.
-        """
-        reader = TransactionReader(place.file, place.read)
-        for event in events:
-            try:
-                if event.type_code in _CONTROL:
-                    data = self._control(event, place)
-                    read, transaction = event.end, None
-                elif (transaction := reader.take(event)) is None:
-                    continue
-                else:
-                    read, transaction = reader.end, self._made(transaction)
-                    data = b""
-            except BinlogFormatError as error:
-                raise ChecksumMismatch(error.reason, file=name, position=event.offset, remedy=DAMAGED) from None
-            except MergeError as error:
-                raise error.located(file=name, position=event.offset) from None
-            if transaction is not None:
-                place = place.behind(transaction)
-                data = b"".join(packed(transaction, self._sid, place.rank, place.sequence, place.size))
-            place = replace(place, read=read, size=place.size + len(data))
-            yield Derived(data, place)
+    def derive(self, item: Item, place: Place, name: str) -> Derived:
+        """Return what an item of a file makes of the stream's. `name` is the file's for errors."""
+        try:
+            if isinstance(item.value, RawEvent):
+                data = self._control(item.value, place)
+            else:
+                data, transaction = b"", self._made(item.value)
+                if transaction is not None:
+                    place = place.behind(transaction)
+                    data = b"".join(packed(transaction, self._sid, place.rank, place.sequence, place.size))
+        except BinlogFormatError as error:
+            raise ChecksumMismatch(error.reason, file=name, position=item.position, remedy=DAMAGED) from None
+        except MergeError as error:
+            raise error.located(file=name, position=item.position) from None
+        return Derived(data, replace(place, read=item.end, size=place.size + len(data)))
 
     def _made(self, transaction: Transaction) -> Transaction | None:
         chosen = self._chooser.choose(transaction)

@@ -9,28 +9,25 @@ here, too.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC
-from binlog_merge.errors import ConfigError, InternalError, ManifestError, MergeError, OutsideLog
+from binlog_merge.errors import ConfigError, InternalError, ManifestError, OutsideLog
 from binlog_merge.files.lock import OutputLock
 from binlog_merge.files.log_folder import STORE_NAME, LogFolder
 from binlog_merge.files.manifest import Folded, Gone, Header, Manifest, ManifestState, OutputFile, Publish
 from binlog_merge.files.publish import basename_of, part_path, publish, recover
 from binlog_merge.files.removal import remove
-from binlog_merge.files.source import io_error
-from binlog_merge.log.file_events import events_of
-from binlog_merge.streams.derive import Deriver, Place
+from binlog_merge.streams.chosen import Shared
+from binlog_merge.streams.derive import Deriver, Item, Place
 from binlog_merge.streams.mariadb.events import ANNOUNCED_VERSION
 from binlog_merge.streams.shapes import LatestShapes
 from binlog_merge.streams.spec import StreamSpec
 
 FOLDER: Final = ".streams"
-_AT_ONCE: Final = 64 << 20
-"""Bytes after which a part of a file is published, so that readers need not wait for the whole of it."""
 
 
 class StreamFolder(LogFolder):
@@ -47,6 +44,16 @@ class StreamFolder(LogFolder):
             yield found
 
 
+@dataclass
+class Part:
+    """What a stream's file grows by at once: it `begun` at a place, and is at `place`; its bytes are in `path`."""
+
+    file: OutputFile
+    begun: Place
+    place: Place
+    path: Path
+
+
 class StreamWriter:
     """Keeps a stream's folder up with the log; a context manager that holds the folder's lock.
 
@@ -54,8 +61,16 @@ class StreamWriter:
     OutputBusy if another process keeps it.
     """
 
-    def __init__(self, log: LogFolder, root: Path, spec: StreamSpec, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: LogFolder,
+        root: Path,
+        spec: StreamSpec,
+        note: Callable[[str], None],
+        shared: Shared | None = None,
+    ) -> None:
         self.folder = StreamFolder(log, root, spec)
+        self._shared = shared
         self.spec = spec
         self._log = log
         self._note = note
@@ -90,7 +105,7 @@ class StreamWriter:
         header = self._manifest.state.header
         assert header is not None
         self._shapes = LatestShapes(self._log.directory / STORE_NAME)
-        self._deriver = Deriver(self.spec, header.cluster_uuid, self._shapes, self._note)
+        self._deriver = Deriver(self.spec, header.cluster_uuid, self._shapes, self._note, self._shared)
 
     def _check(self, source: ManifestState) -> None:
         """Raise ConfigError if the folder holds another stream, or that of another log."""
@@ -119,17 +134,31 @@ class StreamWriter:
         else:
             self._manifest.append(header)
 
-    def catch_up(self, source: ManifestState, stop: Callable[[], bool] = lambda: False) -> None:
-        """Publish what the log has and the stream has not.
-
-        `stop` is asked between two parts. Raises MergeError for what cannot be derived; what stands before it is
-        published.
-        """
+    def files_ahead(self, source: ManifestState) -> list[OutputFile]:
+        """Return the log's files that the stream has not wholly. Raises OutsideLog if one of them is gone."""
         self._shapes.renew()
-        for file in self._ahead(source):
-            while not stop() and self._part(source, file):
-                pass
-        self._purge(source)
+        return list(self._ahead(source))
+
+    def begin(self, file: OutputFile) -> "Part | None":
+        """Return the next part of a file, None if the stream has all of it."""
+        own = self._own(file.name)
+        place = self._place(file)
+        if place.read >= file.size or (own is not None and own.closed):
+            return None
+        return Part(file, place, place, part_path(self.folder.directory, file.name))
+
+    def derive(self, part: "Part", item: Item) -> bytes:
+        """Return the bytes that an item adds to a part, whose place moves on. Raises MergeError."""
+        made = self._deriver.derive(item, part.place, self._log.place(part.file.name))
+        part.place = made.place
+        return made.data
+
+    def finish(self, source: ManifestState, part: "Part") -> None:
+        """Publish a part; one that has read nothing is forgotten."""
+        if part.place.read > part.begun.read:
+            self._publish(source, part.file, part.place, {part.file.name: part.path})
+        else:
+            part.path.unlink(missing_ok=True)
 
     def reading(self) -> tuple[str, int]:
         """Return the log's file that the stream reads, "" for the first, and the position up to which it has it."""
@@ -171,36 +200,6 @@ class StreamWriter:
             raise ManifestError(f"{own.name} is open, {file.name} is next", file=str(self.folder.directory))
         return Place(file.name, int(state.last.state["read"]), own.size, rank, own.sequence_number)
 
-    def _part(self, source: ManifestState, file: OutputFile) -> bool:
-        """Publish the next part of a file; return whether there was one."""
-        place = begin = self._place(file)
-        own = self._own(file.name)
-        if begin.read >= file.size or (own is not None and own.closed):
-            return False
-        path = part_path(self.folder.directory, file.name)
-        failure: MergeError | None = None
-        with path.open("wb") as part:
-            try:
-                for made in self._deriver.derive(
-                    events_of(self._log, file, begin.read), begin, self._log.place(file.name)
-                ):
-                    part.write(made.data)
-                    place = made.place
-                    if place.size - begin.size >= _AT_ONCE:
-                        break
-            except OSError as error:
-                raise io_error(error, str(path)) from error
-            except MergeError as error:
-                failure = error
-        if place.read == begin.read:
-            with suppress(OSError):
-                path.unlink()
-        else:
-            self._publish(source, file, place, {file.name: path})
-        if failure is not None:
-            raise failure
-        return place.read > begin.read
-
     def _own(self, name: str) -> OutputFile | None:
         return next((file for file in self._manifest.state.files if file.name == name), None)
 
@@ -226,7 +225,7 @@ class StreamWriter:
         record = _publish(state, (made,), key, place.rank, {"read": place.read})
         publish(self.folder.directory, self._manifest, record, rendered)
 
-    def _purge(self, source: ManifestState) -> None:
+    def purge(self, source: ManifestState) -> None:
         """Remove the stream's files that the log has not any more."""
         there = {file.name: file for file in source.files}
         files = []

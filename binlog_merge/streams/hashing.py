@@ -26,6 +26,8 @@ from binlog_merge.streams.keys import key_columns
 from snapshot_store.tso import OrderKey
 
 Kind = Literal["as it is", "delete", "insert"]
+Routed = tuple[Row, int, int]
+"""A row, and the numbers, from 0, of the streams that have it before and after."""
 _TYPES: Final = {"delete": int(EventType.DELETE_ROWS_EVENT), "insert": int(EventType.WRITE_ROWS_EVENT)}
 
 
@@ -40,7 +42,7 @@ class Hashing:
 
     def has_table(self, schema: str, table: str) -> bool:
         """Return whether a table that is in one stream as a whole is in this one."""
-        return self._is_mine(_name_of(schema, table))
+        return self._number(_name_of(schema, table)) == self._part - 1
 
     def has_statement(self, names: Sequence[tuple[str, str]], once: bool) -> bool:
         """Return whether a statement about these tables ("": the database) is in this stream.
@@ -51,38 +53,47 @@ class Hashing:
             return self.has_table(*names[0])
         return self._part == 1 if once else True
 
-    def rows(self, event: RowsEvent, table: TableMap, key: OrderKey | None) -> Iterator[RowsEvent]:
-        """Yield the events with the rows of this stream: the event itself if all are."""
+    def routed(self, event: RowsEvent, table: TableMap, key: OrderKey | None) -> list[Routed]:
+        """Return the rows of an event, each with the numbers of the streams of the row before and after."""
         name = _name_of(table.schema, table.table)
         columns = self._columns(table, key) if self.by_key else None
         if columns is None:
-            if self._is_mine(name):
-                yield event
-            return
+            part = self._number(name)
+            return [(row, part, part) for row in iter_rows(event, table)]
         charsets, unsigned = column_charsets(table), table.unsigned()
 
-        def mine(image: RowImage) -> bool:
+        def number(image: RowImage) -> int:
             values = (_value(table, i, image[i], unsigned[i], charsets[i]) for i in columns)
-            return self._is_mine(name + b"".join(values))
+            return self._number(name + b"".join(values))
 
-        cut = list(iter_rows(event, table))
-        parts = [(kind, row) for row in cut if (kind := _kind(row, columns, mine)) is not None]
-        if len(parts) == len(cut) and all(kind == "as it is" for kind, _ in parts):
+        found = []
+        for row in iter_rows(event, table):
+            before, after = row
+            if before is None or after is None:
+                part = number((after if before is None else before) or ())
+                found.append((row, part, part))
+            else:
+                found.append((row, number(before), number(_now(before, after))))
+        return found
+
+    def chosen(self, event: RowsEvent, table: TableMap, routed: Sequence[Routed]) -> Iterator[RowsEvent]:
+        """Yield the events with the rows of this stream: the event itself if all are."""
+        own = self._part - 1
+        parts = [(_kind(was == own, is_now == own), row) for row, was, is_now in routed if own in (was, is_now)]
+        if len(parts) == len(routed) and all(kind == "as it is" for kind, _ in parts):
             yield event
             return
         padding = row_padding(event)
         for kind, found in groupby(parts, key=lambda part: part[0]):
-            rows = [row for _, row in found]
-            yield _event(event, kind, rows, table, padding)
+            yield _event(event, kind, [row for _, row in found], table, padding)
 
     def _columns(self, table: TableMap, key: OrderKey | None) -> tuple[int, ...] | None:
         if table.optional is not None and table.optional.primary_key() is not None:
             return table.optional.primary_key()
         return key_columns(table, self._shapes, key)
 
-    def _is_mine(self, data: bytes) -> bool:
-        number = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
-        return number % self._parts == self._part - 1
+    def _number(self, data: bytes) -> int:
+        return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") % self._parts
 
 
 def _name_of(schema: str, table: str) -> bytes:
@@ -106,16 +117,9 @@ def _value(table: TableMap, column: int, cell: Any, unsigned: bool, charset: str
     return repr(value).encode("utf-8", "surrogateescape") + b"\0"
 
 
-def _kind(row: Row, columns: Sequence[int], mine: Any) -> Kind | None:
-    """Return what a row is in this stream; None if it is not in it."""
-    before, after = row
-    if before is None or after is None:
-        return "as it is" if mine(after if before is None else before) else None
-    now = tuple(old if new is ABSENT else new for old, new in zip(before, after, strict=True))
-    was, becomes = mine(before), mine(now)
-    if was == becomes:
-        return "as it is" if was else None
-    return "delete" if was else "insert"
+def _kind(was: bool, is_now: bool) -> Kind:
+    """Return what a row is in a stream that has it before, after, or both."""
+    return "as it is" if was and is_now else "delete" if was else "insert"
 
 
 def _event(event: RowsEvent, kind: str, rows: Sequence[Row], table: TableMap, padding: bool) -> RowsEvent:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final
@@ -9,8 +10,8 @@ from typing import Final
 from binlog_merge.errors import MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.files.manifest import ManifestState
-from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.spec import StreamSpec
+from binlog_merge.streams.together import Family
 
 _PAUSE: Final = 0.1
 _AFTER_FAILURE: Final = 10.0
@@ -33,7 +34,11 @@ class StreamKeeper:
     ) -> None:
         self._state = state
         self._report = report
-        self.writers = [StreamWriter(log, root, spec, self._note_of(spec)) for spec in specs]
+        self._log = log
+        self._families = [
+            Family(log, root, list(found), self._note_of) for _, found in groupby(specs, key=lambda spec: spec.family)
+        ]
+        self.writers = [writer for family in self._families for writer in family.writers]
         self._stop = Event()
         self._thread = Thread(target=self._run, daemon=True, name="streams")
         self._undo = ExitStack()
@@ -64,16 +69,16 @@ class StreamKeeper:
             if now is seen:
                 self._stop.wait(_PAUSE)
                 continue
-            failures = [writer.spec.name for writer in self.writers if not self._catch_up(writer, now)]
+            failures = [family.name for family in self._families if not self._catch_up(family, now)]
             seen = None if failures else now
             if failures:
                 self._stop.wait(_AFTER_FAILURE)
 
-    def _catch_up(self, writer: StreamWriter, state: ManifestState) -> bool:
-        """Bring a stream up to date; return whether it is. A failure is told once."""
-        name = writer.spec.name
+    def _catch_up(self, family: Family, state: ManifestState) -> bool:
+        """Bring streams up to date; return whether they are. A failure is told once."""
+        name = family.name
         try:
-            writer.catch_up(state, self._stop.is_set)
+            family.catch_up(state, self._stop.is_set)
         except MergeError as error:
             text = str(error)
         except Exception as error:  # a fault of ours ends no other stream, and no reader of the log

@@ -65,12 +65,14 @@ class _Streams(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream. `part` of `parts`, from 1, where a hash makes several; `settings` of its filter, None for no filter.
+    """A stream. `part` of `parts`, from 1, where a hash makes several, which have a `family`; `settings` of its filter,
+    None for no filter.
 
     `port` is None if it has none of its own, `user` the account whose reader gets it, "" for none.
     """
 
     name: str
+    family: str
     settings: FilterSettings | None = None
     ddl: Ddl = "all"
     rows_query: bool = True
@@ -166,7 +168,7 @@ def _specs(document: YamlDocument, name: str, folder: Path) -> Iterable[StreamSp
         if settings is not None:
             Filter(settings)  # raises for what is wrong with it
         plain = StreamSpec(
-            stream, settings, given.ddl, given.rows_query, given.dialect, port=given.port, user=given.user
+            stream, stream, settings, given.ddl, given.rows_query, given.dialect, port=given.port, user=given.user
         )
         if given.hash is None or given.into is None:
             yield plain

@@ -12,9 +12,9 @@ from binlog_merge.log.file_events import events_of
 from binlog_merge.serve.log import PublishedLog
 from binlog_merge.serve.offered import Offered
 from binlog_merge.serve.server import BinlogServer, ServeOptions
-from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.streams.spec import StreamSpec, load_streams
+from binlog_merge.streams.together import Family
 from binlog_merge.streams.transaction import TransactionReader
 from tests.serve.running import PASSWORD, USER, Running
 
@@ -26,11 +26,22 @@ def specs(*options: str) -> list[StreamSpec]:
 
 def written(out: Path, root: Path, spec: StreamSpec, *states: ManifestState) -> dict[str, bytes]:
     """Return a stream's files after it has caught up with each state of the log, by a new process each time."""
+    (files,) = all_written(out, root, [spec], *states)
+    return files
+
+
+def all_written(out: Path, root: Path, streams: list[StreamSpec], *states: ManifestState) -> list[dict[str, bytes]]:
+    """Return the same of the parts of a hash, which are written together."""
     for state in states or (LogFolder(out).state(),):
-        with StreamWriter(LogFolder(out), root, spec, lambda text: None) as writer:
-            writer.catch_up(state)
-    folder = root / spec.name
-    return {file.name: (folder / file.name).read_bytes() for file in LogFolder(folder).state().files}
+        family = Family(LogFolder(out), root, streams, lambda spec: lambda text: None)
+        with contextlib.ExitStack() as stack:
+            for writer in family.writers:
+                stack.enter_context(writer)
+            family.catch_up(state)
+    folders = [root / spec.name for spec in streams]
+    return [
+        {file.name: (folder / file.name).read_bytes() for file in LogFolder(folder).state().files} for folder in folders
+    ]
 
 
 def states_of(out: Path, steps: int) -> list[ManifestState]:

@@ -25,7 +25,7 @@ from binlog_merge.streams.folder import StreamWriter
 from binlog_merge.streams.keeper import StreamKeeper
 from binlog_merge.verify.whole import verify
 from tests.serve.merged import merged, merged_copy
-from tests.streams.helpers import specs, states_of, written
+from tests.streams.helpers import all_written, specs, states_of, written
 
 KINDS = (
     "plain",
@@ -171,25 +171,26 @@ def test_what_is_written_of_a_stream_is_not_declared_otherwise(tmp_path: Path) -
 
 @pytest.mark.parametrize("point", ["publish-before-rename", "publish-appended", "publish-before-manifest"])
 def test_a_stream_goes_on_behind_a_crash(point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All parts of a hash, which are written together, and which the crash leaves at different places."""
     out = merged("three-nodes-online-ddl")
-    (spec,) = specs("part hash=key into=2")[:1]
-    at_once = written(out, tmp_path / "once", spec)
+    streams = specs("part hash=key into=3")
+    at_once = [written(out, tmp_path / "once", spec) for spec in streams]
     states = states_of(out, 12)
     reached: list[str] = []
 
     def crash(name: str) -> None:
         if name == point:
             reached.append(name)
-            if len(reached) % 3 == 0:
+            if len(reached) % 5 == 0:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("binlog_merge.files.publish.failpoint", crash)
         for state in states:
             with suppress(KeyboardInterrupt):
-                written(out, tmp_path / "crashed", spec, state)
-    assert len(reached) >= 3
-    assert written(out, tmp_path / "crashed", spec) == at_once
+                all_written(out, tmp_path / "crashed", streams, state)
+    assert len(reached) >= 10
+    assert all_written(out, tmp_path / "crashed", streams) == at_once
 
 
 def test_what_a_dialect_cannot_write_stops_its_stream_alone(tmp_path: Path) -> None:
