@@ -1,13 +1,18 @@
 #!/bin/bash
-# get-mariadb.sh [PREFIX]: put a real MariaDB 10.11 (mariadbd and its clients) under PREFIX, by default build/mariadb.
+# get-mariadb.sh [PREFIX]: put a real MariaDB (mariadbd and its clients) under PREFIX, by default build/mariadb.
 #
-# The same as get-mysql.sh in all else: nothing is installed, and a finished PREFIX is kept. MariaDB is in Debian's stable
-# suites; bookworm has 10.11, trixie 11.8. Settings: GET_MARIADB_SUITE, GET_MYSQL_MIRROR, GET_MYSQL_KEYRING.
+# Debian's bookworm has 10.11, trixie 11.8: GET_MARIADB_SUITE says which. How it comes, what is needed, other settings and
+# exit codes: debian.sh.
 set -euo pipefail
+export LC_ALL=C
 
 here=$(cd "$(dirname "$0")/.." && pwd -P)
-export GET_SERVER_NAME=mariadb
-export GET_SERVER_PACKAGES="mariadb-server-core mariadb-client-core mariadb-client mariadb-server"
-export GET_SERVER_PROGRAMS="mariadbd mariadb mariadb-admin mariadb-binlog"
-export GET_MYSQL_SUITE=${GET_MARIADB_SUITE:-bookworm}
-exec "$here/tools/get-mysql.sh" "${1:-$here/build/mariadb}"
+name=mariadb
+prefix=${1:-$here/build/mariadb}
+wanted="mariadb-server-core mariadb-client-core mariadb-client mariadb-server"
+programs="mariadbd mariadb mariadb-admin mariadb-binlog"
+GET_MYSQL_SUITE=${GET_MARIADB_SUITE:-bookworm}
+# shellcheck source=tools/debian.sh
+. "$here/tools/debian.sh"
+
+get_programs

@@ -42,8 +42,8 @@ The log is only read; a note beside it, in .status, says for `status` who reads 
 Readers that want another log than the whole one get a stream: some tables, columns, rows or kinds of events; one part
 of a hash of tables or keys; what a MariaDB replica takes. A stream is made once for all its readers, and kept in
 MERGED_DIR/.streams/NAME: files of the same names as the log's, with GTIDs of its own. A reader gets it at a port of its
-own, or by its user's name (with the password of all). Settings: tables, filter (a file as merge and replay take it),
-ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port, user.
+own, or by its user's name (with the password of all, or its own in a --users file). Settings: tables, filter (a file as
+merge and replay take it), ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port, user.
 
 \b
   binlog-merge serve merged/ --stream 'orders tables=shop.orders*,!shop.orders_tmp port=3310'
@@ -51,7 +51,16 @@ ddl=all|once|none, rows-query, hash=table|key with into=N, dialect=mariadb, port
   binlog-merge serve merged/ --stream 'maria dialect=mariadb port=3330'     for CHANGE MASTER TO and mariadb-binlog -R
   binlog-merge serve merged/ --streams streams.yaml                         the same in a file, by name, under streams:
 
-There is one user. Beyond this machine a password is needed. The server's id is the configuration's `output.server-id`,
+There is one user, or those of a file, each with hashes of passwords (`binlog-merge password` makes them) and the hosts
+from which it may come. Beyond this machine a password is needed. TLS is always offered, with a certificate of its own
+if none is given.
+
+\b
+  users:
+    - {name: rep, password: $A$005$…, hosts: [10.0.0.%, 192.168.1.0/24]}
+    - {name: cdc, password: [$A$005$…, "*A4B6…"]}            without hosts: from everywhere; any of the hashes will do
+
+The server's id is the configuration's `output.server-id`,
 its UUID that of the GTIDs. Readers may come before anything is published; where no merge has even begun, it waits
 for the first, and then listens. It ends with Ctrl-C (exit code 130) or SIGTERM (143); with 28 if the directory becomes
 another output's."""
@@ -71,9 +80,20 @@ def serve(
         Path | None,
         typer.Option("--password-file", help="Holds the user's password.", parser=local_path, metavar="PATH"),
     ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            "--users", help="Users with hashes, in YAML; read again when it changes.", parser=local_path, metavar="FILE"
+        ),
+    ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option("--tls-cert", help="Offer TLS with this certificate (PEM).", metavar="FILE", parser=local_path),
+        typer.Option(
+            "--tls-cert",
+            help="The certificate for TLS (PEM); default: one of its own, which nobody vouches for.",
+            metavar="FILE",
+            parser=local_path,
+        ),
     ] = None,
     tls_key: Annotated[
         Path | None,
@@ -81,6 +101,40 @@ def serve(
             "--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE", parser=local_path
         ),
     ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-ca",
+            help="Serve only clients with a certificate of this CA (PEM); with --tls-required.",
+            metavar="FILE",
+            parser=local_path,
+        ),
+    ] = None,
+    tls_required: Annotated[bool, typer.Option("--tls-required", help="Serve nobody without TLS.")] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="All but the first send the log, to clients without TLS: no statement of another holds them up.",
+        ),
+    ] = 1,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="How many clients may be logged in.")
+    ] = 200,
+    max_logins: Annotated[
+        int,
+        typer.Option(
+            "--max-logins", min=1, help="How many may be connected and not logged in; the oldest leaves for one more."
+        ),
+    ] = 100,
+    max_statement: Annotated[
+        int, typer.Option("--max-statement", min=1024, help="The longest statement.", metavar="BYTES")
+    ] = 1 << 18,
+    max_variables: Annotated[
+        int, typer.Option("--max-variables", min=1024, help="What a session may SET in all.", metavar="CHARACTERS")
+    ] = 1 << 19,
     stream: Annotated[
         list[str] | None,
         typer.Option("--stream", help="A stream's name and settings; may be repeated.", metavar="'NAME KEY=VALUE …'"),
@@ -104,6 +158,7 @@ def serve(
     """Hand out a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.serve.limits import Limits
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import ServeOptions
     from binlog_merge.streams.spec import load_streams
@@ -111,7 +166,14 @@ def serve(
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
         raise ConfigError("the password is empty", file=str(password_file))
-    options = ServeOptions(host, port, user, password, tls_cert, tls_key)
+    if users is not None and password_file is not None:
+        raise ConfigError("--users has the passwords: leave out --password-file")
+    if tls_ca is not None and not tls_required:
+        raise ConfigError("--tls-ca goes with --tls-required: without TLS nobody shows a certificate")
+    limits = Limits(max_connections, max_logins, max_statement, max_variables)
+    options = ServeOptions(
+        host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
+    )
     specs = load_streams(streams, stream or [])
     if specs and streams_folder is None and is_uri(directory):
         raise ConfigError(
@@ -137,8 +199,9 @@ def _serve(
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
         file, position = view.end
+        to = f"user {printable(options.user)}" if options.users is None else f"the users of {options.users}"
         print(
-            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to user {printable(options.user)}, "
+            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to {to}, "
             f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
             flush=True,
         )

@@ -265,6 +265,10 @@ def _sizes(type: "ColumnSpec") -> Row:
     return None, None, _DIGITS[name] + int(name == "bigint" and type.unsigned), 0, None
 
 
+def _nothing(definitions: Definitions) -> Iterator[Row]:
+    return iter(())
+
+
 RELATIONS: Final[dict[str, Relation]] = {
     "SCHEMATA": Relation(
         columns(
@@ -312,5 +316,20 @@ RELATIONS: Final[dict[str, Relation]] = {
             "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE ENFORCED"
         ),
         _table_constraints,
+    ),
+    # What monitoring asks of every server; here there is no InnoDB.
+    "INNODB_CMP": Relation(
+        columns(
+            "page_size:int compress_ops:int compress_ops_ok:int compress_time:int uncompress_ops:int "
+            "uncompress_time:int"
+        ),
+        _nothing,
+    ),
+    "INNODB_CMPMEM": Relation(
+        columns(
+            "page_size:int buffer_pool_instance:int pages_used:int pages_free:int relocation_ops:big "
+            "relocation_time:int"
+        ),
+        _nothing,
     ),
 }

@@ -27,24 +27,14 @@ class Offered:
     source: Callable[[], Reader | None] = lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class Others:
-    """What a stream's clients learn of the server: its replicas, and how to end a connection."""
-
-    replicas: Callable[[], Iterable[Sequence[Value]]]
-    kill: Callable[[int], bool]
-
-
 class StreamWorld:
-    """A stream as a `World` of `answers`."""
+    """A stream, with what of a `World` of `answers` is its own."""
 
-    def __init__(self, offered: Offered, others: Others, tls: bool) -> None:
+    def __init__(self, offered: Offered) -> None:
         self.name = offered.name
         self.user = offered.user
         self.log = offered.log
         self.port = offered.port or 0
-        self._others = others
-        self._tls = tls
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(offered.log.folder)
 
@@ -54,7 +44,7 @@ class StreamWorld:
         newest = view.there[-1].name if view.there else ""
         if self._traits is None or self._traits[0] != newest:
             self._traits = newest, traits_of(view)
-        return Facts(view, self._traits[1], self.port, self._tls)
+        return Facts(view, self._traits[1], self.port, tls=True)
 
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the stream."""
@@ -63,14 +53,6 @@ class StreamWorld:
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""
         return event_rows(self.log, show)
-
-    def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS, for the server as a whole."""
-        return self._others.replicas()
-
-    def kill(self, connection_id: int) -> bool:
-        """End a connection; return whether it existed."""
-        return self._others.kill(connection_id)
 
 
 class Chosen:
@@ -91,9 +73,6 @@ class Chosen:
     def _stream(self) -> StreamWorld | None:
         return self._here or self._users.get(self.user())
 
-    def _world(self) -> World:
-        return self._stream() or self._whole
-
     def log(self) -> PublishedLog:
         """Return the log that the client gets."""
         stream = self._stream()
@@ -101,20 +80,24 @@ class Chosen:
 
     def facts(self) -> Facts:
         """Return the current facts about what the client gets."""
-        return self._world().facts()
+        return (self._stream() or self._whole).facts()
 
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view."""
-        return self._world().definitions(view)
+        return (self._stream() or self._whole).definitions(view)
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""
-        return self._world().events(show)
+        return (self._stream() or self._whole).events(show)
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS."""
-        return self._world().replicas()
+        """Return the rows of SHOW REPLICAS, of the server as a whole."""
+        return self._whole.replicas()
+
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW PROCESSLIST, of the server as a whole."""
+        return self._whole.processes()
 
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
-        return self._world().kill(connection_id)
+        return self._whole.kill(connection_id)

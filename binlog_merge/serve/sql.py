@@ -44,7 +44,10 @@ _SHOWS: Final = {
     "errors": "warnings",
     "replicas": "replicas",
     "slave hosts": "replicas",
+    "replica status": "replica status",
     "grants": "grants",
+    "processlist": "processlist",
+    "full processlist": "processlist",
 }
 _SCOPES: Final = ("global", "session", "local")
 
