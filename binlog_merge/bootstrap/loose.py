@@ -40,13 +40,17 @@ def loosening(table: Table) -> Iterator[str]:
             yield f"DROP INDEX {quote_name(index.name)}, ADD {index_sql(index, table)}"
 
 
-def tightening(there: Table, wanted: Table) -> Iterator[str]:
-    """Yield the clauses that give a table what it had lacked while it was loose."""
+def unique_again(there: Table, wanted: Table) -> Iterator[str]:
+    """Yield the clauses that make a loose table's keys unique again."""
     known = {index.name.lower(): index for index in there.indexes}
     for index in wanted.indexes:
         own = known.get(index.name.lower())
         if own is not None and index.unique and not own.unique and own.name != "PRIMARY":
             yield f"DROP INDEX {quote_name(own.name)}, ADD {index_sql(index, wanted)}"
+
+
+def tied_again(there: Table, wanted: Table) -> Iterator[str]:
+    """Yield the clauses that give a loose table its foreign keys."""
     have = {foreign_key_of(text).name for text in there.foreign_keys}
     for text in wanted.foreign_keys:
         if foreign_key_of(text).name not in have:

@@ -6,12 +6,13 @@ different moments may contradict them. What still contradicts them at the end is
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from binlog_merge.bootstrap.asking import found_sql, literal
 from binlog_merge.bootstrap.duckdb_file import TAKEN
-from binlog_merge.bootstrap.loose import loose, loosening, tightening
+from binlog_merge.bootstrap.loose import loose, loosening, tied_again, unique_again
 from binlog_merge.bootstrap.record import SHARDS, Record
 from binlog_merge.bootstrap.values import EXACT, Chunk, Name, Progress, Shard, Stage, Texts
 from binlog_merge.errors import ConfigError, ReplayStopped
@@ -149,8 +150,8 @@ class MysqlServer:
                 self._check_warnings(chunk)
         except pymysql.MySQLError as error:
             self._session.run("ROLLBACK")
-            if not replace and error.args and error.args[0] == _DUPLICATE:
-                return self._double(chunk)
+            if not replace and error.args and error.args[0] == _DUPLICATE and (double := self._double(chunk)):
+                return double
             raise ReplayStopped(f"{self.address} refuses rows of {chunk.shard}: {message_of(error)}") from None
         self._record.copied(chunk.shard, progress)
         failpoint("bootstrap-before-commit")
@@ -174,7 +175,8 @@ class MysqlServer:
             for name in stage.again:
                 if self._has(*name):
                     self._session.run(f"TRUNCATE TABLE {_place(name)}")
-                    self._alter(name, tightening(self._table(name), self._known(name)))
+                    self._alter(name, unique_again(self._table(name), self._known(name)))
+                    self._alter(name, tied_again(self._table(name), self._known(name)))
         failpoint("bootstrap-emptied")
         self._session.close()
         options = ReplayOptions(
@@ -195,17 +197,19 @@ class MysqlServer:
         """Make unique and foreign keys what they are in the log. Raises ReplayStopped where rows contradict them."""
         import pymysql
 
-        for name in (*stage.tables, *stage.again):
-            table = catalog.get(*name)
-            if table is None or not self._has(*name):
-                continue
-            try:
-                self._alter(name, tightening(self._table(name), table))
-            except pymysql.MySQLError as error:
-                raise ReplayStopped(
-                    f"the rows of {'.'.join(name)} contradict its keys: {message_of(error)}",
-                    remedy="rows of different shards have the same key; correct them in the cluster, and begin anew",
-                ) from None
+        for clauses in (unique_again, tied_again):
+            for name in dict.fromkeys((*stage.tables, *stage.again)):
+                table = catalog.get(*name)
+                if table is None or not self._has(*name):
+                    continue
+                try:
+                    self._alter(name, clauses(self._table(name), table))
+                except pymysql.MySQLError as error:
+                    raise ReplayStopped(
+                        f"the rows of {'.'.join(name)} contradict its keys: {message_of(error)}",
+                        remedy="rows of different shards have the same key: correct them in the cluster, and begin anew, "
+                        f"without the tables and the schema {META_SCHEMA} there",
+                    ) from None
 
     def finish(self, stage: Stage) -> None:
         """Record that the server is exact."""
@@ -220,12 +224,17 @@ class MysqlServer:
         return Record(session.run, session.ask, META_SCHEMA, self.target.cluster, "LONGTEXT", "VARCHAR(64)")
 
     def _open(self) -> None:
+        import pymysql
+
         self._session = Session(self.target)
         self._session.open()
         self._session.run(_SESSION)
         generated = self._session.ask("SHOW VARIABLES LIKE 'sql_generate_invisible_primary_key'")
         if any(value == "ON" for _, value in generated):
             self._session.run("SET SESSION sql_generate_invisible_primary_key = OFF")
+        # A foreign key may refer to a key that is not unique again yet; older servers let it.
+        with suppress(pymysql.MySQLError):
+            self._session.run("SET SESSION restrict_fk_on_non_standard_key = OFF")
         if not self._session.lock(0, 1.0):
             self._session.close()
             raise _busy(self.address)

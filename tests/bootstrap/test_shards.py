@@ -1,4 +1,4 @@
-"""Plain MySQL shards without markers and without a global clock, with a column that their route fills in."""
+"""Plain MySQL without markers and without a global clock: shards with a column that their route fills in, and keys."""
 
 import threading
 from pathlib import Path
@@ -70,3 +70,32 @@ def test_shards_without_markers(tmp_path: Path) -> None:
         for name in ("during.db", "after.db"):
             with duckdb.connect(str(tmp_path / name), read_only=True) as file:
                 assert sorted(file.execute("SELECT id, amount, shard FROM shop.orders").fetchall()) == wanted, name
+
+
+def test_unique_and_foreign_keys_are_there_in_the_end(tmp_path: Path) -> None:
+    with MySqlServer(tmp_path / "a", 101) as node, MySqlServer(tmp_path / "target", 301, binlog=False) as target:
+        node.execute(
+            "CREATE DATABASE shop; CREATE TABLE shop.parent (id INT PRIMARY KEY, code VARCHAR(9) NOT NULL UNIQUE); "
+            "CREATE TABLE shop.child (id INT PRIMARY KEY, parent VARCHAR(9) NOT NULL, uniq INT, "
+            "UNIQUE KEY uniq (uniq), CONSTRAINT its_parent FOREIGN KEY (parent) REFERENCES parent (code)); "
+            "INSERT INTO shop.parent VALUES (1, 'one'), (2, 'two'), (3, 'three'); "
+            "INSERT INTO shop.child VALUES (1, 'one', 1), (2, 'two', 2), (3, 'two', 3), (4, 'one', NULL)"
+        )
+        server = f'[{{source-id: a, server: "mysql://root@localhost/?socket={node.socket}"}}]'
+        text = f"version: 1\nname: keys\nnodes: {server}\nshard-mode: pessimistic\noutput: {{dir: merged}}\n"
+        (tmp_path / "cluster.yaml").write_text(text)
+        (tmp_path / "merged").mkdir()
+        running, to = Running(tmp_path), f"mysql://root@localhost/?socket={target.socket}"
+        with kept_beside(tmp_path):
+            until(lambda: (tmp_path / "merged" / "schema.duckdb").exists())
+            assert running.bootstrap(to, "bootstrap-committed:kill:2", rows=2) is None
+            node.execute(
+                "BEGIN; UPDATE shop.child SET uniq = NULL WHERE id = 1; UPDATE shop.child SET uniq = 1 WHERE id = 3; "
+                "COMMIT; ALTER TABLE shop.child ADD COLUMN note INT, ADD UNIQUE KEY notes (note, uniq); "
+                "INSERT INTO shop.parent VALUES (4, 'four'); INSERT INTO shop.child VALUES (9, 'four', 9, 9)"
+            )
+            result = running.bootstrap(to, rows=2)
+        assert result is not None and result["copied_again"] == ["shop.child"]
+        for table in ("parent", "child"):
+            for question in (f"SELECT * FROM shop.{table} ORDER BY id", f"SHOW CREATE TABLE shop.{table}"):
+                assert target.query(question) == node.query(question)
