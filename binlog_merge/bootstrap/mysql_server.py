@@ -207,7 +207,7 @@ class MysqlServer:
                 except pymysql.MySQLError as error:
                     raise ReplayStopped(
                         f"the rows of {'.'.join(name)} contradict its keys: {message_of(error)}",
-                        remedy="rows of different shards have the same key: correct them in the cluster, and begin anew, "
+                        remedy="rows of different shards have the same key: correct them in the cluster; begin anew, "
                         f"without the tables and the schema {META_SCHEMA} there",
                     ) from None
 

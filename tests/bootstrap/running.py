@@ -60,7 +60,7 @@ class Running:
 
     def killed_after(self, to: str, seconds: float) -> bool:
         """Run `bootstrap`, and kill it after a while; return whether it had not ended before."""
-        process = self._started(to, 40, (), None)
+        process = self._started(to, 5, (), None)
         process.join(seconds)
         alive = process.is_alive()
         process.kill()

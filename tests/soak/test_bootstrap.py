@@ -69,7 +69,7 @@ def _killed(bank: RunningBank, to: str, rng: random.Random) -> int:
     killed = 0
     try:
         for _ in range(KILLS):
-            killed += bank.killed_after(to, rng.uniform(0.5, 6))
+            killed += bank.killed_after(to, rng.uniform(0.5, 3))
     finally:
         stopped.set()
         altering.join()
