@@ -75,7 +75,7 @@ class World(Protocol):
         """Yield the rows of SHOW BINLOG EVENTS; may raise between rows."""
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Yield the rows of SHOW REPLICAS."""
+        """Yield the rows of SHOW FULL REPLICAS."""
 
     def processes(self) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW PROCESSLIST."""
@@ -300,7 +300,10 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
             return Rows(_STATUS_COLUMNS, [(file, position, "", "", str(facts.view.executed))])
         case "binary logs":
             return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
-        case "replicas":
+        case "replicas":  # MySQL's columns alone: monitoring takes no others
+            columns = _REPLICA_COLUMNS[:_MYSQLS_REPLICA_COLUMNS]
+            return Rows(columns, [row[: len(columns)] for row in world.replicas()])
+        case "full replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
         case "replica status":
             return Rows(REPLICA_STATUS, [])
@@ -345,6 +348,7 @@ _PROCESS_COLUMNS: Final = (
     Column("State"),
     Column("Info"),
 )
+_MYSQLS_REPLICA_COLUMNS: Final = 5
 _REPLICA_COLUMNS: Final = (
     Column("Server_Id", True),
     Column("Host"),

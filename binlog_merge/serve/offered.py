@@ -91,7 +91,7 @@ class Chosen:
         return (self._stream() or self._whole).events(show)
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS, of the server as a whole."""
+        """Return the rows of SHOW FULL REPLICAS, of the server as a whole."""
         return self._whole.replicas()
 
     def processes(self) -> Iterable[Sequence[Value]]:

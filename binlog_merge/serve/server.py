@@ -180,7 +180,7 @@ class BinlogServer:
         return event_rows(self._log, show)
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS: clients that have registered, and those to which the log is sent."""
+        """Return the rows of SHOW FULL REPLICAS: clients that have registered, and those to which the log is sent."""
         with self._lock:
             clients = list(self._clients)
         shown = [client for client in clients if client.session.replica or client.reader]

@@ -44,6 +44,7 @@ _SHOWS: Final = {
     "errors": "warnings",
     "replicas": "replicas",
     "slave hosts": "replicas",
+    "full replicas": "full replicas",
     "replica status": "replica status",
     "grants": "grants",
     "processlist": "processlist",

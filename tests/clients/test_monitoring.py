@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from binlog_merge.protocol.commands import RegisterReplica
 from tests.capture.pairs import free_port
 from tests.clients.conftest import client
 from tests.clients.served import served, until
@@ -80,5 +81,12 @@ def test_the_exporter_scrapes_what_it_scrapes_of_mysql(mysql_server: MySqlServer
             assert successes(values) == wanted, (tmp_path / "exporter.log").read_text()
             assert values["mysql_up"] == 1 and values["mysql_global_variables_server_id"] == 9001
             assert values["mysql_binlog_size_bytes"] == sum(map(len, files.values()))
+            with contextlib.closing(server.connect()) as connection:
+                payload = RegisterReplica(4711, b"far-away", port=3306).pack()
+                connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
+                connection._read_packet()  # type: ignore[attr-defined]
+                values = of_ours.scraped()
+                assert successes(values) == wanted, (tmp_path / "exporter.log").read_text()
+                assert any("slave_hosts_info" in name and "far-away" in name for name in values)
             server.restart()
     assert "level=ERROR" not in (tmp_path / "exporter.log").read_text()

@@ -24,17 +24,40 @@ pytestmark = [pytest.mark.clients, pytest.mark.mysql]
 MYSQLBINLOG = [str(PREFIX / "bin" / "mysqlbinlog"), "--no-defaults"]
 
 
+GTIDS, POSITION = "SOURCE_AUTO_POSITION=1", "SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4"
+ZLIB, ZSTD = "SOURCE_COMPRESSION_ALGORITHMS='zlib'", "SOURCE_COMPRESSION_ALGORITHMS='zstd'"
+
+
+@contextlib.contextmanager
+def semi_synchronous(server: MySqlServer) -> Iterator[None]:
+    """Make a server ask its source for acknowledged transactions."""
+    server.execute("INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'")
+    server.execute("SET PERSIST rpl_semi_sync_replica_enabled = 1")
+    try:
+        yield
+    finally:
+        server.execute("RESET PERSIST rpl_semi_sync_replica_enabled; UNINSTALL PLUGIN rpl_semi_sync_replica")
+
+
 @pytest.mark.parametrize("workers", [1, 4])
-@pytest.mark.parametrize("place", ["SOURCE_AUTO_POSITION=1", "SOURCE_LOG_FILE='binlog.000001', SOURCE_LOG_POS=4"])
+@pytest.mark.parametrize("place", [GTIDS, POSITION, f"{GTIDS}, {ZLIB}", f"{POSITION}, {ZSTD}"])
 def test_a_replica(place: str, workers: int, mysql_server: MySqlServer, tmp_path: Path) -> None:
-    growing = Growing.of(tmp_path)
+    _follow(place, workers, mysql_server, tmp_path)
+
+
+@pytest.mark.parametrize("place", [GTIDS, f"{GTIDS}, {ZSTD}"])
+def test_a_semi_synchronous_replica(place: str, mysql_server: MySqlServer, tmp_path: Path) -> None:
+    with semi_synchronous(mysql_server):
+        _follow(place, 4, mysql_server, tmp_path, acknowledges=True)
+
+
+def _follow(place: str, workers: int, mysql_server: MySqlServer, folder: Path, acknowledges: bool = False) -> None:
+    """Let a server follow a log that grows; both are stopped on the way, and the source is killed."""
+    growing = Growing.of(folder)
     out = growing.out
     growing.publish(0.2)
     begin_as(growing.case, mysql_server)
-    with (
-        served(out, tmp_path) as source,
-        _replica(mysql_server, source, f"{place}, SOURCE_SSL=0, GET_SOURCE_PUBLIC_KEY=1", workers),
-    ):
+    with served(out, folder) as source, _replica(mysql_server, source, f"{place}, SOURCE_SSL=0", workers):
         growing.publish(0.4)
         _caught_up(mysql_server, out)
         mysql_server.execute("STOP REPLICA")
@@ -52,8 +75,13 @@ def test_a_replica(place: str, workers: int, mysql_server: MySqlServer, tmp_path
         _caught_up(mysql_server, out)
         assert len(written(out)) > 2
         assert held(growing.case, mysql_server) == expected(growing.case)
+        file, position = PublishedLog(out).view().end
         status = _status(mysql_server)
-        assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == PublishedLog(out).view().end
+        assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == (file, position)
+        (row,) = source.query("SHOW FULL REPLICAS")
+        assert ("zlib" in row, "zstd" in row) == ("'zlib'" in place, "'zstd'" in place), row
+        if acknowledges:
+            until(lambda: source.query("SHOW FULL REPLICAS")[0][8] == f"{file}:{position}")
 
 
 @contextlib.contextmanager
@@ -69,10 +97,11 @@ def fetching(command: list[str], source: Served, folder: Path, first: str) -> It
             process.terminate()
 
 
-@pytest.mark.parametrize("maker", ["mysql", "mariadb"])
+@pytest.mark.parametrize("maker", ["mysql", "mysql-zlib", "mysql-zstd", "mariadb"])
 def test_mysqlbinlog_fetches_every_byte_as_it_comes(maker: str, tmp_path: Path) -> None:
     """Stopped, and started again at the last file that it had."""
-    command = MYSQLBINLOG
+    algorithm = maker.partition("-")[2]
+    command = [*MYSQLBINLOG, *([f"--compression-algorithms={algorithm}"] if algorithm else [])]
     if maker == "mariadb":
         command = [client("debian", "bin", "mariadb-binlog"), "--no-defaults", "--skip-ssl"]
     growing = Growing.of(tmp_path)

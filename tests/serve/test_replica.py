@@ -80,7 +80,7 @@ def test_a_replica_follows_while_merges_publish(
         assert state_of(out).rank > 0
         growing.publish(0.7)
         _caught_up(mysql_server, out)
-        ((server_id, _, _, source_id, uuid, *_),) = source.query("SHOW REPLICAS")
+        ((server_id, _, _, source_id, uuid),) = source.query("SHOW REPLICAS")
         assert [(server_id, source_id, uuid)] == mysql_server.query("SELECT @@server_id, 9001, @@server_uuid")
         mysql_server.stop()
         growing.publish(1)
@@ -109,7 +109,7 @@ def test_a_semi_synchronous_replica_says_what_it_has_stored(more: str, mysql_ser
             assert eventually(
                 lambda: [reader.acknowledged for reader in source.server.readers()] == [f"{file}:{position}"]
             )
-            assert source.query("SHOW REPLICAS")[0][8] == f"{file}:{position}"
+            assert source.query("SHOW FULL REPLICAS")[0][8] == f"{file}:{position}"
             assert held(case, mysql_server) == expected(case)
     finally:
         mysql_server.execute("UNINSTALL PLUGIN rpl_semi_sync_replica")

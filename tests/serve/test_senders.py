@@ -73,14 +73,14 @@ def test_readers_of_senders_are_shown_and_ended_and_get_what_is_published_next(t
         for each in events:
             next(each)
         assert eventually(lambda: [reader.waiting for reader in running.server.readers()] == [True] * 3)
-        rows = running.query("SHOW REPLICAS")
+        rows = running.query("SHOW FULL REPLICAS")
         assert [row[6:8] + row[10:11] for row in rows] == [(*view.end, 0)] * 3
         assert len(_senders(running)) == 2
         (out / "whole").write_text("".join(lines))
         (out / "whole").replace(out / MANIFEST_NAME)  # at once, as merges do
         end = PublishedLog(out).view().end
         assert end != view.end
-        assert eventually(lambda: [row[6:8] for row in running.query("SHOW REPLICAS")] == [end] * 3)
+        assert eventually(lambda: [row[6:8] for row in running.query("SHOW FULL REPLICAS")] == [end] * 3)
         ids = [client.session.settings.connection_id for client in running.server._clients]
         running.query(f"KILL {ids[0]}")
         assert eventually(lambda: len(running.server.readers()) == 2)

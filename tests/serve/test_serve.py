@@ -496,12 +496,13 @@ def test_registered_replicas_are_shown(running: Running) -> None:
         payload = RegisterReplica(4711, b"far-away", port=3306).pack()
         connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
         connection._read_packet()  # type: ignore[attr-defined]
-        assert (4711, "far-away", 3306, 9001, "u-u", USER) in [row[:6] for row in running.query("SHOW REPLICAS")]
+        assert (4711, "far-away", 3306, 9001, "u-u") in running.query("SHOW REPLICAS")
+        assert (4711, "far-away", 3306, 9001, "u-u", USER) in [row[:6] for row in running.query("SHOW FULL REPLICAS")]
     name, data = next(iter(written(merged(CASE)).items()))
     with running.reading(from_position(name, len(data), flags=0)) as events:
         next(events), next(events)
         assert eventually(lambda: running.server.readers()[0].waiting)
-        (row,) = running.query("SHOW REPLICAS")
+        (row,) = running.query("SHOW FULL REPLICAS")
         end = PublishedLog(merged(CASE)).view().end
         assert row == (7, "127.0.0.1", 0, 9001, "", USER, *end, None, row[9], 0, "", "")
         assert row[9] > 0, "bytes a second"
