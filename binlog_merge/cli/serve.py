@@ -1,5 +1,6 @@
 """`binlog-merge serve`: serves a merged binlog to replicas and binlog readers over MySQL's protocol."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +64,15 @@ def serve(
             "--tls-key", help="The certificate's key, if it is not in its file.", metavar="FILE", parser=local_path
         ),
     ] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(
+            "--tables",
+            help="Answer SELECTs of rows, too, from this DuckDB file, which is kept up with the log.",
+            metavar="FILE.db",
+            parser=local_path,
+        ),
+    ] = None,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
@@ -77,13 +87,19 @@ def serve(
         raise ConfigError("the password is empty", file=str(password_file))
     options = ServeOptions(host, port, user, password, tls_cert, tls_key)
     with opened_log(directory, schema=False) as folder, folder.following(_report):
-        _serve(PublishedLog.awaited(folder, _report), options)
+        _serve(PublishedLog.awaited(folder, _report), options, tables)
 
 
-def _serve(log: "PublishedLog", options: "ServeOptions") -> None:
+def _serve(log: "PublishedLog", options: "ServeOptions", tables: Path | None) -> None:
     from binlog_merge.serve.server import BinlogServer
 
-    with BinlogServer(log, options, _report) as server:
+    with ExitStack() as stack:
+        kept = None
+        if tables is not None:
+            from binlog_merge.serve.tables.keeper import Tables
+
+            kept = stack.enter_context(Tables(log, tables, _report))
+        server = stack.enter_context(BinlogServer(log, options, _report, kept))
         view = log.view()
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")

@@ -3,8 +3,8 @@
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid_set import GtidSet
@@ -24,20 +24,29 @@ from binlog_merge.serve.statements import (
     Expression,
     Kill,
     Literal,
+    Lock,
     Names,
     Nothing,
     Question,
     Select,
+    SetIsolation,
+    SetNames,
     SetVariables,
     Show,
     ShowDefinitions,
     ShowEvents,
     StartTransaction,
     SystemVariable,
+    Unlock,
     Use,
     UserVariable,
 )
+from binlog_merge.serve.tables.session import Reads, Selected
 from binlog_merge.serve.variables import Facts, variables
+from snapshot_store.mysql.text.charsets import collation_id
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.tables.keeper import Tables
 
 _WHAT: Final = (
     "this is binlog-merge serve, which hands out a merged binlog and no rows of tables: it answers what replicas and "
@@ -56,7 +65,7 @@ class Rows:
     rows: Iterable[Sequence[Value]]
 
 
-Answer = Rows | Ok | Err
+Answer = Rows | Selected | Ok | Err
 
 
 class World(Protocol):
@@ -67,6 +76,9 @@ class World(Protocol):
 
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the log. Raises MergeError."""
+
+    def tables(self) -> "Tables | None":
+        """Return the tables beside the log, None if there are none."""
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW BINLOG EVENTS; may raise between rows."""
@@ -99,6 +111,15 @@ class Settings:
     schema: str | None = None
     snapshot: Snapshot | None = None
     values: dict[str, Value] = field(default_factory=dict)
+    reads: Reads = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = Reads(self.values)
+
+    def end(self) -> None:
+        """End the transaction in which the session is."""
+        self.snapshot = None
+        self.reads.end()
 
     def either(self, *names: str) -> Value:
         """Return the value of the first of these variables that is set, None if none is."""
@@ -108,11 +129,14 @@ class Settings:
 _MOST_KEPT: Final = 1 << 19
 
 
-def answer(sql: bytes, settings: Settings, world: World) -> Answer:
-    """Answer one statement; only a SET, a USE and those of transactions change the session's settings."""
+def answer(sql: bytes, settings: Settings, world: World, binary: bool = False) -> Answer:
+    """Answer one statement; only a SET, a USE and those of transactions change the session's settings.
+
+    `binary`: rows of tables are wanted in the binary protocol.
+    """
     text = sql.decode("utf-8", "surrogateescape")
     try:
-        return _answer(text, settings, world)
+        return _answer(text, settings, world, binary)
     except Refused as refused:
         return refused.answer
     except MergeError as error:
@@ -120,14 +144,28 @@ def answer(sql: bytes, settings: Settings, world: World) -> Answer:
 
 
 def _facts(settings: Settings, world: World) -> Facts:
-    return world.facts() if settings.snapshot is None else settings.snapshot.facts
+    if settings.snapshot is not None:
+        return settings.snapshot.facts
+    tables = world.tables()
+    at = tables.held() if tables is not None and settings.reads.locked else None
+    return world.facts() if at is None else replace(world.facts(), view=at)
 
 
 def _definitions(settings: Settings, world: World) -> Definitions:
-    return world.definitions(world.facts().view) if settings.snapshot is None else settings.snapshot.definitions
+    if settings.snapshot is not None:
+        return settings.snapshot.definitions
+    return world.definitions(_facts(settings, world).view)
 
 
-def _answer(text: str, settings: Settings, world: World) -> Answer:
+def _snapshot(settings: Settings, world: World) -> Snapshot:
+    """Begin a consistent snapshot: that of the tables, where there are tables."""
+    facts, tables = world.facts(), world.tables()
+    if tables is not None:
+        facts = replace(facts, view=settings.reads.begin(tables, facts.view.state.rank))
+    return Snapshot(facts, world.definitions(facts.view))
+
+
+def _answer(text: str, settings: Settings, world: World, binary: bool) -> Answer:
     match parse_statement(text):
         case Select(items):
             facts = _facts(settings, world)
@@ -139,15 +177,29 @@ def _answer(text: str, settings: Settings, world: World) -> Answer:
         case ShowDefinitions() as show:
             return Rows(*shown(show, _definitions(settings, world), settings.schema))
         case Question(sql):
-            return _asked(sql, settings, world)
+            return _asked(sql, settings, world, binary)
         case StartTransaction(snapshot):
-            settings.snapshot = None
+            settings.end()
+            settings.reads.begun = True
             if snapshot:
-                facts = world.facts()
-                settings.snapshot = Snapshot(facts, world.definitions(facts.view))
+                settings.snapshot = _snapshot(settings, world)
             return Ok()
         case EndTransaction():
-            settings.snapshot = None
+            settings.end()
+            return Ok()
+        case Lock():
+            settings.end()
+            if (tables := world.tables()) is not None:
+                settings.reads.lock(tables, world.facts().view.state.rank)
+            return Ok()
+        case Unlock():
+            settings.reads.unlock()
+            return Ok()
+        case SetNames(charset, collation):
+            return _set_names(charset, collation, settings)
+        case SetIsolation(level):
+            if level:
+                settings.values["transaction_isolation"] = level
             return Ok()
         case Show() as show:
             return _show(show, settings, world)
@@ -183,12 +235,31 @@ def _failed(error: MergeError) -> Err:
     return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
 
 
-def _asked(sql: str, settings: Settings, world: World) -> Rows:
+def _asked(sql: str, settings: Settings, world: World, binary: bool) -> Rows | Selected:
     from binlog_merge.serve.questions import LONGEST, select
 
+    if (tables := world.tables()) is not None:
+        from binlog_merge.serve.tables.query import parse_query
+
+        query = parse_query(sql, settings.reads.grammar(), settings.schema)
+        if query is not None:
+            return settings.reads.select(query, tables, world.facts().view.state.rank, binary)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
     return Rows(*select(sql, _definitions(settings, world), settings.schema))
+
+
+def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
+    if charset and collation_id(charset, collation or None) is None:
+        raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{charset[:64]}'")
+    for name in ("character_set_client", "character_set_results"):
+        settings.values.pop(name, None)
+        if charset:
+            settings.values[name] = charset
+    settings.values.pop("collation_results", None)
+    if collation:
+        settings.values["collation_results"] = collation_id(charset, collation)
+    return Ok()
 
 
 def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
@@ -201,7 +272,7 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
             value = None  # what a session variable of a connector is computed from is no concern of ours
         _keep(name, value, settings)
         if name == "autocommit" and value in (1, "1", "on", "ON"):
-            settings.snapshot = None  # this commits
+            settings.end()  # this commits
     return Ok()
 
 

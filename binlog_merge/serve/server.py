@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from binlog_merge.errors import ConfigError, IoError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
@@ -28,6 +28,9 @@ from binlog_merge.serve.session import Account, Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
 from binlog_merge.serve.variables import Facts, Traits, traits_of
+
+if TYPE_CHECKING:
+    from binlog_merge.serve.tables.keeper import Tables
 
 _POLL: Final = 0.2
 _MOST_CLIENTS: Final = 200
@@ -54,8 +57,15 @@ class BinlogServer:
     cannot be bound.
     """
 
-    def __init__(self, log: PublishedLog, options: ServeOptions, report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        log: PublishedLog,
+        options: ServeOptions,
+        report: Callable[[str], None],
+        tables: "Tables | None" = None,
+    ) -> None:
         self._log = log
+        self._tables = tables
         self._report = report
         self._account = Account(options.user, options.password)
         self._tls = _tls_context(options)
@@ -119,6 +129,10 @@ class BinlogServer:
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the log."""
         return self._definitions.at(view)
+
+    def tables(self) -> "Tables | None":
+        """Return the tables beside the log, None if there are none."""
+        return self._tables
 
     def events(self, show: ShowEvents) -> Iterable[Sequence[Value]]:
         """Return the rows of SHOW BINLOG EVENTS."""

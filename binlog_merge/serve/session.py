@@ -8,6 +8,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from binlog_merge.binlog.errors import BinlogFormatError
@@ -22,6 +23,7 @@ from binlog_merge.protocol.commands import (
     RegisterReplica,
     parse_command,
 )
+from binlog_merge.protocol.fields import described
 from binlog_merge.protocol.handshake import (
     CACHING_SHA2,
     FAST_AUTH_SUCCESS,
@@ -34,8 +36,9 @@ from binlog_merge.protocol.handshake import (
     SslRequest,
     proves,
 )
-from binlog_merge.protocol.packets import Capability, Err, ErrorCode, Ok, result_set
+from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
 from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+from binlog_merge.serve.tables.session import Selected
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
 _CRASHES: Final = (
@@ -109,6 +112,11 @@ class Session:
         """Note that the connection is encrypted from now on; `version` is the TLS version."""
         self.settings.tls = version
 
+    def close(self) -> None:
+        """Give up what the session holds: its transaction, its locks, its prepared statements."""
+        self.settings.end()
+        self.settings.reads.close()
+
     def receive(self, payload: bytes) -> Step:
         """Return the response to a packet's payload."""
         try:
@@ -130,6 +138,7 @@ class Session:
         response = HandshakeResponse.parse(payload)
         self.settings.user, self.attributes = response.user, dict(response.attributes)
         self.settings.schema = response.database or None
+        self.settings.reads.collation = response.charset
         self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
         if not response.proof and response.attributes.get("_client_name") == "libmariadb":
             self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
@@ -177,8 +186,8 @@ class Session:
             case Plain(Com.COM_PING):
                 return Step([Ok().pack()])
             case Plain(Com.COM_RESET_CONNECTION):
+                self.close()
                 self.settings.values.clear()
-                self.settings.snapshot = None
                 return Step([Ok().pack()])
             case Plain(Com.COM_STATISTICS):
                 files = self._world.facts().view.there
@@ -194,6 +203,8 @@ class Session:
         answered = answer(sql, self.settings, self._world)
         if isinstance(answered, Rows):
             return Step(result_set(answered.columns, answered.rows))
+        if isinstance(answered, Selected):
+            return Step(chain(described(answered.fields), answered.rows, [Eof().pack()]))
         return Step([answered.pack()])
 
     def _dump(self, dump: Dump) -> Step:

@@ -2,7 +2,15 @@
 
 from typing import Final
 
-from binlog_merge.serve.statements import EndTransaction, Nothing, ShowDefinitions, StartTransaction, Statement
+from binlog_merge.serve.statements import (
+    EndTransaction,
+    Lock,
+    Nothing,
+    ShowDefinitions,
+    StartTransaction,
+    Statement,
+    Unlock,
+)
 from binlog_merge.serve.tokens import NotUnderstood, Tokens, name_of
 
 _OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
@@ -57,20 +65,20 @@ def transaction(tokens: Tokens) -> Statement | None:
         return Nothing()
     if tokens.word("commit") or tokens.word("rollback"):
         return _end(tokens)
-    if tokens.word("unlock", "tables") or tokens.word("unlock", "instance"):
-        return Nothing()
-    if tokens.word("lock", "instance", "for", "backup"):
+    if tokens.word("unlock", "tables") or tokens.word("unlock", "table"):
+        return Unlock()
+    if tokens.word("unlock", "instance") or tokens.word("lock", "instance", "for", "backup"):
         return Nothing()
     if tokens.word("lock", "tables") or tokens.word("lock", "table"):
         tokens.rest()
-        return EndTransaction()
+        return Lock()
     if tokens.word("flush"):
         if not tokens.word("local"):
             tokens.word("no_write_to_binlog")
         if not (tokens.word("tables") or tokens.word("table")):
             raise NotUnderstood
-        tokens.rest()
-        return EndTransaction()
+        locks = " ".join(tokens.rest().lower().split()).endswith(("with read lock", "for export"))
+        return Lock() if locks else EndTransaction()
     return None
 
 

@@ -17,9 +17,10 @@ from binlog_merge.serve.statements import (
     Kill,
     Literal,
     Names,
-    Nothing,
     Question,
     Select,
+    SetIsolation,
+    SetNames,
     SetVariables,
     Show,
     ShowEvents,
@@ -151,18 +152,20 @@ def _argument(tokens: Tokens) -> Expression:
 
 def _set(tokens: Tokens) -> Statement:
     if tokens.word("names") or tokens.word("character", "set") or tokens.word("charset"):
-        _value(tokens)
-        if tokens.word("collate"):
-            _value(tokens)
-        return Nothing()
+        charset = _charset(tokens)
+        return SetNames(charset, _charset(tokens) if tokens.word("collate") else "")
     if tokens.word("transaction") or tokens.word("session", "transaction") or tokens.word("local", "transaction"):
-        while tokens.peek() is not None:
-            tokens.next()
-        return Nothing()
+        found = re.search(r"isolation\s+level\s+(\w+(?:\s+(?!only)\w+)?)", tokens.rest().lower())
+        return SetIsolation("" if found is None else "-".join(found[1].split()))
     items = [_assignment(tokens)]
     while tokens.mark(","):
         items.append(_assignment(tokens))
     return SetVariables(tuple(items))
+
+
+def _charset(tokens: Tokens) -> str:
+    name = name_of(tokens.next())
+    return "" if name.lower() == "default" else name
 
 
 def _assignment(tokens: Tokens) -> tuple[str, Expression]:

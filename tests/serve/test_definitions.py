@@ -128,6 +128,9 @@ class Server:
     def definitions(self, view: Any) -> Definitions:
         return self._definitions
 
+    def tables(self) -> None:
+        return None
+
 
 @pytest.mark.mysql
 def test_definitions_are_told_as_a_server_tells_them(mysql_server: MySqlServer) -> None:
