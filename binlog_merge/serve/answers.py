@@ -41,7 +41,7 @@ from binlog_merge.serve.statements import (
     Use,
     UserVariable,
 )
-from binlog_merge.serve.tables.session import Reads, Selected
+from binlog_merge.serve.tables.session import Reads, Selected, Wanted
 from binlog_merge.serve.variables import Facts, variables
 from snapshot_store.mysql.text.charsets import collation_id
 
@@ -129,14 +129,14 @@ class Settings:
 _MOST_KEPT: Final = 1 << 19
 
 
-def answer(sql: bytes, settings: Settings, world: World, binary: bool = False) -> Answer:
+def answer(sql: bytes, settings: Settings, world: World, wanted: Wanted = Wanted.TEXT) -> Answer:
     """Answer one statement; only a SET, a USE and those of transactions change the session's settings.
 
-    `binary`: rows of tables are wanted in the binary protocol.
+    `wanted` is what is wanted of rows of tables.
     """
     text = sql.decode("utf-8", "surrogateescape")
     try:
-        return _answer(text, settings, world, binary)
+        return _answer(text, settings, world, wanted)
     except Refused as refused:
         return refused.answer
     except MergeError as error:
@@ -165,7 +165,7 @@ def _snapshot(settings: Settings, world: World) -> Snapshot:
     return Snapshot(facts, world.definitions(facts.view))
 
 
-def _answer(text: str, settings: Settings, world: World, binary: bool) -> Answer:
+def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answer:
     match parse_statement(text):
         case Select(items):
             facts = _facts(settings, world)
@@ -177,7 +177,7 @@ def _answer(text: str, settings: Settings, world: World, binary: bool) -> Answer
         case ShowDefinitions() as show:
             return Rows(*shown(show, _definitions(settings, world), settings.schema))
         case Question(sql):
-            return _asked(sql, settings, world, binary)
+            return _asked(sql, settings, world, wanted)
         case StartTransaction(snapshot):
             settings.end()
             settings.reads.begun = True
@@ -235,7 +235,7 @@ def _failed(error: MergeError) -> Err:
     return Err.of(ErrorCode.ER_UNKNOWN_ERROR, f"{error.code}: {error.message} ({error.where()})"[:_LONGEST_MESSAGE])
 
 
-def _asked(sql: str, settings: Settings, world: World, binary: bool) -> Rows | Selected:
+def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows | Selected:
     from binlog_merge.serve.questions import LONGEST, select
 
     if (tables := world.tables()) is not None:
@@ -243,7 +243,7 @@ def _asked(sql: str, settings: Settings, world: World, binary: bool) -> Rows | S
 
         query = parse_query(sql, settings.reads.grammar(), settings.schema)
         if query is not None:
-            return settings.reads.select(query, tables, world.facts().view.state.rank, binary)
+            return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
     return Rows(*select(sql, _definitions(settings, world), settings.schema))

@@ -38,6 +38,7 @@ from binlog_merge.protocol.handshake import (
 )
 from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
 from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+from binlog_merge.serve.prepared import COMMANDS, Statements
 from binlog_merge.serve.tables.session import Selected
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"
@@ -96,6 +97,11 @@ class Session:
         self._tls = tls
         self._phase = _Phase.HANDSHAKE
         self._plugin = CACHING_SHA2
+        self._statements = Statements(
+            lambda text, wanted: answer(text.encode("utf-8", "surrogateescape"), self.settings, world, wanted),
+            LONGEST_STATEMENT,
+            self.settings.reads.grammar,
+        )
 
     @property
     def trusted(self) -> bool:
@@ -114,6 +120,7 @@ class Session:
 
     def close(self) -> None:
         """Give up what the session holds: its transaction, its locks, its prepared statements."""
+        self._statements.close()
         self.settings.end()
         self.settings.reads.close()
 
@@ -192,10 +199,8 @@ class Session:
             case Plain(Com.COM_STATISTICS):
                 files = self._world.facts().view.there
                 return Step([f"Files: {len(files)}  Bytes: {sum(file.size for file in files)}".encode()])
-            case Plain(Com.COM_STMT_PREPARE):
-                return _refusal(
-                    ErrorCode.ER_UNSUPPORTED_PS, "binlog-merge serve has no prepared statements; send the text"
-                )
+            case Plain(code, body) if code in COMMANDS:
+                return Step(self._statements.command(code, body))
             case Plain(code):
                 return _refusal(ErrorCode.ER_UNKNOWN_COM_ERROR, f"Unknown command {code}: this is binlog-merge serve")
 

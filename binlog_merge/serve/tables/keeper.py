@@ -25,8 +25,11 @@ from binlog_merge.log.walk import ReplayOptions
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.replay.duckdb.load import load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.replay.duckdb.types import place
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.tables.columns import Reading
+from binlog_merge.serve.tables.compiled import Shape
 from binlog_merge.serve.tables.view import View
 from snapshot_store.model import Catalog
 
@@ -100,10 +103,15 @@ class Tables:
             self._holders += 1
         return self._release
 
-    def catalog(self) -> Catalog | None:
-        """Return the tables as of the last round, None before."""
+    def shape(self, minutes: int, seconds: float) -> Shape:
+        """Return what is known of the tables as of the last round, for a session's time zone. Raises Refused."""
         with self._changed:
-            return None if self._at is None else self._at[1]
+            if self._at is None:
+                self._await(lambda at: True, 0, seconds)
+            assert self._at is not None
+            catalog = self._at[1]
+        names = lambda schema, name: tuple(c.name for c in catalog.tables[schema, name].columns)  # noqa: E731
+        return Shape(catalog, names, place, Reading(self.temporal_text, minutes))
 
     @property
     def temporal_text(self) -> bool:

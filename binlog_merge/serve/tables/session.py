@@ -1,8 +1,9 @@
 """A session's way to the tables: its transaction's view, its lock, the character set and the time zone of results."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from binlog_merge.protocol.fields import Field
@@ -24,12 +25,20 @@ _LONGEST_WAIT: Final = 3600.0
 _OFF: Final = (0, "0", "off", "OFF", "false")
 
 
+class Wanted(Enum):
+    """What is wanted of a SELECT: rows of either protocol, or only the columns."""
+
+    TEXT = auto()
+    BINARY = auto()
+    COLUMNS = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Selected:
     """A result with rows of tables: its columns, and the packets of its rows."""
 
     fields: tuple[Field, ...]
-    rows: "Rows"
+    rows: Iterator[bytes]
 
 
 class Reads:
@@ -85,18 +94,21 @@ class Reads:
         self.end()
         self.unlock()
 
-    def select(self, query: "Query", tables: "Tables", rank: int, binary: bool) -> Selected:
+    def select(self, query: "Query", tables: "Tables", rank: int, wanted: Wanted) -> Selected:
         """Answer a SELECT from at least `rank` transactions. Raises Refused and IoError."""
         from binlog_merge.serve.tables.compiled import compile_query
 
         minutes, results = self.minutes(), self.results()
+        if wanted is Wanted.COLUMNS:
+            compiled = compile_query(query, tables.shape(minutes, self._seconds()), results)
+            return Selected(tuple(output.field for output in compiled.outputs), iter(()))
         view = self._view or tables.view(rank, self._seconds())
         kept = self._view is not None or self._keeps()
         if kept:
             self._view = view
         try:
             compiled = compile_query(query, view.shape(minutes), results)
-            rows = view.rows(compiled, results, binary, (lambda: None) if kept else view.release)
+            rows = view.rows(compiled, results, wanted is Wanted.BINARY, (lambda: None) if kept else view.release)
         except BaseException:
             if not kept:
                 view.close()
