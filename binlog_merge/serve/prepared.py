@@ -178,7 +178,7 @@ def literal(value: Parameter) -> str:
         return repr(value)
     if isinstance(value, bytes):
         try:
-            value = value.decode("utf-8")
+            return literal(value.decode("utf-8"))
         except UnicodeDecodeError:
             return f"X'{value.hex()}'"
     escaped = value.replace("\\", "\\\\").replace("'", "''")
