@@ -25,13 +25,13 @@ pytestmark = [
 
 
 @contextmanager
-def debezium(running: Running, folder: Path, mode: str) -> Iterator[Path]:
-    """Run Debezium; yields the file with its records."""
-    folder.mkdir()
+def debezium(running: Running, folder: Path, mode: str, *more: str) -> Iterator[Path]:
+    """Run Debezium, anew or on from where it was in that folder; yields the file with its records."""
+    folder.mkdir(exist_ok=True)
     said = folder / "records.jsonl"
-    command = [PYTHON, str(ENGINE.resolve()), str(folder), str(running.port), f"snapshot.mode={mode}"]
+    command = [PYTHON, str(ENGINE.resolve()), str(folder), str(running.port), f"snapshot.mode={mode}", *more]
     with (
-        said.open("wb") as out,
+        said.open("ab") as out,
         (folder / "errors").open("wb") as errors,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=errors, cwd=folder) as process,
     ):
