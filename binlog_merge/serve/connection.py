@@ -12,6 +12,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from struct import Struct
 from typing import Final
 
 from binlog_merge.binlog.wire import Buffer
@@ -28,6 +29,8 @@ from binlog_merge.serve.stream import AtEnd, Events, Skipped, stream
 _LOG = logging.getLogger(__name__)
 
 _BUFFER: Final = 1 << 16
+_HEADER: Final = Struct("<I")
+"""A packet's header: the payload's length in three bytes, the sequence number in one."""
 _MOST_UNTRUSTED: Final = 1 << 16
 _MOST: Final = 1 << 24
 _CONNECT_TIMEOUT: Final = 10.0
@@ -158,6 +161,13 @@ class Connection:
         raise _Gone
 
     def _put(self, payload: Buffer) -> None:
+        if len(payload) < _BUFFER:  # nearly all are; there may be one for each row of a table
+            self._buffer += _HEADER.pack(len(payload) | (self._sequence & 0xFF) << 24)
+            self._buffer += payload
+            self._sequence += 1
+            if len(self._buffer) >= _BUFFER:
+                self._flush()
+            return
         for header, part in packets(payload, self._sequence):
             self._sequence += 1
             self._buffer += header

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.errors import ConfigError, MergeError, ObjectStoreRefused, ObjectStoreUnreachable, StoreInUse
+from binlog_merge.errors import ConfigError, MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.shapes import Shapes
@@ -35,8 +35,6 @@ from snapshot_store.model import Catalog
 
 _AGAIN: Final = 5.0
 _POLL: Final = 1.0
-_PASSING: Final = (StoreInUse, ObjectStoreUnreachable, ObjectStoreRefused)
-"""Errors after which the same round may succeed."""
 
 
 class Tables:
@@ -87,13 +85,13 @@ class Tables:
         with self._changed:
             return None if self._at is None else self._at[0]
 
-    def view(self, rank: int, seconds: float) -> View:
-        """Return a view that has at least `rank` transactions, or that of the tables as they are held.
+    def view(self, rank: int, seconds: float, as_held: bool) -> View:
+        """Return a view that has at least `rank` transactions; `as_held`: or of the tables as they are held.
 
         Raises Refused if that takes more than `seconds`, and if the tables are not kept up any more.
         """
         with self._changed:
-            self._await(lambda at: self._holders > 0 or at.state.rank >= rank, rank, seconds)
+            self._await(lambda at: (as_held and self._holders > 0) or at.state.rank >= rank, rank, seconds)
             return self._begun()
 
     def hold(self, rank: int, seconds: float) -> Callable[[], None]:
@@ -191,11 +189,12 @@ class Tables:
         failed: MergeError | None = None
         try:
             self._apply(view)
-        except _PASSING as error:
-            self._report(f"the tables wait, and it is tried again: {error.message}")
-            self._target.roll_back()
-            self._closed.wait(_AGAIN)
         except MergeError as error:
+            if error.may_pass:
+                self._report(f"the tables wait, and it is tried again: {error.message}")
+                self._target.roll_back()
+                self._closed.wait(_AGAIN)
+                return
             failed = error
             self._report(f"the tables are not kept up any more, and are not read: {error}")
         finally:

@@ -65,7 +65,7 @@ class Reads:
         """Begin a transaction's view with at least `rank` transactions; return the log as of which it is."""
         self.end()
         self.begun = True
-        self._view = tables.view(rank, self._seconds())
+        self._view = tables.view(rank, self._seconds(), as_held=True)
         return self._view.log
 
     def lock(self, tables: "Tables", rank: int) -> None:
@@ -102,7 +102,7 @@ class Reads:
         if wanted is Wanted.COLUMNS:
             compiled = compile_query(query, tables.shape(minutes, self._seconds()), results)
             return Selected(tuple(output.field for output in compiled.outputs), iter(()))
-        view = self._view or tables.view(rank, self._seconds())
+        view = self._view or tables.view(rank, self._seconds(), self.locked)
         kept = self._view is not None or self._keeps()
         if kept:
             self._view = view

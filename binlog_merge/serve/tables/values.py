@@ -27,6 +27,7 @@ _UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
 _SIZES: Final = {T.TINY: 1, T.SHORT: 2, T.YEAR: 2, T.INT24: 4, T.LONG: 4, T.LONGLONG: 8}
 _REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
 _MICROSECONDS: Final = 6
+_PLAIN: Final = 1e15
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,11 @@ def real_text(value: float, single: bool, decimals: int | None) -> str:
     """Return a FLOAT (`single`) or DOUBLE as MySQL prints it: six significant digits, or as few as tell it apart."""
     if decimals is not None:
         return f"{value:.{decimals}f}"
-    return float_text(float(f"{value:.6g}") if single else value).removesuffix(".0")
+    value = float(f"{value:.6g}") if single else value
+    text = repr(value)  # the same digits, and the same layout but for what is very great or small
+    if "e" in text or not -_PLAIN < value < _PLAIN:
+        text = float_text(value)
+    return text.removesuffix(".0")
 
 
 def _moment(text: bytes) -> bytes:
