@@ -26,11 +26,16 @@ before it is sent; damage ends the reader with error 1236 and is told here, with
 \b
   binlog-merge serve merged/                                          on 127.0.0.1:3307, user rep, without a password
   binlog-merge serve merged/ --host 0.0.0.0 --password-file pw --tls-cert cert.pem --tls-key key.pem
+  binlog-merge serve merged/ --tables shop.db                         rows, too: snapshots of CDC tools, mysqldump
 \b
   CHANGE REPLICATION SOURCE TO SOURCE_HOST='10.0.0.9', SOURCE_PORT=3307, SOURCE_USER='rep', SOURCE_PASSWORD='…',
     SOURCE_AUTO_POSITION=1;                                           on a replica of MySQL
   mysqlbinlog --read-from-remote-server -h 10.0.0.9 -P 3307 -u rep -p --raw --stop-never binlog.000001
   mysql -h 10.0.0.9 -P 3307 -u rep -p -e 'SHOW BINARY LOGS'
+
+With --tables, a DuckDB file that `replay --to duckdb:` has filled, or a new one where the log begins with the CREATE
+TABLEs, is kept up with the log, and SELECTs from one table are answered from it as MySQL would. A consistent snapshot
+tells its position in SHOW BINARY LOG STATUS, and streaming goes on from there.
 
 The log is only read; a note beside it, in .status, says for `status` who reads and how far.
 
