@@ -7,9 +7,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pymysql
 import pytest
 
+from binlog_merge.serve.tables.columns import Reading
+from binlog_merge.serve.tables.compiled import Shape, compile_query
+from binlog_merge.serve.tables.fields import Results
+from binlog_merge.serve.tables.query import parse_query
+from binlog_merge.serve.tables.view import Rows
+from snapshot_store.ddl import parse_dump
+from snapshot_store.mysql.sql.session import DdlSession
 from tests.merge_e2e.local import merge
 from tests.mysql_server import MySqlServer
 from tests.serve.running import serving
@@ -249,3 +257,44 @@ def test_prepared_statements_answer_as_a_servers(server: MySqlServer, out: Path,
                 print("  ours  ", one[:3000], "\n  theirs", two[:3000])
         print([*map(len, found)], [*map(len, expected)])
     assert not different
+
+
+MOMENTS = (
+    "CREATE DATABASE d; USE d; CREATE TABLE t (y DATE, z TIME(2), z0 TIME, a DATETIME, a6 DATETIME(6), ab TIMESTAMP(3))"
+)
+VALUES = [
+    "2026-11-25 | -00:00:00.01 | 838:59:59 | 1000-01-01 00:00:00 | 9999-12-31 23:59:59.000001 | 2026-03-29 01:59:59.900",
+    "0001-01-01 | 100:00:00.50 | -00:00:01 | 2024-02-29 12:34:56 | 0021-01-01 01:02:03.500000 | 1970-01-01 00:00:01.000",
+]
+
+
+@pytest.mark.parametrize("minutes", [0, -150])
+def test_dates_and_times_are_alike_however_a_file_keeps_them(minutes: int) -> None:
+    results, found = Results("utf8mb4", 255), []
+    for text in (True, False):
+        kinds = ["VARCHAR"] * 6 if text else ["DATE", "INTERVAL", "INTERVAL", "TIMESTAMP", "TIMESTAMP", "TIMESTAMPTZ"]
+        with duckdb.connect() as file:
+            columns = ", ".join(f"{name} {kind}" for name, kind in zip(NAMES, kinds, strict=True))
+            file.execute(f"SET TimeZone = 'UTC'; CREATE TABLE t ({columns})")
+            file.executemany(
+                "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [*(row.split(" | ") for row in VALUES), [None] * 6]
+            )
+            shape = Shape(parse_dump(MOMENTS), lambda *_: NAMES, lambda *_: "t", Reading(text, minutes))
+            for sql in MOMENT_SELECTS:
+                query = parse_query(sql, DdlSession(), "d")
+                assert query is not None
+                compiled = compile_query(query, shape, results)
+                for binary in (False, True):
+                    reader = file.sql(compiled.sql).to_arrow_reader()
+                    found.append((sql, [*Rows(reader, compiled, results, binary, lambda: None)]))
+    half = len(found) // 2
+    assert found[:half] == found[half:] and all(rows for _, rows in found)
+
+
+NAMES = ("y", "z", "z0", "a", "a6", "ab")
+MOMENT_SELECTS = [
+    *(f"SELECT * FROM t ORDER BY {name} DESC" for name in NAMES),
+    *(f"SELECT MIN({name}), MAX({name}) FROM t" for name in NAMES),
+    "SELECT * FROM t WHERE z < '00:00:00' AND y = '2026-11-25' AND a <= '1000-01-01'",
+    "SELECT y FROM t WHERE ab > '1969-01-01' AND a6 < '0021-01-01 01:02:03.6' AND z0 = '-00:00:01'",
+]

@@ -208,10 +208,14 @@ class Tables:
     def _apply(self, view: LogView) -> None:
         binlog = MergedBinlog(view.folder)
         binlog.state = view.state
+        if self._target.rank is None:
+            check_new(self._target, view.folder)
         with view.folder.schema_store() as (path, _):
-            load(
-                binlog, self._target, Shapes(path) if path.exists() else None, ReplayOptions(last_rank=view.state.rank)
-            )
+            shapes = Shapes(path) if path.exists() else None
+            # File by file, so that an end is not put off for long.
+            for last in [file.last_rank for file in view.files if file.last_rank > self.rank] or [view.state.rank]:
+                if not self._closed.is_set():
+                    load(binlog, self._target, shapes, ReplayOptions(last_rank=last))
 
 
 def check_file(target: DuckdbTarget, log: PublishedLog, report: Callable[[str], None]) -> None:
@@ -228,10 +232,17 @@ def check_file(target: DuckdbTarget, log: PublishedLog, report: Callable[[str], 
         report(
             f"{where}: transactions that a replay skipped are not in the tables: {', '.join(map(str, skipped))[:200]}"
         )
-    if not begun and (found := _there_before(log.folder)):
+    if not begun:
+        check_new(target, log.folder)
+
+
+def check_new(target: DuckdbTarget, folder: LogFolder) -> None:
+    """Raise ConfigError if a new file would not get all rows from the log."""
+    found = _there_before(folder)
+    if found:
         raise ConfigError(
             f"{', '.join(found[:5])} were there before the log begins, and their rows from then are not in it",
-            file=where,
+            file=str(target.path),
             remedy="if these tables were empty then, begin the file with `binlog-merge replay --to duckdb:///…`",
         )
 
