@@ -11,6 +11,7 @@ import duckdb
 import pymysql
 import pytest
 
+from binlog_merge.serve.refused import Refused
 from binlog_merge.serve.tables.columns import Reading
 from binlog_merge.serve.tables.compiled import Shape, compile_query
 from binlog_merge.serve.tables.fields import Results
@@ -263,8 +264,8 @@ MOMENTS = (
     "CREATE DATABASE d; USE d; CREATE TABLE t (y DATE, z TIME(2), z0 TIME, a DATETIME, a6 DATETIME(6), ab TIMESTAMP(3))"
 )
 VALUES = [
-    "2026-11-25 | -00:00:00.01 | 838:59:59 | 1000-01-01 00:00:00 | 9999-12-31 23:59:59.000001 | 2026-03-29 01:59:59.900",
-    "0001-01-01 | 100:00:00.50 | -00:00:01 | 2024-02-29 12:34:56 | 0021-01-01 01:02:03.500000 | 1970-01-01 00:00:01.000",
+    "2026-11-25|-00:00:00.01|838:59:59|1000-01-01 00:00:00|9999-12-31 23:59:59.000001|2026-03-29 01:59:59.900",
+    "0001-01-01|100:00:00.50|-00:00:01|2024-02-29 12:34:56|0021-01-01 01:02:03.500000|1970-01-01 00:00:01.000",
 ]
 
 
@@ -277,7 +278,7 @@ def test_dates_and_times_are_alike_however_a_file_keeps_them(minutes: int) -> No
             columns = ", ".join(f"{name} {kind}" for name, kind in zip(NAMES, kinds, strict=True))
             file.execute(f"SET TimeZone = 'UTC'; CREATE TABLE t ({columns})")
             file.executemany(
-                "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [*(row.split(" | ") for row in VALUES), [None] * 6]
+                "INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [*(row.split("|") for row in VALUES), [None] * 6]
             )
             shape = Shape(parse_dump(MOMENTS), lambda *_: NAMES, lambda *_: "t", Reading(text, minutes))
             for sql in MOMENT_SELECTS:
@@ -298,3 +299,32 @@ MOMENT_SELECTS = [
     "SELECT * FROM t WHERE z < '00:00:00' AND y = '2026-11-25' AND a <= '1000-01-01'",
     "SELECT y FROM t WHERE ab > '1969-01-01' AND a6 < '0021-01-01 01:02:03.6' AND z0 = '-00:00:01'",
 ]
+
+
+HOSTILE = {
+    "parentheses": "SELECT * FROM t WHERE " + "(" * 100_000,
+    "many alternatives": "SELECT * FROM t WHERE " + " OR ".join(f"y = {i}" for i in range(12_000)),
+    "sums": "SELECT * FROM t WHERE " + "1 + " * 60_000 + "1",
+    "calls": "SELECT * FROM t WHERE y = " + "CONCAT(" * 140 + "y" + ")" * 140,
+    "derived": "SELECT COUNT(*) FROM " + "(SELECT y FROM " * 5000 + "t",
+    "items": "SELECT " + "y, " * 40_000 + "y FROM t",
+    "keys": "SELECT * FROM t ORDER BY " + "y, " * 4000 + "y",
+    "functions": "SELECT * FROM t WHERE SLEEP(100) OR LOAD_FILE('/etc/passwd')",
+    "files": "SELECT * FROM read_csv('/etc/passwd')",
+    "two statements": "SELECT * FROM t; DROP TABLE t",
+    "outfile": "SELECT * FROM t INTO OUTFILE '/tmp/x'",
+    "join": "SELECT * FROM t, t u",
+    "group": "SELECT y FROM t GROUP BY y",
+    "collation": "SELECT k FROM u ORDER BY k",
+    "writing": "SELECT * FROM t FOR UPDATE",
+}
+
+
+@pytest.mark.parametrize("sql", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_not_known_to_be_exact_is_refused(sql: str) -> None:
+    catalog = parse_dump(MOMENTS + "; CREATE TABLE u (k VARCHAR(9) COLLATE utf8mb4_hungarian_ci)")
+    shape = Shape(catalog, lambda schema, name: NAMES if name == "t" else ("k",), lambda *_: "t", Reading(True))
+    with pytest.raises(Refused):
+        query = parse_query(sql, DdlSession(), "d")
+        assert query is not None
+        compile_query(query, shape, Results("utf8mb4", 255))

@@ -139,6 +139,8 @@ def _condition(query: Query, reading: Reading, columns: Mapping[str, Column]) ->
         return condition(compile_value(query.where, pieces))
     except UnknownColumn as error:
         raise Refused(ErrorCode.ER_BAD_FIELD_ERROR, f"Unknown column '{error.column[:64]}' in 'where clause'") from None
+    except RecursionError:
+        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, "an expression nested too deep") from None
     except (ExpressionError, UnknownCollation) as error:
         raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"binlog-merge serve does not compare so: {error}") from None
 

@@ -6,7 +6,9 @@
 Conditions are read by MySQL's grammar. All else is refused, so that nothing is answered that is not understood.
 """
 
+import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from binlog_merge.protocol.packets import ErrorCode
@@ -20,6 +22,11 @@ from snapshot_store.mysql.sql.session import DdlSession
 _MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
 _AGGREGATES: Final = ("COUNT", "MIN", "MAX")
 _AFTER: Final = ("FROM", "WHERE", "ORDER", "LIMIT", "FOR", "LOCK", "GROUP", "HAVING", "UNION", "INTO")
+_PART: Final = re.compile(r"\w+|[^\w\s]")
+_MOST_PARTS: Final = 20_000
+_MOST_NODES: Final = 3000
+_MOST_ITEMS: Final = 4096
+_MOST_KEYS: Final = 64
 _SYSTEM: Final = frozenset({"information_schema", "performance_schema", "mysql", "sys"})
 
 
@@ -62,6 +69,8 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
 
     Raises Refused for what is not understood.
     """
+    if sum(1 for _ in islice(_PART.finditer(sql), _MOST_PARTS + 1)) > _MOST_PARTS:
+        raise _refused(f"more than {_MOST_PARTS} words and signs")
     try:
         cursor = Cursor.of(sql, session)
         if _of_the_system(cursor, schema):
@@ -69,9 +78,23 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
         query = _query(cursor, schema)
         _locking(cursor)
         cursor.finish()
+        if query is not None and not _small(query):
+            raise cursor.error(f"more than {_MOST_NODES} comparisons and values")
     except DdlNotUnderstood as error:
         raise _refused(error.reason) from None
+    except RecursionError:
+        raise _refused("an expression nested too deep") from None
     return query
+
+
+def _small(query: Query) -> bool:
+    """Return whether a statement takes no long time; deep ones are refused before."""
+    left, rest = _MOST_NODES, [] if query.where is None else [query.where]
+    while rest and left:
+        left -= 1
+        rest += rest.pop().args
+    inner = _small(query.source) if isinstance(query.source, Query) else True
+    return not rest and len(query.items) <= _MOST_ITEMS and len(query.order) <= _MOST_KEYS and inner
 
 
 def _refused(reason: str) -> Refused:
