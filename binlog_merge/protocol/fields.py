@@ -7,7 +7,7 @@ Sources: https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_com_que
 page_protocol_binary_resultset.html; flags from mysql-server `include/mysql_com.h`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final
@@ -18,8 +18,9 @@ from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, Eof
 
 SERVER_STATUS_CURSOR_EXISTS: Final = 0x40
 SERVER_STATUS_LAST_ROW_SENT: Final = 0x80
-_SHORT: Final = [bytes([length]) for length in range(251)]
-_NULL: Final = b"\xfb"
+SHORTEST: Final = [bytes([length]) for length in range(251)]
+"""The lengths that take a byte, as they stand before a value."""
+NULL: Final = b"\xfb"
 
 
 class FieldFlag(IntFlag):
@@ -65,19 +66,6 @@ class Field:
         return b"".join(pack_packed_bytes(text.encode("utf-8", "surrogateescape")) for text in texts) + (
             pack_packed(len(fixed)) + fixed
         )
-
-
-def prefixed(values: Iterable[bytes | None]) -> list[bytes]:
-    """Return values of one column with their lengths before them, as rows of the text protocol have them."""
-    return [
-        _NULL if value is None else _SHORT[len(value)] + value if len(value) < 251 else pack_packed_bytes(value)
-        for value in values
-    ]
-
-
-def text_rows(columns: Sequence[Sequence[bytes | None]]) -> Iterator[bytes]:
-    """Yield rows of the text protocol from columns of values."""
-    return map(b"".join, zip(*map(prefixed, columns), strict=True))
 
 
 def binary_rows(columns: Sequence[Sequence[bytes | None]]) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from binlog_merge.binlog.constants import ColumnType
 from binlog_merge.binlog.wire import Reader
+from binlog_merge.protocol.binary import binary_of
 from binlog_merge.protocol.commands import Com
 from binlog_merge.protocol.fields import (
     SERVER_STATUS_CURSOR_EXISTS,
@@ -23,9 +24,6 @@ from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, UTF8
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
 from binlog_merge.serve.answers import Answer, Rows
 from binlog_merge.serve.tables.session import Selected, Wanted
-from binlog_merge.serve.tables.values import binary_of
-from snapshot_store.errors import DdlNotUnderstood
-from snapshot_store.mysql.sql.cursor import Cursor
 from snapshot_store.mysql.sql.session import DdlSession
 
 COMMANDS: Final = frozenset(
@@ -187,6 +185,9 @@ def literal(value: Parameter) -> str:
 
 def _parts(sql: str, session: DdlSession) -> tuple[str, ...]:
     """Return the texts between the parameters of a statement."""
+    from snapshot_store.errors import DdlNotUnderstood
+    from snapshot_store.mysql.sql.cursor import Cursor
+
     try:
         cursor = Cursor.of(sql, session)
     except DdlNotUnderstood:

@@ -5,7 +5,7 @@ in the text protocol. Texts are in the character set that the session wants, wit
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -15,19 +15,19 @@ import pyarrow.compute as pc
 
 from binlog_merge.binlog.constants import ColumnType as T
 from binlog_merge.binlog.json_binary import float_text
-from binlog_merge.binlog.wire import pack_packed_bytes
-from binlog_merge.protocol.fields import Field, FieldFlag
+from binlog_merge.binlog.wire import pack_packed
+from binlog_merge.protocol.binary import Bytes, binary_of
+from binlog_merge.protocol.fields import NULL, SHORTEST, Field, binary_rows
 from binlog_merge.serve.tables.columns import Form, display_width
 from binlog_merge.serve.tables.fields import Results
 from snapshot_store.model import Column
 from snapshot_store.mysql.text.codecs import encode_text
 
-Bytes = Sequence[bytes | None]
 _UTF8: Final = ("utf8mb4", "utf8mb3", "utf8")
-_SIZES: Final = {T.TINY: 1, T.SHORT: 2, T.YEAR: 2, T.INT24: 4, T.LONG: 4, T.LONGLONG: 8}
 _REALS: Final = {T.FLOAT: struct.Struct("<f"), T.DOUBLE: struct.Struct("<d")}
-_MICROSECONDS: Final = 6
 _PLAIN: Final = 1e15
+_LENGTHS: Final = pa.array(SHORTEST, pa.large_binary())
+_NOTHING: Final = pa.scalar(b"", pa.large_binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,50 @@ class Output:
     column: Column | None = None
 
 
+def rows_of(outputs: Sequence[Output], batch: Any, results: Results, binary: bool) -> Iterable[bytes]:
+    """Return the packets of a batch's rows."""
+    columns = [batch.column(n) for n in range(len(outputs))]
+    if binary:
+        return binary_rows([binaries_of(o, values, results) for o, values in zip(outputs, columns, strict=True)])
+    parts: list[Any] = []
+    for output, values in zip(outputs, columns, strict=True):
+        parts += _prefixed(_plain(output, values, results))
+    joined: list[bytes] = pc.binary_join_element_wise(*parts, _NOTHING).to_pylist()
+    return joined
+
+
+def _prefixed(values: Any) -> tuple[Any, Any]:
+    """Return the lengths that stand before values in a row of the text protocol, and the values, NULL as nothing."""
+    lengths = pc.binary_length(values)
+    if (pc.max(lengths).as_py() or 0) < len(SHORTEST):
+        found = pc.take(_LENGTHS, lengths)
+    else:
+        found = pa.array([None if n is None else pack_packed(n) for n in lengths.to_pylist()], pa.large_binary())
+    return pc.fill_null(found, NULL), pc.fill_null(values, b"")
+
+
+def _plain(output: Output, values: Any, results: Results) -> Any:
+    """Return an Arrow array of the bytes that the text protocol has."""
+    plain = output.form in (Form.ASCII, Form.BYTES)
+    if plain or (output.form is Form.TEXT and _charset(output, results) == "utf8mb4"):
+        return pc.cast(values, pa.large_binary())
+    return pa.array(texts_of(output, values, results), pa.large_binary())
+
+
+def _charset(output: Output, results: Results) -> str:
+    """Return the character set in which a column's texts are sent."""
+    if results.as_stored and output.column is not None:
+        return output.column.type.charset or "utf8mb4"
+    return results.charset or "utf8mb4"
+
+
 def texts_of(output: Output, values: Any, results: Results) -> Bytes:
     """Return an Arrow array's values as the text protocol has them, without their lengths."""
     column, form = output.column, output.form
     if form is Form.ASCII or form is Form.BYTES or column is None:
         return _bytes(values)
     if form is Form.TEXT:
-        charset = (column.type.charset or "utf8mb4") if results.as_stored else (results.charset or "utf8mb4")
+        charset = _charset(output, results)
         if charset == "utf8mb4":
             return _bytes(values)
         return [None if text is None else _encoded(charset, text) for text in values.to_pylist()]
@@ -58,19 +95,6 @@ def binaries_of(output: Output, values: Any, results: Results) -> Bytes:
     if kind in _REALS:
         return [None if value is None else _REALS[kind].pack(value) for value in values.to_pylist()]
     return binary_of(output.field, texts_of(output, values, results))
-
-
-def binary_of(field: Field, texts: Bytes) -> Bytes:
-    """Return values of the text protocol, FLOAT and DOUBLE aside, as the binary protocol has them."""
-    form: Callable[[bytes], bytes] = pack_packed_bytes
-    if field.kind in _SIZES:
-        size, signed = _SIZES[field.kind], not field.flags & FieldFlag.UNSIGNED
-        form = lambda text: int(text).to_bytes(size, "little", signed=signed)  # noqa: E731
-    elif field.kind in (T.DATE, T.DATETIME, T.TIMESTAMP):
-        form = _moment
-    elif field.kind == T.TIME:
-        form = _clock
-    return [None if text is None else form(text) for text in texts]
 
 
 def _bytes(values: Any) -> Bytes:
@@ -114,23 +138,3 @@ def real_text(value: float, single: bool, decimals: int | None) -> str:
     if "e" in text or not -_PLAIN < value < _PLAIN:
         text = float_text(value)
     return text.removesuffix(".0")
-
-
-def _moment(text: bytes) -> bytes:
-    """Return a DATE, DATETIME or TIMESTAMP: as many fields as are needed, with their length before them."""
-    year, month, day = int(text[:4]), int(text[5:7]), int(text[8:10])
-    hour, minute, second = (int(text[11:13]), int(text[14:16]), int(text[17:19])) if len(text) > 10 else (0, 0, 0)
-    micro = int(text[20:].ljust(_MICROSECONDS, b"0"))
-    found = struct.pack("<HBBBBBI", year, month, day, hour, minute, second, micro)
-    size = 11 if micro else 7 if hour or minute or second else 4 if year or month or day else 0
-    return bytes([size]) + found[:size]
-
-
-def _clock(text: bytes) -> bytes:
-    negative = text[:1] == b"-"
-    whole, _, fraction = text[negative:].partition(b".")
-    hours, minutes, seconds = map(int, whole.split(b":"))
-    micro = int(fraction.ljust(_MICROSECONDS, b"0"))
-    found = struct.pack("<BIBBBI", negative, hours // 24, hours % 24, minutes, seconds, micro)
-    size = 12 if micro else 8 if hours or minutes or seconds else 0
-    return bytes([size]) + found[:size]

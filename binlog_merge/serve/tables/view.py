@@ -9,13 +9,12 @@ import duckdb
 
 from binlog_merge.binlog.wire import pack_uint
 from binlog_merge.errors import IoError
-from binlog_merge.protocol.fields import binary_rows, text_rows
 from binlog_merge.replay.duckdb.types import CATALOG, place
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.tables.columns import Reading
 from binlog_merge.serve.tables.compiled import Compiled, Shape
 from binlog_merge.serve.tables.fields import Results
-from binlog_merge.serve.tables.values import binaries_of, texts_of
+from binlog_merge.serve.tables.values import rows_of
 from snapshot_store.model import Catalog
 
 _BATCH: Final = 2048
@@ -120,11 +119,9 @@ class Rows:
 
     @staticmethod
     def _read(reader: Any, compiled: Compiled, results: Results, binary: bool) -> "_Packets":
-        of, rows = (binaries_of, binary_rows) if binary else (texts_of, text_rows)
         try:
             for batch in reader:
-                columns = [of(output, batch.column(n), results) for n, output in enumerate(compiled.outputs)]
-                yield from rows(columns)
+                yield from rows_of(compiled.outputs, batch, results, binary)
         except duckdb.Error as error:
             raise _failed(error) from None
         except OSError as error:  # pyarrow's for what the engine says while it streams
