@@ -1,29 +1,24 @@
 """Answers statements with rows, OK or an error, from facts about the server and the session's settings."""
 
-import time
-import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from binlog_merge.binlog.errors import BinlogFormatError
-from binlog_merge.binlog.gtid_set import GtidSet
 from binlog_merge.errors import MergeError
-from binlog_merge.log.ranks import RankSet
 from binlog_merge.protocol.packets import Column, Err, ErrorCode, Ok, Value
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
+from binlog_merge.serve.expressions import WHAT, value_of
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
+from binlog_merge.serve.settings import Settings, Snapshot
 from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
 from binlog_merge.serve.statements import (
-    Call,
     Empty,
     EndTransaction,
     Expression,
     Kill,
-    Literal,
     Lock,
     Names,
     Nothing,
@@ -36,23 +31,16 @@ from binlog_merge.serve.statements import (
     ShowDefinitions,
     ShowEvents,
     StartTransaction,
-    SystemVariable,
     Unlock,
     Use,
-    UserVariable,
 )
-from binlog_merge.serve.tables.session import Reads, Selected, Wanted
+from binlog_merge.serve.tables.session import Selected, Wanted
 from binlog_merge.serve.variables import Facts, variables
 from snapshot_store.mysql.text.charsets import collation_id
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
-_WHAT: Final = (
-    "this is binlog-merge serve, which hands out a merged binlog and no rows of tables: it answers what replicas and "
-    "binlog readers ask (SHOW BINARY LOGS, SHOW BINARY LOG STATUS, SHOW BINLOG EVENTS, SHOW VARIABLES, SELECT @@…, "
-    "SET, SHOW CREATE TABLE, information_schema, COM_BINLOG_DUMP), not"
-)
 SYSTEM_NAMES: Final = frozenset(name for name, _, _ in SYSTEM_SCHEMAS)
 _LONGEST_MESSAGE: Final = 500
 
@@ -88,42 +76,6 @@ class World(Protocol):
 
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What a transaction WITH CONSISTENT SNAPSHOT sees: the facts as it began, and the definitions as of their log."""
-
-    facts: Facts
-    definitions: Definitions
-
-
-@dataclass(slots=True)
-class Settings:
-    """A session's settings: user variables as `@name`, session variables by their names.
-
-    `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
-    """
-
-    user: str
-    connection_id: int
-    tls: str = ""
-    schema: str | None = None
-    snapshot: Snapshot | None = None
-    values: dict[str, Value] = field(default_factory=dict)
-    reads: Reads = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.reads = Reads(self.values)
-
-    def end(self) -> None:
-        """End the transaction in which the session is."""
-        self.snapshot = None
-        self.reads.end()
-
-    def either(self, *names: str) -> Value:
-        """Return the value of the first of these variables that is set, None if none is."""
-        return next((self.values[name] for name in names if self.values.get(name) is not None), None)
 
 
 _MOST_KEPT: Final = 1 << 19
@@ -169,7 +121,7 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
     match parse_statement(text):
         case Select(items):
             facts = _facts(settings, world)
-            values = [_value(expression, settings, facts) for _, expression in items]
+            values = [value_of(expression, settings, facts) for _, expression in items]
             names = [Column(name, isinstance(value, int)) for (name, _), value in zip(items, values, strict=True)]
             return Rows(names, [values])
         case SetVariables(items):
@@ -215,7 +167,7 @@ def _answer(text: str, settings: Settings, world: World, wanted: Wanted) -> Answ
         case Empty():
             return Err.of(ErrorCode.ER_EMPTY_QUERY, "Query was empty")
         case _:
-            return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(text.split())[:80]}'")
+            return Err.of(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(text.split())[:80]}'")
 
 
 def use(schema: str, settings: Settings, world: World) -> Ok | Err:
@@ -245,7 +197,7 @@ def _asked(sql: str, settings: Settings, world: World, wanted: Wanted) -> Rows |
         if query is not None:
             return settings.reads.select(query, tables, world.facts().view.state.rank, wanted)
     if len(sql) > LONGEST:  # no question about definitions is as long; a table may have as many columns
-        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{_WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
+        raise Refused(ErrorCode.ER_NOT_SUPPORTED_YET, f"{WHAT} '{' '.join(sql[:400].split())[:80]}': {NO_ROWS}")
     return Rows(*select(sql, _definitions(settings, world), settings.schema))
 
 
@@ -265,7 +217,7 @@ def _set_names(charset: str, collation: str, settings: Settings) -> Ok:
 def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Facts) -> Ok:
     for name, expression in items:
         try:
-            value = _value(expression, settings, facts)
+            value = value_of(expression, settings, facts)
         except Refused:
             if name.startswith("@"):
                 raise
@@ -283,70 +235,6 @@ def _keep(name: str, value: Value, settings: Settings) -> None:
             ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
         )
     settings.values[name] = value
-
-
-def _value(expression: Expression, settings: Settings, facts: Facts) -> Value:
-    match expression:
-        case Literal(value):
-            return value
-        case UserVariable(name):
-            return settings.values.get("@" + name)
-        case SystemVariable(name):
-            known = variables(facts)
-            if name not in known:
-                raise Refused(ErrorCode.ER_UNKNOWN_SYSTEM_VARIABLE, f"Unknown system variable '{name}'")
-            return _selected(name, known[name])
-        case Call(name, arguments):
-            return _call(name, [_value(argument, settings, facts) for argument in arguments], settings, facts)
-
-
-def _selected(name: str, value: Value) -> Value:
-    """Return a variable as SELECT shows it: ON and OFF as 1 and 0, except for variables with more values than these."""
-    if value in ("ON", "OFF") and name not in ("gtid_mode", "enforce_gtid_consistency"):
-        return int(value == "ON")
-    return value
-
-
-def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
-    match name, values:
-        case "version", []:
-            return facts.version
-        case "unix_timestamp", []:
-            return int(time.time())
-        case "now" | "current_timestamp" | "sysdate", []:
-            return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
-        case "connection_id", []:
-            return settings.connection_id
-        case "user" | "current_user" | "session_user" | "system_user", []:
-            return f"{settings.user}@%"
-        case "database" | "schema", []:
-            return settings.schema
-        case "uuid", []:
-            return str(uuid.uuid4())
-        case "gtid_subset", [str(inner), str(outer)]:
-            return int(_gtids(outer).contains_set(_gtids(inner)))
-        case "gtid_subtract", [str(one), str(other)]:
-            return str(_minus(_gtids(one), _gtids(other)))
-        case _:
-            raise Refused(ErrorCode.ER_SP_DOES_NOT_EXIST, f"FUNCTION {name} does not exist: {_WHAT} functions")
-
-
-def _gtids(text: str) -> GtidSet:
-    try:
-        return GtidSet.parse_text(text)
-    except BinlogFormatError:
-        raise Refused(
-            ErrorCode.ER_MALFORMED_GTID_SET_SPECIFICATION, f"Malformed GTID set specification '{text[:200]}'."
-        ) from None
-
-
-def _minus(gtids: GtidSet, other: GtidSet) -> GtidSet:
-    rest = [(source, _ranks(gtids, source) - _ranks(other, source)) for source in gtids.intervals]
-    return GtidSet.of((sid, tag, first, last + 1) for (sid, tag), ranks in rest for first, last in ranks.intervals)
-
-
-def _ranks(gtids: GtidSet, source: tuple[bytes, str]) -> RankSet:
-    return RankSet(tuple((start, end - 1) for start, end in gtids.intervals.get(source, ())))
 
 
 def _show(show: Show, settings: Settings, world: World) -> Rows:

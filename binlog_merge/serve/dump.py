@@ -19,8 +19,8 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, EventF
 from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.protocol.commands import BinlogDumpGtid, Dump, DumpFlag
-from binlog_merge.serve.answers import Settings
 from binlog_merge.serve.place import Start
+from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.stream import AtEnd, Events, Item, Opened, Skipped
 
 _LARGEST_LOG_POS: Final = 0xFFFFFFFF

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from binlog_merge.protocol.packets import Column, ErrorCode, Value
 from binlog_merge.serve.definitions import Definitions
-from binlog_merge.serve.dictionary import RELATIONS, Row
+from binlog_merge.serve.dictionary import RELATIONS
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
+from binlog_merge.serve.relation import Row
 
 LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""

@@ -37,8 +37,9 @@ from binlog_merge.protocol.handshake import (
     proves,
 )
 from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
-from binlog_merge.serve.answers import Rows, Settings, World, answer, use
+from binlog_merge.serve.answers import Rows, World, answer, use
 from binlog_merge.serve.prepared import COMMANDS, Statements
+from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.tables.session import Selected
 
 _REPLICA_ATTRIBUTE: Final = "_client_replication_channel_name"

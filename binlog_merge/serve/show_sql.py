@@ -15,6 +15,9 @@ from binlog_merge.serve.tokens import NotUnderstood, Tokens, name_of
 
 _OF_TABLE: Final = {"columns": "columns", "fields": "columns", "index": "index", "indexes": "index", "keys": "index"}
 
+_OF_SCHEMA: Final = ("tables", "table status", "triggers", "events")
+_LISTED: Final = ("databases", "schemas", *_OF_SCHEMA, "procedure status", "function status")
+
 
 def show_definitions(tokens: Tokens) -> ShowDefinitions | None:
     """Parse what follows SHOW, if it asks for definitions; None, with nothing taken, if it does not."""
@@ -26,10 +29,10 @@ def show_definitions(tokens: Tokens) -> ShowDefinitions | None:
             return _of_table(tokens, what, full)
     if tokens.word("create"):
         return _create(tokens)
-    for what in ("databases", "schemas", "tables", "table status", "triggers"):
+    for what in _LISTED:
         if tokens.word(*what.split()):
             schema = None
-            if what not in ("databases", "schemas") and (tokens.word("from") or tokens.word("in")):
+            if what in _OF_SCHEMA and (tokens.word("from") or tokens.word("in")):
                 schema = name_of(tokens.next())
             like, where = _choice(tokens)
             return ShowDefinitions("databases" if what == "schemas" else what, schema, "", full, like, where)
