@@ -1,4 +1,4 @@
-"""What a log's schema store has nothing about: triggers, views, routines, events, files. Clients ask all the same.
+"""What a log's schema store has nothing about: triggers, views, routines, events. Clients ask all the same.
 
 The columns are those of MySQL 9.7.
 """
@@ -40,15 +40,6 @@ _TABLES: Final = {
         "EXECUTE_AT:time INTERVAL_VALUE INTERVAL_FIELD:char SQL_MODE:char STARTS:time ENDS:time STATUS "
         "ON_COMPLETION CREATED:stamp LAST_ALTERED:stamp LAST_EXECUTED:time EVENT_COMMENT ORIGINATOR:int "
         "CHARACTER_SET_CLIENT COLLATION_CONNECTION DATABASE_COLLATION"
-    ),
-    "FILES": (
-        "FILE_ID:big FILE_NAME FILE_TYPE TABLESPACE_NAME TABLE_CATALOG TABLE_SCHEMA:null TABLE_NAME:null "
-        "LOGFILE_GROUP_NAME LOGFILE_GROUP_NUMBER:big ENGINE FULLTEXT_KEYS:null DELETED_ROWS:null "
-        "UPDATE_COUNT:null FREE_EXTENTS:big TOTAL_EXTENTS:big EXTENT_SIZE:big INITIAL_SIZE:big MAXIMUM_SIZE:big "
-        "AUTOEXTEND_SIZE:big CREATION_TIME:null LAST_UPDATE_TIME:null LAST_ACCESS_TIME:null RECOVER_TIME:null "
-        "TRANSACTION_COUNTER:null VERSION:big ROW_FORMAT TABLE_ROWS:null AVG_ROW_LENGTH:null DATA_LENGTH:null "
-        "MAX_DATA_LENGTH:null INDEX_LENGTH:null DATA_FREE:big CREATE_TIME:null UPDATE_TIME:null CHECK_TIME:null "
-        "CHECKSUM:null STATUS EXTRA"
     ),
     "INNODB_CMP": (
         "page_size:int compress_ops:int compress_ops_ok:int compress_time:int uncompress_ops:int uncompress_time:int"
