@@ -81,13 +81,13 @@ class World(Protocol):
 _MOST_KEPT: Final = 1 << 19
 
 
-def answer(sql: bytes, settings: Settings, world: World, wanted: Wanted = Wanted.TEXT) -> Answer:
+def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = Wanted.TEXT) -> Answer:
     """Answer one statement; only a SET, a USE and those of transactions change the session's settings.
 
-    `wanted` is what is wanted of rows of tables.
+    Bytes are in the client's character set. `wanted` is what is wanted of rows of tables.
     """
-    text = sql.decode("utf-8", "surrogateescape")
     try:
+        text = sql if isinstance(sql, str) else settings.reads.decoded(sql)
         return _answer(text, settings, world, wanted)
     except Refused as refused:
         return refused.answer

@@ -23,7 +23,8 @@ from binlog_merge.protocol.fields import (
 from binlog_merge.protocol.packets import BINARY, SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Column, Eof, Err, ErrorCode, Ok
 from binlog_merge.protocol.prepared import CURSOR_READ_ONLY, Execute, Fetch, Parameter, Prepared, Types
 from binlog_merge.serve.answers import Answer, Rows
-from binlog_merge.serve.tables.session import Selected, Wanted
+from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.tables.session import Reads, Selected, Wanted
 from snapshot_store.mysql.sql.session import DdlSession
 
 COMMANDS: Final = frozenset(
@@ -73,10 +74,10 @@ class _Statement:
 class Statements:
     """The prepared statements of a session. `ask` answers a text; texts are of at most `longest` bytes."""
 
-    def __init__(self, ask: Callable[[str, Wanted], Answer], longest: int, grammar: Callable[[], DdlSession]) -> None:
+    def __init__(self, ask: Callable[[str, Wanted], Answer], longest: int, reads: Reads) -> None:
         self._ask = ask
         self._longest = longest
-        self._grammar = grammar
+        self._reads = reads
         self._known: dict[int, _Statement] = {}
         self._last = 0
 
@@ -89,7 +90,7 @@ class Statements:
     def command(self, code: int, body: bytes) -> Iterable[bytes]:
         """Return the payloads that answer a command. Raises BinlogFormatError if its fields do not fit."""
         if code == Com.COM_STMT_PREPARE:
-            return self._prepare(body.decode("utf-8", "surrogateescape"))
+            return self._prepare(body)
         r = Reader(body, "statement")
         number = r.u32("statement")
         statement = self._known.get(number)
@@ -119,9 +120,13 @@ class Statements:
             f"The statement has {size} characters with its parameters, and binlog-merge serve takes {self._longest}",
         ).pack()
 
-    def _prepare(self, sql: str) -> Iterable[bytes]:
-        if len(sql) > self._longest:
-            return [self._too_long(len(sql))]
+    def _prepare(self, body: bytes) -> Iterable[bytes]:
+        if len(body) > self._longest:
+            return [self._too_long(len(body))]
+        try:
+            sql = self._reads.decoded(body)
+        except Refused as refused:
+            return [refused.answer.pack()]
         if len(self._known) >= _MOST:
             return [
                 Err.of(
@@ -129,7 +134,7 @@ class Statements:
                     f"Can't create more than {_MOST} prepared statements in a session",
                 ).pack()
             ]
-        parts = _parts(sql, self._grammar())
+        parts = _parts(sql, self._reads.grammar())
         statement = _Statement(parts)
         fields: tuple[Field, ...] = ()
         if parts[0].lstrip(" \t\r\n(")[:6].lower() in ("select", "show"):
@@ -146,6 +151,19 @@ class Statements:
             _list(fields),
         )
 
+    def _literal(self, value: Parameter) -> str:
+        """Return a parameter's value as SQL. Raises Refused."""
+        if value is None:
+            return "NULL"
+        if isinstance(value, int | float):
+            return repr(value)
+        text = self._reads.decoded(value) if isinstance(value, bytes) else value
+        if isinstance(value, bytes) and any("\udc80" <= char <= "\udcff" for char in text):
+            return f"X'{value.hex()}'"  # no text, so bytes that are meant as such
+        if self._reads.grammar().backslash_escapes:
+            text = text.replace("\\", "\\\\")
+        return "'" + text.replace("'", "''") + "'"
+
     def _keep_long(self, statement: _Statement, r: Reader) -> None:
         place, data = r.u16("parameter"), r.rest()
         if sum(map(len, statement.long.values())) + len(data) <= _MOST_LONG:
@@ -155,7 +173,10 @@ class Statements:
         execute = Execute.parse(r, len(statement.parts) - 1, statement.types, statement.long)
         statement.close()
         statement.types = execute.types
-        text = statement.text([literal(value) for value in execute.parameters])
+        try:
+            text = statement.text([self._literal(value) for value in execute.parameters])
+        except Refused as refused:
+            return [refused.answer.pack()]
         if len(text) > self._longest:
             return [self._too_long(len(text))]
         answered = self._ask(text, Wanted.BINARY)
@@ -166,21 +187,6 @@ class Statements:
             statement.rows = rows
             return described(tuple(map(_without_keys, fields)), SERVER_STATUS_AUTOCOMMIT | SERVER_STATUS_CURSOR_EXISTS)
         return chain(described(fields), rows, [Eof().pack()])
-
-
-def literal(value: Parameter) -> str:
-    """Return a parameter's value as SQL."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, bytes):
-        try:
-            return literal(value.decode("utf-8"))
-        except UnicodeDecodeError:
-            return f"X'{value.hex()}'"
-    escaped = value.replace("\\", "\\\\").replace("'", "''")
-    return f"'{escaped}'"
 
 
 def _parts(sql: str, session: DdlSession) -> tuple[str, ...]:

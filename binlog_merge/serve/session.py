@@ -99,9 +99,9 @@ class Session:
         self._phase = _Phase.HANDSHAKE
         self._plugin = CACHING_SHA2
         self._statements = Statements(
-            lambda text, wanted: answer(text.encode("utf-8", "surrogateescape"), self.settings, world, wanted),
+            lambda text, wanted: answer(text, self.settings, world, wanted),
             LONGEST_STATEMENT,
-            self.settings.reads.grammar,
+            self.settings.reads,
         )
 
     @property

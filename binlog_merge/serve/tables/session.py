@@ -10,7 +10,7 @@ from binlog_merge.protocol.fields import Field
 from binlog_merge.protocol.packets import ErrorCode, Value
 from binlog_merge.serve.refused import Refused
 from snapshot_store.mysql.sql.session import SQL_MODES, DdlSession
-from snapshot_store.mysql.text.charsets import charset_of, collation_id
+from snapshot_store.mysql.text.charsets import canonical_charset, charset_of, collation_id
 
 if TYPE_CHECKING:
     from binlog_merge.serve.log import LogView
@@ -139,6 +139,22 @@ class Reads:
         if number is None:
             raise Refused(ErrorCode.ER_UNKNOWN_CHARACTER_SET, f"Unknown character set: '{str(name)[:64]}'")
         return Results(charset_of(number), int(self._values.get("collation_results") or number))
+
+    def decoded(self, sql: bytes) -> str:
+        """Return the text of a statement, in the character set of the client. Raises Refused."""
+        name = self._values.get("character_set_client") or charset_of(self.collation)
+        charset = canonical_charset(str(name)) or "utf8mb4"
+        if sql.isascii() or charset in ("utf8mb4", "utf8mb3", "binary"):
+            return sql.decode("utf-8", "surrogateescape")
+        from snapshot_store.mysql.text.codecs import decode_text
+
+        try:
+            return decode_text(charset, sql)
+        except (UnicodeError, LookupError) as error:
+            raise Refused(
+                ErrorCode.ER_UNKNOWN_CHARACTER_SET,
+                f"this is no text of character set {charset}: {error}"[:300],
+            ) from None
 
     def minutes(self) -> int:
         """Return the offset of the session's time zone from UTC. Raises Refused for a zone with a name."""
