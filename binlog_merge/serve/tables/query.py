@@ -6,13 +6,12 @@
 Conditions are read by MySQL's grammar. All else is refused, so that nothing is answered that is not understood.
 """
 
-import re
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 from binlog_merge.protocol.packets import ErrorCode
 from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.words import cursor_of
 from snapshot_store.errors import DdlNotUnderstood
 from snapshot_store.mysql.expr.nodes import Node
 from snapshot_store.mysql.expr.reader import ExpressionReader
@@ -22,7 +21,6 @@ from snapshot_store.mysql.sql.session import DdlSession
 _MODIFIERS: Final = ("SQL_NO_CACHE", "ALL", "SQL_BIG_RESULT", "SQL_BUFFER_RESULT", "HIGH_PRIORITY", "STRAIGHT_JOIN")
 _AGGREGATES: Final = ("COUNT", "MIN", "MAX")
 _AFTER: Final = ("FROM", "WHERE", "ORDER", "LIMIT", "FOR", "LOCK", "GROUP", "HAVING", "UNION", "INTO")
-_PART: Final = re.compile(r"\w+|[^\w\s]")
 _MOST_PARTS: Final = 20_000
 _MOST_NODES: Final = 3000
 _MOST_ITEMS: Final = 4096
@@ -69,10 +67,8 @@ def parse_query(sql: str, session: DdlSession, schema: str | None) -> Query | No
 
     Raises Refused for what is not understood.
     """
-    if sum(1 for _ in islice(_PART.finditer(sql), _MOST_PARTS + 1)) > _MOST_PARTS:
-        raise _refused(f"more than {_MOST_PARTS} words and signs")
     try:
-        cursor = Cursor.of(sql, session)
+        cursor = cursor_of(sql, session, _MOST_PARTS)
         if _of_the_system(cursor, schema):
             return None
         query = _query(cursor, schema)
