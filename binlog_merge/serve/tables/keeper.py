@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import duckdb
 
-from binlog_merge.errors import ConfigError, MergeError
+from binlog_merge.errors import ConfigError, InternalError, MergeError
 from binlog_merge.files.log_folder import LogFolder
 from binlog_merge.log.reader import MergedBinlog
 from binlog_merge.log.shapes import Shapes
@@ -196,7 +196,8 @@ class Tables:
                 self._closed.wait(_AGAIN)
                 return
             failed = error
-            self._report(f"the tables are not kept up any more, and are not read: {error}")
+        except Exception as error:  # a fault of ours ends the tables, not the log
+            failed = InternalError(f"{type(error).__name__}: {error}")
         finally:
             with self._changed:
                 self._busy, self._failed = False, failed
@@ -204,6 +205,8 @@ class Tables:
                 whole = failed is None and self._target.rank == view.state.rank
                 self._at = (view, self._target.catalog) if whole else None
                 self._changed.notify_all()
+            if failed is not None:
+                self._report(f"the tables are not kept up any more, and are not read: {failed}")
 
     def _apply(self, view: LogView) -> None:
         binlog = MergedBinlog(view.folder)
