@@ -31,7 +31,7 @@ export THOROUGH ?= 0
 # A stamp without its environment is stale.
 $(shell [ -x $(VENV)/python -a -f build/env.sh ] || rm -f $(SETUP))
 
-.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql lint check bench soak clean distclean
+.PHONY: help setup demo demo-live test sparks quick coverage mutants mysql lint check check-clients bench soak clean distclean
 
 help:
 	@echo "make demo    merge a small cluster's binlogs into build/demo and say what to look at"
@@ -50,6 +50,8 @@ help:
 	@echo "make soak    random histories against the oracle, for SOAK_SECONDS=$(SOAK_SECONDS); then live systems whose processes are"
 	@echo "             killed LIVE_KILLS times each (or for LIVE_SECONDS, where that is over sooner), and whose servers and"
 	@echo "             connections break for FAULTS_SECONDS; SOAK_SEED=n, TEST_ARGS=tests/soak/test_killed_live.py"
+	@echo "make check-clients  clients of other makers read a log that grows, and serve under attack: brings them from PyPI,"
+	@echo "             npm and Debian into build/clients; fails where one cannot be had"
 	@echo "make setup   only make .venv and find Java (PYTHON=..., NO_APT=1)"
 	@echo "make clean   remove what was made, but for .venv and build/mysql; distclean removes these too"
 
@@ -111,6 +113,12 @@ bench: $(SETUP) mysql
 
 soak: $(SETUP) mysql
 	@$(RUN) SOAK_SECONDS=$(SOAK_SECONDS) $(VENV)/python -m pytest -m soak $(TEST_ARGS)
+
+# What cannot be had fails, behind the tests of what can.
+check-clients: $(SETUP)
+	@tools/get-mysql.sh build/mysql
+	@tools/get-clients.sh build/clients; got=$$?; \
+	  $(RUN) $(VENV)/python -m pytest $(TEST_PROCESSES) -m clients tests/clients $(TEST_ARGS) && exit $$got
 
 clean:
 	rm -rf build/demo build/demo-live build/demo-live.lock build/numba-cache build/bench dist spark-warehouse artifacts

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import filtered, held, live, load, replay, schema_store, storm
+from benchmarks import cluster, filtered, held, live, load, replay, schema_store, serving, storm
 from benchmarks.generate import generate, parse_size, workload_arguments, workload_of
 from benchmarks.measure import Memory
 from benchmarks.passes import Bench, Times
@@ -106,6 +106,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--filtered", type=int, default=1_000_000, help="transactions whose rows an expression judges; 0: not measured"
     )
+    parser.add_argument(
+        "--serving", type=parse_size, default=parse_size("500MB"), help="what `serve` hands out; 0: not measured"
+    )
+    parser.add_argument(
+        "--cluster", type=parse_size, default=parse_size("2GB"), help="what a cluster merges, S3 to S3; 0: not measured"
+    )
     parser.add_argument("--live", type=float, default=60, help="seconds of each phase of a live run; 0: not measured")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--out", default="build/bench", type=lambda path: str(Path(path).resolve()))
@@ -129,7 +135,7 @@ def main() -> None:
                 mode: run_mode(replace(workload, mode=mode), arguments, spark, native)
                 for mode in arguments.mode.split(",")
             }
-            result["modes"], result["targets"] = modes, verdicts(modes)
+            result["modes"] = modes
             if arguments.large:
                 result["large"] = run_large(replace(workload, size=arguments.large), arguments, spark, native)
             if arguments.held:
@@ -140,6 +146,10 @@ def main() -> None:
         if arguments.filtered:
             note("rows judged by an expression")
             result["filtered"] = filtered.run(native, Path(arguments.out), arguments.filtered)
+    if arguments.cluster:
+        note("a cluster of two workers that share nothing but an S3 server")
+        result["cluster"] = cluster.run(Path(arguments.out) / "s3", arguments.cluster, max(2, arguments.rounds // 2))
+    result["targets"] = verdicts(modes, result.get("cluster"))
     sizes = [int(size) for size in arguments.schema_versions.split(",") if size]
     if sizes:
         note("schema stores")
@@ -151,6 +161,9 @@ def main() -> None:
         result["replay"] = replay.run(Path(arguments.out), arguments.rounds)
         note("a storm of DDL")
         result["storm"] = storm.run(Path(arguments.out), 200, [int(size) for size in arguments.storm.split(",")])
+    if arguments.serving and mysql_available():
+        note("a log handed out beside a server")
+        result["serving"] = serving.run(Path(arguments.out) / "serving", arguments.rounds, arguments.serving)
     if arguments.live and mysql_available():
         note("a running cluster and its replica")
         result["live"] = live.run(Path(arguments.out) / "live", arguments.live)

@@ -19,6 +19,8 @@ TARGETS = {
     "warm_to_mysqlbinlog_verify": 8.0,
     "warm_to_mysql_replication": 150.0,
 }
+CLUSTER = 0.65
+"""Of what plain processes take on local files, and what the store takes for the same bytes."""
 # Like is compared with like: a merge checks every checksum, and where it reshapes it takes the rows apart as well.
 _RESHAPING = {"warm_to_mysqlbinlog_verify": "warm_to_mysqlbinlog_rows"}
 _RATIOS = (
@@ -114,9 +116,12 @@ def ratios(times: Times) -> dict[str, float]:
     return found
 
 
-def verdicts(by_mode: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return each target with the modes' ratios, and whether all of them reach it."""
+def verdicts(by_mode: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return each target with the modes' ratios, and whether all of them reach it; and that of a cluster."""
     result = {}
+    if cluster is not None:
+        ratio = cluster["cluster_to_native_and_store"]["median"]
+        result["cluster_to_native_and_store"] = {"target": CLUSTER, "found": ratio, "met": ratio >= CLUSTER}
     for name, target in TARGETS.items():
         found = {}
         for mode, one in by_mode.items():

@@ -426,6 +426,17 @@ class TargetBusy(MergeError):
     default_remedy = "wait for it to end; two replays of one cluster would apply everything twice"
 
 
+class NotYet(MergeError):
+    """A bootstrap waits for the merge, or for the end of a DDL, and nothing comes on."""
+
+    code, exit_code = "not-yet", 58
+    may_pass = True
+    default_remedy = (
+        "let capture and merge run beside it, and nodes that write nothing have a `heartbeat`; `status` says who holds "
+        "back. Run it again: it goes on where it was"
+    )
+
+
 class ReadersBehind(MergeError):
     """Files that are to be removed still have to be sent to attached readers."""
 
@@ -571,6 +582,7 @@ ERROR_CLASSES: tuple[type[MergeError], ...] = (
     ObjectStoreRefused,
     ObjectStoreUnreachable,
     ExecutorUnfit,
+    NotYet,
     InternalError,
 )
 

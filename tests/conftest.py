@@ -37,6 +37,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _need_mysql()
     if item.get_closest_marker("soak") and "soak" not in str(item.config.option.markexpr):
         pytest.skip("a long random run; select it with -m soak")
+    if item.get_closest_marker("clients") and "clients" not in str(item.config.option.markexpr):
+        pytest.skip("needs clients of other makers; run `make check-clients`")
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist's own hook reads the marks

@@ -15,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from binlog_merge.cli import (
+    bootstrap,
     capture,
     ddl,
     debug,
@@ -22,6 +23,7 @@ from binlog_merge.cli import (
     filter,
     inspect,
     merge,
+    password,
     position,
     purge,
     replay,
@@ -57,6 +59,7 @@ Start here:
   binlog-merge schema history shop.orders --store merged/   what a table looked like, when, and why
   binlog-merge filter test --filter F --table shop.orders   what a filter would let through
   binlog-merge replay --from merged/ --to mysql://…         apply a merged binlog to a server
+  binlog-merge bootstrap --config cluster.yaml --to URL     fill a target with the rows that a cluster has
   binlog-merge serve merged/                                be the source of a MySQL replica or a CDC tool
   binlog-merge status --config cluster.yaml --out merged/   who is where, what holds back, is it well
   binlog-merge run --config cluster.yaml --out merged/      capture, merge and serve, never stopping
@@ -83,7 +86,9 @@ app.command("merge", help=merge.HELP, epilog=EPILOG)(merge.merge)
 app.command("capture", help=capture.HELP)(capture.capture)
 app.command("inspect", help=inspect.HELP)(inspect.inspect)
 app.command("replay", help=replay.HELP)(replay.replay)
+app.command("bootstrap", help=bootstrap.HELP)(bootstrap.bootstrap)
 app.command("serve", help=serve.HELP)(serve.serve)
+app.command("password", help=password.HELP)(password.password)
 app.command("status", help=status.HELP)(status.status)
 app.command("run", help=run_verb.HELP, epilog=EPILOG)(run_verb.run)
 app.command("verify", help=verify.HELP)(verify.verify)

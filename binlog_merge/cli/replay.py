@@ -186,7 +186,7 @@ def _capture(
     from binlog_merge.replay.changes.parquet import ParquetTarget
     from binlog_merge.replay.changes.walk import capture
 
-    folder, chosen = _path_of(url, "no directory: write parquet:///DIR"), options.filter
+    folder, chosen = path_of(url, "no directory: write parquet:///DIR"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{shown} written to {folder}"
     text = temporal is Temporal.text
@@ -203,7 +203,7 @@ def _load(
     from binlog_merge.replay.duckdb.load import load
     from binlog_merge.replay.duckdb.target import DuckdbTarget
 
-    path, chosen = _path_of(url, "no file: write duckdb:///FILE"), options.filter
+    path, chosen = path_of(url, "no file: write duckdb:///FILE"), options.filter
     columns = (lambda schema, table: None) if chosen is None else chosen.columns
     title = f"{shown} loaded into {path}"
     text = temporal is Temporal.text
@@ -223,7 +223,7 @@ def _done_so_far(title: str, output: OutputFormat) -> Iterator[None]:
         raise
 
 
-def _path_of(url: str, otherwise: str) -> Path:
+def path_of(url: str, otherwise: str) -> Path:
     parts = urlsplit(url)
     if parts.netloc or not parts.path.strip("/"):
         raise ConfigError(f"--to: {url!r} is {otherwise}")

@@ -154,6 +154,14 @@ def run(
     tls_key: Annotated[
         Path | None, typer.Option("--tls-key", help="serve: the certificate's key.", metavar="FILE", parser=local_path)
     ] = None,
+    serve_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--serve-option",
+            help="serve: another of its options, without dashes: users=FILE, tls-required; may be given again.",
+            metavar="NAME[=VALUE]",
+        ),
+    ] = None,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -201,6 +209,7 @@ def run(
         serve_password_file=serve_password_file,
         tls_cert=tls_cert,
         tls_key=tls_key,
+        serve_options=tuple(serve_option or ()),
         log_level=log_level,
         log_format=log_format,
     )
@@ -230,7 +239,7 @@ def _check(options: "RunOptions") -> None:
         "capture": (options.password_file, options.ssl_ca, options.start_file or None),
         "serve": (
             *(options.host, options.port, options.user),
-            *(options.serve_password_file, options.tls_cert, options.tls_key),
+            *(options.serve_password_file, options.tls_cert, options.tls_key, options.serve_options or None),
         ),
     }
     for name, runs in (("capture", options.capture), ("serve", options.serve)):

@@ -31,6 +31,7 @@ class RunOptions:
     serve_password_file: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    serve_options: tuple[str, ...] = ()
     log_level: Level = Level.warning
     log_format: LineFormat = LineFormat.text
 
@@ -77,6 +78,7 @@ def _serve(options: RunOptions) -> tuple[str, ...]:
         *_given("--password-file", options.serve_password_file),
         *_given("--tls-cert", options.tls_cert),
         *_given("--tls-key", options.tls_key),
+        *(f"--{option.lstrip('-')}" for option in options.serve_options),
         *("--", str(options.out)),  # whatever it begins with
     )
 

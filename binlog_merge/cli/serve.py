@@ -39,7 +39,16 @@ tells its position in SHOW BINARY LOG STATUS, and streaming goes on from there.
 
 The log is only read; a note beside it, in .status, says for `status` who reads and how far.
 
-There is one user. Beyond this machine a password is needed. The server's id is the configuration's `output.server-id`,
+There is one user, or those of a file, each with hashes of passwords (`binlog-merge password` makes them) and the hosts
+from which it may come. Beyond this machine a password is needed. TLS is always offered, with a certificate of its own
+if none is given.
+
+\b
+  users:
+    - {name: rep, password: $A$005$…, hosts: [10.0.0.%, 192.168.1.0/24]}
+    - {name: cdc, password: [$A$005$…, "*A4B6…"]}            without hosts: from everywhere; any of the hashes will do
+
+The server's id is the configuration's `output.server-id`,
 its UUID that of the GTIDs. Readers may come before anything is published; where no merge has even begun, it waits
 for the first, and then listens. It ends with Ctrl-C (exit code 130) or SIGTERM (143); with 28 if the directory becomes
 another output's."""
@@ -59,9 +68,20 @@ def serve(
         Path | None,
         typer.Option("--password-file", help="Holds the user's password.", parser=local_path, metavar="PATH"),
     ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            "--users", help="Users with hashes, in YAML; read again when it changes.", parser=local_path, metavar="FILE"
+        ),
+    ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option("--tls-cert", help="Offer TLS with this certificate (PEM).", metavar="FILE", parser=local_path),
+        typer.Option(
+            "--tls-cert",
+            help="The certificate for TLS (PEM); default: one of its own, which nobody vouches for.",
+            metavar="FILE",
+            parser=local_path,
+        ),
     ] = None,
     tls_key: Annotated[
         Path | None,
@@ -78,19 +98,61 @@ def serve(
             parser=local_path,
         ),
     ] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-ca",
+            help="Serve only clients with a certificate of this CA (PEM); with --tls-required.",
+            metavar="FILE",
+            parser=local_path,
+        ),
+    ] = None,
+    tls_required: Annotated[bool, typer.Option("--tls-required", help="Serve nobody without TLS.")] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes",
+            min=1,
+            max=64,
+            help="All but the first send the log, to clients without TLS: no statement of another holds them up.",
+        ),
+    ] = 1,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", min=1, help="How many clients may be logged in.")
+    ] = 200,
+    max_logins: Annotated[
+        int,
+        typer.Option(
+            "--max-logins", min=1, help="How many may be connected and not logged in; the oldest leaves for one more."
+        ),
+    ] = 100,
+    max_statement: Annotated[
+        int, typer.Option("--max-statement", min=1024, help="The longest statement.", metavar="BYTES")
+    ] = 1 << 18,
+    max_variables: Annotated[
+        int, typer.Option("--max-variables", min=1024, help="What a session may SET in all.", metavar="CHARACTERS")
+    ] = 1 << 19,
     log_level: LogLevel = Level.warning,
     log_format: LogFormat = LineFormat.text,
 ) -> None:
     """Hand out a merged binlog over MySQL's protocol."""
     start_log(log_level, log_format)
     from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.serve.limits import Limits
     from binlog_merge.serve.log import PublishedLog
     from binlog_merge.serve.server import ServeOptions
 
     password = "" if password_file is None else password_of(password_file)
     if password_file is not None and not password:
         raise ConfigError("the password is empty", file=str(password_file))
-    options = ServeOptions(host, port, user, password, tls_cert, tls_key)
+    if users is not None and password_file is not None:
+        raise ConfigError("--users has the passwords: leave out --password-file")
+    if tls_ca is not None and not tls_required:
+        raise ConfigError("--tls-ca goes with --tls-required: without TLS nobody shows a certificate")
+    limits = Limits(max_connections, max_logins, max_statement, max_variables)
+    options = ServeOptions(
+        host, port, user, password, tls_cert, tls_key, tls_ca, tls_required, users, limits, processes
+    )
     with opened_log(directory, schema=False) as folder, folder.following(_report):
         _serve(PublishedLog.awaited(folder, _report), options, tables)
 
@@ -109,8 +171,9 @@ def _serve(log: "PublishedLog", options: "ServeOptions", tables: Path | None) ->
         if view.key_ends_transaction:
             _report("order keys stand behind XID (output.cts), which crashes MySQL replicas: they will be refused")
         file, position = view.end
+        to = f"user {printable(options.user)}" if options.users is None else f"the users of {options.users}"
         print(
-            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to user {printable(options.user)}, "
+            f"{log.folder} is served on {server.address[0]}:{server.address[1]} to {to}, "
             f"{len(view.there)} files up to {file}:{position}, server id {view.server_id}",
             flush=True,
         )

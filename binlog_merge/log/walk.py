@@ -26,7 +26,9 @@ class ReplayOptions:
     in the order of the log, except for what waits for a DDL. `rate` is the largest number of transactions applied a
     second. With `until_lag` the replay follows the merge until the last transaction applied was committed at most so
     many seconds ago. With `global_barrier` a DDL blocks all tables. `system_zone` is the time zone SYSTEM of the nodes'
-    servers, for targets that execute DDL themselves; None if not known.
+    servers, for targets that execute DDL themselves; None if not known. With `overwrite` a row becomes what its event
+    says whatever the target has there: for tables whose rows were read while the log went on (`bootstrap`). Rows of
+    the tables `without` are left out.
     """
 
     first_rank: int | None = None
@@ -41,6 +43,8 @@ class ReplayOptions:
     until_lag: float | None = None
     global_barrier: bool = False
     system_zone: str | None = None
+    overwrite: bool = False
+    without: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass

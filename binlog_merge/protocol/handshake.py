@@ -5,14 +5,13 @@
     client  handshake response: capabilities, user, proof, plugin
     server  auth switch request, client proof                       if it names no plugin, or one not known here
     server  1 3 (caching_sha2_password: nothing more to prove), OK; or 1045
+    server  1 4, client password                                    if the server has only a salted hash of it
 
-The server has the password itself, so the fast path of caching_sha2_password always decides: the slow path, which
-transmits the password, is for servers that have only its hash. Source:
+How the last is hidden without TLS says `serve.login`. Source:
 https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_connection_phase.html.
 """
 
 import hashlib
-import hmac
 import secrets
 import string
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed_bytes, pack_uint
+from binlog_merge.protocol.compression import USUAL_ZSTD_LEVEL, Algorithm
 from binlog_merge.protocol.packets import SERVER_STATUS_AUTOCOMMIT, UTF8MB4, Capability
 
 PROTOCOL_VERSION: Final = 10
@@ -32,12 +32,14 @@ OFFERED: Final = (
     Capability.CLIENT_LONG_PASSWORD
     | Capability.CLIENT_LONG_FLAG
     | Capability.CLIENT_CONNECT_WITH_DB
+    | Capability.CLIENT_COMPRESS
     | Capability.CLIENT_PROTOCOL_41
     | Capability.CLIENT_TRANSACTIONS
     | Capability.CLIENT_SECURE_CONNECTION
     | Capability.CLIENT_PLUGIN_AUTH
     | Capability.CLIENT_CONNECT_ATTRS
     | Capability.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA
+    | Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM
 )
 _NONCE_BYTES: Final = (string.ascii_letters + string.digits).encode()
 
@@ -122,7 +124,7 @@ class HandshakeResponse:
 
     `plugin` is mysql_native_password for old clients, which know no plugins, and "" for those that know them and name
     none. Attributes describe the client: a MySQL replica
-    has `_client_replication_channel_name`, mysqlbinlog does not.
+    has `_client_replication_channel_name`, mysqlbinlog does not. `zstd_level` is sent with zstd compression alone.
     """
 
     capabilities: Capability
@@ -133,10 +135,18 @@ class HandshakeResponse:
     attributes: Mapping[str, str] = field(default_factory=dict)
     max_packet: int = 1 << 24
     charset: int = UTF8MB4
+    zstd_level: int = USUAL_ZSTD_LEVEL
+
+    @property
+    def algorithm(self) -> Algorithm | None:
+        """Return the compression that the client wants, zlib where it offers both, as MySQL takes it."""
+        if self.capabilities & Capability.CLIENT_COMPRESS:
+            return Algorithm.ZLIB
+        return Algorithm.ZSTD if self.capabilities & Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM else None
 
     @classmethod
     def parse(cls, payload: Buffer) -> Self:
-        """Parse the packet; fields after the attributes (compression levels) are ignored."""
+        """Parse the packet; anything behind its fields is ignored."""
         r = Reader(payload, "handshake response")
         flags = Capability(r.u32("capabilities"))
         if not flags & Capability.CLIENT_PROTOCOL_41:
@@ -155,7 +165,9 @@ class HandshakeResponse:
         attributes: dict[str, str] = {}
         if flags & Capability.CLIENT_CONNECT_ATTRS and r.left():
             attributes = _read_attributes(r.packed_bytes("attributes"))
-        return cls(flags, user, proof, database, plugin, attributes, max_packet, charset)
+        zstd = flags & Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM and r.left()
+        level = r.u8("level of zstd") if zstd else USUAL_ZSTD_LEVEL
+        return cls(flags, user, proof, database, plugin, attributes, max_packet, charset, level)
 
     def pack(self) -> bytes:
         flags = self.capabilities
@@ -171,6 +183,7 @@ class HandshakeResponse:
                 _text(self.database) if flags & Capability.CLIENT_CONNECT_WITH_DB else b"",
                 _text(self.plugin) if flags & Capability.CLIENT_PLUGIN_AUTH else b"",
                 pack_packed_bytes(attributes) if flags & Capability.CLIENT_CONNECT_ATTRS else b"",
+                bytes([self.zstd_level]) if flags & Capability.CLIENT_ZSTD_COMPRESSION_ALGORITHM else b"",
             )
         )
 
@@ -204,11 +217,6 @@ def prove(plugin: str, password: str, nonce: bytes) -> bytes:
         return _xor(once, hashlib.sha1(nonce + hashlib.sha1(once).digest()).digest())
     once = hashlib.sha256(secret).digest()
     return _xor(once, hashlib.sha256(hashlib.sha256(once).digest() + nonce).digest())
-
-
-def proves(plugin: str, password: str, nonce: bytes, proof: bytes) -> bool:
-    """Return whether a client's proof is right. For an empty password it may be a zero byte."""
-    return hmac.compare_digest(prove(plugin, password, nonce), b"" if proof == b"\0" else proof)
 
 
 def _xor(a: bytes, b: bytes) -> bytes:

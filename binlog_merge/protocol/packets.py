@@ -10,10 +10,13 @@ text protocol's, with EOF packets: CLIENT_DEPRECATE_EOF is never offered, so tha
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from struct import Struct
 from typing import Final, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from binlog_merge.binlog.constants import ColumnType
+from binlog_merge.binlog.kernels.packets import frame_events
 from binlog_merge.binlog.wire import Buffer, Reader, pack_packed, pack_packed_bytes, pack_uint
 
 PACKET_HEADER_LEN: Final = 4
@@ -21,7 +24,9 @@ MAX_PAYLOAD: Final = (1 << 24) - 1
 UTF8MB4: Final = 45
 """utf8mb4_general_ci: the only collation of utf8mb4 that every client knows."""
 BINARY: Final = 63
-_EVENT_HEADER: Final = Struct("<IB")
+EVENT_FOLLOWS: Final = b"\0"
+"""What a packet of a dump begins with, if an event follows."""
+Sizes = NDArray[np.int64]
 
 
 class Capability(IntFlag):
@@ -30,6 +35,7 @@ class Capability(IntFlag):
     CLIENT_LONG_PASSWORD = 1
     CLIENT_LONG_FLAG = 1 << 2
     CLIENT_CONNECT_WITH_DB = 1 << 3
+    CLIENT_COMPRESS = 1 << 5
     CLIENT_PROTOCOL_41 = 1 << 9
     CLIENT_SSL = 1 << 11
     CLIENT_TRANSACTIONS = 1 << 13
@@ -37,6 +43,7 @@ class Capability(IntFlag):
     CLIENT_PLUGIN_AUTH = 1 << 19
     CLIENT_CONNECT_ATTRS = 1 << 20
     CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA = 1 << 21
+    CLIENT_ZSTD_COMPRESSION_ALGORITHM = 1 << 26
 
 
 SERVER_STATUS_AUTOCOMMIT: Final = 2
@@ -62,6 +69,7 @@ class ErrorCode(IntEnum):
     ER_NO_SUCH_TABLE = 1146
     ER_NET_PACKET_TOO_LARGE = 1153
     ER_NET_PACKETS_OUT_OF_ORDER = 1156
+    ER_NET_UNCOMPRESS_ERROR = 1157
     ER_UNKNOWN_SYSTEM_VARIABLE = 1193
     ER_WRONG_ARGUMENTS = 1210
     ER_UNKNOWN_STMT_HANDLER = 1243
@@ -73,10 +81,12 @@ class ErrorCode(IntEnum):
     ER_UNSUPPORTED_PS = 1295
     ER_SP_DOES_NOT_EXIST = 1305
     ER_QUERY_INTERRUPTED = 1317
+    ER_STACK_OVERRUN_NEED_MORE = 1436
     ER_QUERY_TIMEOUT = 3024
     ER_STMT_HAS_NO_OPEN_CURSOR = 1421
     ER_MAX_PREPARED_STMT_COUNT_REACHED = 1461
     ER_MALFORMED_PACKET = 1835
+    ER_SECURE_TRANSPORT_REQUIRED = 3159
     ER_MALFORMED_GTID_SET_SPECIFICATION = 1772
 
 
@@ -94,6 +104,7 @@ _SQLSTATES: Final = {
     ErrorCode.ER_EMPTY_QUERY: b"42000",
     ErrorCode.ER_NET_PACKET_TOO_LARGE: b"08S01",
     ErrorCode.ER_NET_PACKETS_OUT_OF_ORDER: b"08S01",
+    ErrorCode.ER_NET_UNCOMPRESS_ERROR: b"08S01",
     ErrorCode.ER_NOT_SUPPORTED_YET: b"42000",
     ErrorCode.ER_SP_DOES_NOT_EXIST: b"42000",
     ErrorCode.ER_QUERY_INTERRUPTED: b"70100",
@@ -131,18 +142,28 @@ def packets(payload: Buffer, sequence: int) -> Iterator[tuple[bytes, memoryview]
         sequence += 1
 
 
-def event_packets(data: memoryview, sizes: Sequence[int], sequence: int) -> bytearray:
-    """Return the packets of consecutive events in `data`, each smaller than a packet.
+def event_packets(
+    data: memoryview, sizes: Sequence[int] | Sizes, sequence: int, prefix: bytes = EVENT_FOLLOWS
+) -> memoryview:
+    """Return the packets of adjacent events in `data`, each smaller than a packet: its payload is prefix and bytes."""
+    found = np.frombuffer(bytearray(data) if data.readonly else data, np.uint8)
+    out = np.empty(len(found) + len(sizes) * (PACKET_HEADER_LEN + len(prefix)), np.uint8)
+    ahead = np.frombuffer(bytearray(prefix), np.uint8)
+    return out.data[: frame_events(found, np.asarray(sizes, np.int64), sequence & 0xFF, ahead, out)]
 
-    An event's payload is a zero byte and its bytes.
-    """
-    out, at = bytearray(), 0
-    for size in sizes:
-        out += _EVENT_HEADER.pack(size + 1 | (sequence & 0xFF) << 24, 0)
-        out += data[at : at + size]
-        at += size
-        sequence += 1
-    return out
+
+def large_event_packets(
+    data: memoryview, sequence: int, prefix: bytes = EVENT_FOLLOWS
+) -> Iterator[tuple[bytes, memoryview]]:
+    """Yield the packets of one event of any size, each as its first bytes and a slice of the event."""
+    at, ahead = 0, prefix
+    while True:
+        part = data[at : at + MAX_PAYLOAD - len(ahead)]
+        length = len(ahead) + len(part)
+        yield PacketHeader(length, sequence & 0xFF).pack() + ahead, part
+        at, ahead, sequence = at + len(part), b"", sequence + 1
+        if length < MAX_PAYLOAD:
+            return
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from binlog_merge.serve.dictionary import SYSTEM_SCHEMAS
 from binlog_merge.serve.expressions import WHAT, value_of
 from binlog_merge.serve.log import LogView
 from binlog_merge.serve.refused import NO_ROWS, Refused, unknown_database
+from binlog_merge.serve.replica_status import COLUMNS as REPLICA_STATUS
 from binlog_merge.serve.settings import Settings, Snapshot
 from binlog_merge.serve.shows import show as shown
 from binlog_merge.serve.sql import parse_statement
@@ -74,11 +75,11 @@ class World(Protocol):
     def replicas(self) -> Iterable[Sequence[Value]]:
         """Yield the rows of SHOW REPLICAS."""
 
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Yield the rows of SHOW PROCESSLIST."""
+
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
-
-
-_MOST_KEPT: Final = 1 << 19
 
 
 def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = Wanted.TEXT) -> Answer:
@@ -93,6 +94,8 @@ def answer(sql: bytes | str, settings: Settings, world: World, wanted: Wanted = 
         return refused.answer
     except MergeError as error:
         return _failed(error)
+    except RecursionError:  # a SELECT over information_schema is followed as deep as it is nested
+        return Err.of(ErrorCode.ER_STACK_OVERRUN_NEED_MORE, "The statement is nested too deeply for binlog-merge serve")
 
 
 def _facts(settings: Settings, world: World) -> Facts:
@@ -229,10 +232,11 @@ def _set(items: Sequence[tuple[str, Expression]], settings: Settings, facts: Fac
 
 
 def _keep(name: str, value: Value, settings: Settings) -> None:
-    kept = sum(len(other) + len(str(held)) for other, held in settings.values.items() if other != name)
-    if kept + len(name) + len(str(value)) > _MOST_KEPT:
+    kept = settings.values.size_without(name)
+    if kept + len(name) + len(str(value)) > settings.most_kept:
         raise Refused(
-            ErrorCode.ER_OUT_OF_RESOURCES, f"binlog-merge serve keeps {_MOST_KEPT} characters of a session's variables"
+            ErrorCode.ER_OUT_OF_RESOURCES,
+            f"binlog-merge serve keeps {settings.most_kept} characters of a session's variables (--max-variables)",
         )
     settings.values[name] = value
 
@@ -251,6 +255,10 @@ def _show(show: Show, settings: Settings, world: World) -> Rows:
             return Rows(_LOG_COLUMNS, [(file.name, file.size, "No") for file in facts.view.there])
         case "replicas":
             return Rows(_REPLICA_COLUMNS, world.replicas())
+        case "replica status":
+            return Rows(REPLICA_STATUS, [])
+        case "processlist":
+            return Rows(_PROCESS_COLUMNS, world.processes())
         case "grants":
             granted = f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `{settings.user}`@`%`"
             return Rows([Column(f"Grants for {settings.user}@%")], [(granted,)])
@@ -280,10 +288,28 @@ _EVENT_COLUMNS: Final = (
     Column("End_log_pos", True),
     Column("Info"),
 )
+_PROCESS_COLUMNS: Final = (
+    Column("Id", True),
+    Column("User"),
+    Column("Host"),
+    Column("db"),
+    Column("Command"),
+    Column("Time", True),
+    Column("State"),
+    Column("Info"),
+)
 _REPLICA_COLUMNS: Final = (
     Column("Server_Id", True),
     Column("Host"),
     Column("Port", True),
     Column("Source_Id", True),
     Column("Replica_UUID"),
+    Column("User"),
+    Column("Log_file"),
+    Column("Log_pos", True),
+    Column("Acknowledged"),
+    Column("Bytes_per_second", True),
+    Column("Bytes_behind", True),
+    Column("Tls"),
+    Column("Compression"),
 )

@@ -238,6 +238,10 @@ def _sizes(type: "ColumnSpec") -> Row:
     return None, None, _DIGITS[name] + int(name == "bigint" and type.unsigned), 0, None
 
 
+def _nothing(definitions: Definitions) -> Iterator[Row]:
+    return iter(())
+
+
 RELATIONS: Final[dict[str, Relation]] = {
     "SCHEMATA": Relation(
         columns(

@@ -19,6 +19,8 @@ from binlog_merge.binlog.constants import CHECKSUM_LEN, EVENT_HEADER_LEN, EventF
 from binlog_merge.binlog.control import Heartbeat, HeartbeatV2, Rotate
 from binlog_merge.binlog.header import EventHeader
 from binlog_merge.protocol.commands import BinlogDumpGtid, Dump, DumpFlag
+from binlog_merge.protocol.packets import EVENT_FOLLOWS
+from binlog_merge.protocol.semi_sync import NOT_ASKED
 from binlog_merge.serve.place import Start
 from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.stream import AtEnd, Events, Item, Opened, Skipped
@@ -30,13 +32,22 @@ _LONGEST_PERIOD: Final = 4_294_967.0
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The options of a reader's dump; `period` is that of heartbeats in seconds, None without heartbeats."""
+    """The options of a reader's dump; `period` is that of heartbeats in seconds, None without heartbeats.
+
+    `semi_sync`: packets have the form of semi-synchronous replication, and the reader acknowledges what it has stored.
+    """
 
     start: Start
     wait: bool
     checksum: bool
     heartbeat_v2: bool
     period: float | None
+    semi_sync: bool = False
+
+    @property
+    def prefix(self) -> bytes:
+        """Return what a packet begins with before its event, if that is not to be acknowledged."""
+        return NOT_ASKED if self.semi_sync else EVENT_FOLLOWS
 
     @classmethod
     def of(cls, dump: Dump, settings: Settings) -> Self:
@@ -49,7 +60,8 @@ class DumpOptions:
         v2 = bool(dump.flags & DumpFlag.USE_HEARTBEAT_EVENT_V2) and not mariadb
         checksum = settings.either("@source_binlog_checksum", "@master_binlog_checksum")
         period = settings.either("@source_heartbeat_period", "@master_heartbeat_period")
-        return cls(start, wait, str(checksum).upper() != "NONE", v2, _seconds(period))
+        semi_sync = settings.either("@rpl_semi_sync_replica", "@rpl_semi_sync_slave") in (1, "1")
+        return cls(start, wait, str(checksum).upper() != "NONE", v2, _seconds(period), semi_sync)
 
 
 def _seconds(period: object) -> float | None:
@@ -106,4 +118,4 @@ class Sending:
         event = EventHeader(0, kind, self._server_id, size, log_pos, flags).pack() + body
         if self._checksum:
             event += crc32(event).to_bytes(CHECKSUM_LEN, "little")
-        return b"\0" + event
+        return self._options.prefix + event

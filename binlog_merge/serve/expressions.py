@@ -46,7 +46,7 @@ def _selected(name: str, value: Value) -> Value:
 def _call(name: str, values: Sequence[Value], settings: Settings, facts: Facts) -> Value:
     match name, values:
         case "version", []:
-            return facts.version
+            return settings.version_prefix + facts.version
         case "unix_timestamp", []:
             return int(time.time())
         case "now" | "current_timestamp" | "sysdate", []:

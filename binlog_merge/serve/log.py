@@ -113,6 +113,13 @@ class LogView:
                 return number
         return None
 
+    def size_behind(self, name: str, position: int) -> int:
+        """Return how many bytes of the log stand behind a place; an unknown file is taken for the first one there."""
+        number = self.number(name)
+        if number is None:
+            number, position = self.first, 0
+        return max(0, self.size(number) - position) + sum(self.size(n) for n in range(number + 1, self.count))
+
     def ranks_of(self, gtids: GtidSet) -> RankSet:
         """Return the ranks of the cluster's transactions in a GTID set."""
         intervals = gtids.intervals.get((self.sid, ""), ())

@@ -1,26 +1,22 @@
 """SELECTs over information_schema, and WHERE clauses of SHOW: read by sqlglot as MySQL's, answered by DuckDB.
 
-DuckDB gets what is asked about as tables in memory, and nothing else: no files, no network, few functions, 256 MiB and
-ten seconds. Both are loaded when the first such statement comes.
+DuckDB gets what is asked about as tables in memory, and few functions: see `in_memory`. Both are loaded when the first
+such statement comes.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from threading import Timer
 from typing import Any, Final
 
-from binlog_merge.protocol.packets import Column, ErrorCode, Value
+from binlog_merge.protocol.packets import Column, ErrorCode
 from binlog_merge.serve.definitions import Definitions
 from binlog_merge.serve.dictionary import RELATIONS
+from binlog_merge.serve.in_memory import database, in_turn, stored
 from binlog_merge.serve.refused import Refused, no_rows_of, unknown_table
 from binlog_merge.serve.relation import Row
 
 LONGEST: Final = 1 << 14
 """Characters of a statement that is parsed; parsing takes a tenth of a second for these."""
-_MOST_ROWS: Final = 1_000_000
-_SECONDS: Final = 10.0
 _FUNCTIONS: Final = frozenset(
     {
         *(
@@ -41,8 +37,6 @@ _FUNCTIONS: Final = frozenset(
         *("If", "Case", "Cast", "Substring", "Trim", "Abs", "Round", "CurrentSchema", "CurrentDatabase"),
     }
 )
-_CASE_MATTERS: Final = re.compile(r"(Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME)")
-"""Columns with names of databases and tables, which compare with regard to case; all other texts do without."""
 
 
 def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list[Column], list[Row]]:
@@ -61,12 +55,13 @@ def select(sql: str, definitions: Definitions, schema: str | None) -> tuple[list
             continue
         name = _relation(table, definitions, schema)
         used[name] = RELATIONS[name].columns, RELATIONS[name].rows(definitions)
-        table.replace(exp.table_(_stored(name), alias=table.alias_or_name, quoted=True))
+        table.replace(exp.table_(stored(name), alias=table.alias_or_name, quoted=True))
     _check(tree)
     tree = _made_plain(tree, schema)
     names = {column.name.lower(): column for columns, _ in used.values() for column in columns}
-    with _database(used) as run:
+    with in_turn() as keep, database(used) as run:
         described, rows = run(tree.sql(dialect="duckdb"))
+        keep(rows)
     return _described(tree, described, names, _items(sql)), rows
 
 
@@ -78,8 +73,8 @@ def where(condition: str, columns: Sequence[Column], rows: Iterable[Row]) -> lis
     if not isinstance(tree, exp.Select) or len(list(tree.find_all(exp.Table))) != 1:
         raise _not_understood(condition)
     _check(tree)
-    tree.find(exp.Table).replace(exp.table_(_stored("shown"), alias="shown", quoted=True))
-    with _database({"shown": (columns, rows)}) as run:
+    tree.find(exp.Table).replace(exp.table_(stored("shown"), alias="shown", quoted=True))
+    with in_turn(), database({"shown": (columns, rows)}) as run:
         return run(_made_plain(tree, None).sql(dialect="duckdb"))[1]
 
 
@@ -155,10 +150,6 @@ def _made_plain(tree: Any, schema: str | None) -> Any:
     return tree.transform(plain)
 
 
-def _stored(name: str) -> str:
-    return f"of {name}"
-
-
 def _items(sql: str) -> list[str]:
     """Return the texts of a SELECT's items, up to the first FROM that is in no parentheses."""
     from sqlglot.dialects.mysql import MySQL
@@ -199,78 +190,3 @@ def _described(
             name = texts[place] if len(texts) == len(items) else item.sql(dialect="mysql")
         found.append(Column(name, number) if column is None else Column(name, column.number, column.kind))
     return found
-
-
-_Run = Callable[[str], tuple[list[tuple[str, bool]], list[Row]]]
-
-
-@contextmanager
-def _database(tables: Mapping[str, tuple[Sequence[Column], Iterable[Row]]]) -> Iterator[_Run]:
-    """Yield a function that runs a query over these tables: names and whether they are numbers, and rows."""
-    import duckdb
-
-    settings = {"threads": "1", "memory_limit": "256MB", "autoinstall_known_extensions": "false"}
-    with duckdb.connect(":memory:", config={**settings, "autoload_known_extensions": "false"}) as connection:
-        for name, (columns, rows) in tables.items():
-            _fill(connection, _stored(name), columns, rows)
-        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-
-        def run(sql: str) -> tuple[list[tuple[str, bool]], list[Row]]:
-            timer = Timer(_SECONDS, connection.interrupt)
-            timer.start()
-            try:
-                answer = connection.execute(sql)
-                described = [(str(name), str(kind) in _NUMBERS) for name, kind, *_ in answer.description or ()]
-                rows = answer.fetchmany(_MOST_ROWS)
-            except duckdb.InterruptException:
-                raise Refused(
-                    ErrorCode.ER_QUERY_TIMEOUT,
-                    "Query execution was interrupted, maximum statement execution time exceeded",
-                ) from None
-            except duckdb.Error as error:
-                raise _failed(error) from None
-            finally:
-                timer.cancel()
-            if len(rows) == _MOST_ROWS:
-                raise Refused(ErrorCode.ER_UNKNOWN_ERROR, f"the result has {_MOST_ROWS} rows or more")
-            return described, [tuple(map(_value, row)) for row in rows]
-
-        yield run
-
-
-_NUMBERS: Final = ("BIGINT", "INTEGER", "HUGEINT", "BOOLEAN", "NUMBER", "SMALLINT", "TINYINT")
-
-
-def _value(value: Any) -> Value:
-    if isinstance(value, bool):
-        return int(value)
-    return value if value is None or isinstance(value, int | str) else str(value)
-
-
-def _failed(error: Exception) -> Refused:
-    text = (str(error).splitlines() or [""])[0][:200]
-    code = (
-        ErrorCode.ER_BAD_FIELD_ERROR
-        if text.startswith("Binder Error: Referenced column")
-        else ErrorCode.ER_UNKNOWN_ERROR
-    )
-    return Refused(code, text)
-
-
-def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
-    """Make a table; texts compare as in MySQL's information_schema."""
-    import pyarrow as pa
-
-    lists: list[list[Value]] = [[] for _ in columns]
-    for row in rows:
-        for values, value in zip(lists, row, strict=True):
-            values.append(value if value is None or isinstance(value, int) else str(value))
-    kinds = [pa.int64() if column.number else pa.string() for column in columns]
-    texts = ["VARCHAR" if _CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
-    types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
-    fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
-    connection.execute(f'CREATE TABLE "{name}" ({fields})')
-    arrays = [pa.array(values, kind) for values, kind in zip(lists, kinds, strict=True)]
-    connection.register("filling", pa.table(arrays, names=[column.name for column in columns]))
-    connection.execute(f'INSERT INTO "{name}" SELECT * FROM filling')
-    connection.unregister("filling")

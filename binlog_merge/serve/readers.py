@@ -22,7 +22,10 @@ from binlog_merge.files.state_notes import (
     write_state_note,
 )
 
+LONGEST_NAME: Final = 80
+"""Characters of a name that a client gives, in what is shown and told."""
 _EVERY: Final = 1.0
+_WINDOW: Final = 5.0
 _FORGOTTEN_SECONDS: Final = 86400.0
 
 
@@ -30,7 +33,9 @@ _FORGOTTEN_SECONDS: Final = 86400.0
 class Reader:
     """A client to which the log is sent. `since` is when the dump began, in seconds since 1970.
 
-    Everything before `file`:`position` has been sent. `waiting`: that is all that is published.
+    Everything before `file`:`position` has been sent, in `sent` bytes of events. `waiting`: that is all that is
+    published. `acknowledged` is the place before which a semi-synchronous replica has stored everything, "" if it said
+    none. `tls` is the version, `compression` the algorithm in use; both may be "".
     """
 
     peer: str
@@ -41,6 +46,34 @@ class Reader:
     file: str
     position: int
     waiting: bool
+    user: str = ""
+    sent: int = 0
+    acknowledged: str = ""
+    tls: str = ""
+    compression: str = ""
+
+
+class Pace:
+    """Bytes a second over the last five to ten seconds. `add` is for one thread, `now` for any."""
+
+    def __init__(self) -> None:
+        self._window: tuple[float, int, float | None] = time.monotonic(), 0, None
+
+    def add(self, size: int) -> None:
+        """Count bytes as sent."""
+        begun, sent, before = self._window
+        now = time.monotonic()
+        if now - begun >= _WINDOW:
+            begun, sent, before = now, 0, sent / (now - begun)
+        self._window = begun, sent + size, before
+
+    def now(self) -> int:
+        """Return the rate."""
+        begun, sent, before = self._window
+        passed = time.monotonic() - begun
+        if before is None or passed >= _WINDOW:
+            return int(sent / max(passed, 1.0))
+        return int((sent + before * (_WINDOW - passed)) / _WINDOW)
 
 
 class ReadersNote:

@@ -10,44 +10,59 @@ import ipaddress
 import itertools
 import selectors
 import socket
-import ssl
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Final
 
-from binlog_merge.errors import ConfigError, IoError, ServerRefused, not_listening
+from binlog_merge.errors import ConfigError, ServerRefused, not_listening
 from binlog_merge.protocol.handshake import new_nonce
-from binlog_merge.protocol.packets import Err, ErrorCode, PacketHeader, Value
+from binlog_merge.protocol.packets import Value
+from binlog_merge.protocol.passwords import Secret
+from binlog_merge.serve.accounts import Account, Accounts
 from binlog_merge.serve.connection import Connection
 from binlog_merge.serve.definitions import DefinitionReader, Definitions
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.log import LogView, PublishedLog
+from binlog_merge.serve.login import Gate
 from binlog_merge.serve.readers import Reader, ReadersNote
-from binlog_merge.serve.session import Account, Session
+from binlog_merge.serve.senders import Senders
+from binlog_merge.serve.session import Session
 from binlog_merge.serve.show_events import event_rows
 from binlog_merge.serve.statements import ShowEvents
+from binlog_merge.serve.stream import warm
+from binlog_merge.serve.tls import PasswordKey, TlsFiles, tls_context
 from binlog_merge.serve.variables import Facts, Traits, traits_of
 
 if TYPE_CHECKING:
     from binlog_merge.serve.tables.keeper import Tables
 
 _POLL: Final = 0.2
-_MOST_CLIENTS: Final = 200
 _END_TIMEOUT: Final = 5.0
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """The server's address, account and TLS files. Port 0 is any free port. An empty password is for loopback only."""
+    """The server's address, users and TLS. Port 0 is any free port. An empty password is for loopback only.
+
+    `users` is a file of users, which counts instead of `user` and `password`. Of several `processes` all but this one
+    send the log.
+    """
 
     host: str
     port: int
-    user: str
-    password: str = field(repr=False)
+    user: str = "rep"
+    password: str = field(default="", repr=False)
     tls_cert: Path | None = None
     tls_key: Path | None = None
+    tls_ca: Path | None = None
+    tls_required: bool = False
+    users: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+    processes: int = 1
 
 
 class BinlogServer:
@@ -67,14 +82,16 @@ class BinlogServer:
         self._log = log
         self._tables = tables
         self._report = report
-        self._account = Account(options.user, options.password)
-        self._tls = _tls_context(options)
+        self._gate = _gate(options, self._inside, report)
+        self._tls = tls_context(TlsFiles(options.tls_cert, options.tls_key, options.tls_ca))
         self._traits: tuple[str, Traits] | None = None
         self._definitions = DefinitionReader(log.folder)
         self._closed = Event()
         self._ids = itertools.count(1)
         self._lock = Lock()
         self._clients: dict[Connection, Thread] = {}
+        warm()
+        self._senders = Senders(options.processes - 1)
         self._listeners = _listeners(options)
         self.address: tuple[str, int] = self._listeners[0].getsockname()[:2]
         self._note = ReadersNote(log.folder.directory, self.address, report)
@@ -108,6 +125,7 @@ class BinlogServer:
             client.end()
         for thread in clients.values():
             thread.join(_END_TIMEOUT)
+        self._senders.close()
         self._note.remove()
 
     def readers(self) -> list[Reader]:
@@ -124,7 +142,7 @@ class BinlogServer:
         newest = view.there[-1].name if view.there else ""
         if self._traits is None or self._traits[0] != newest:
             self._traits = newest, traits_of(view)
-        return Facts(view, self._traits[1], self.address[1], self._tls is not None)
+        return Facts(view, self._traits[1], self.address[1], tls=True)
 
     def definitions(self, view: LogView) -> Definitions:
         """Return the tables as of the end of a view of the log."""
@@ -139,15 +157,17 @@ class BinlogServer:
         return event_rows(self._log, show)
 
     def replicas(self) -> Iterable[Sequence[Value]]:
-        """Return the rows of SHOW REPLICAS."""
-        source = self._log.view().server_id
+        """Return the rows of SHOW REPLICAS: clients that have registered, and those to which the log is sent."""
+        view = self._log.view()
         with self._lock:
-            sessions = [client.session for client in self._clients]
-        return [
-            (r.server_id, r.host.decode("utf-8", "replace"), r.port, source, _uuid_of(session))
-            for session in sessions
-            if (r := session.replica) is not None
-        ]
+            clients = list(self._clients)
+        return [_replica_row(client, view) for client in clients if client.session.replica or client.reader]
+
+    def processes(self) -> Iterable[Sequence[Value]]:
+        """Return the rows of SHOW PROCESSLIST: all clients, also those that have not logged in."""
+        with self._lock:
+            clients = list(self._clients)
+        return [_process_row(client) for client in clients]
 
     def kill(self, connection_id: int) -> bool:
         """End a connection; return whether it existed."""
@@ -161,21 +181,28 @@ class BinlogServer:
 
     def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = listener.accept()
+            sock, (address, *_) = listener.accept()
         except OSError:
             return  # the client is gone already, or there are no free file descriptors: the next may succeed
-        with self._lock:
-            full = len(self._clients) >= _MOST_CLIENTS
-        if full:
-            _turn_away(sock)
-            return
+        self._make_room()
         _keep_alive(sock)
-        session = Session(self._account, self, next(self._ids), new_nonce(), self._tls is not None)
-        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes)
+        session = Session(self._gate, self, next(self._ids), new_nonce(), address, tls=True)
+        client = Connection(sock, session, self._log, self._tls, self._report, self._leave_namesakes, self._senders)
         thread = Thread(target=self._serve, args=(client,), daemon=True, name=f"client {client.peer}")
         with self._lock:
             self._clients[client] = thread
         thread.start()
+
+    def _inside(self) -> int:
+        with self._lock:
+            return sum(client.session.trusted for client in self._clients)
+
+    def _make_room(self) -> None:
+        """End the oldest client that has not logged in, if there are as many as there may be."""
+        with self._lock:
+            outside = [client for client in self._clients if not client.session.trusted and not client.ended]
+        for client in outside[: len(outside) + 1 - self._gate.limits.logins]:
+            client.end()
 
     def _serve(self, client: Connection) -> None:
         try:
@@ -194,8 +221,46 @@ class BinlogServer:
             other.end()
 
 
+def _replica_row(client: Connection, view: LogView) -> Sequence[Value]:
+    replica, reader = client.session.replica, client.reader
+    server_id, host, port = (0, b"", 0) if replica is None else (replica.server_id, replica.host, replica.port)
+    row = (
+        server_id if reader is None else reader.server_id,
+        host.decode("utf-8", "replace") or client.peer.rpartition(":")[0].strip("[]"),
+        *(port, view.server_id, _uuid_of(client.session), client.session.settings.user),
+    )
+    if reader is None:
+        return (*row, *(None,) * 7)
+    behind = view.size_behind(reader.file, reader.position)
+    return (
+        *row,
+        *(reader.file, reader.position, reader.acknowledged or None, client.pace.now(), behind),
+        *(reader.tls, reader.compression),
+    )
+
+
+def _process_row(client: Connection) -> Sequence[Value]:
+    """Return a client in MySQL's words."""
+    settings, reader = client.session.settings, client.reader
+    command = client.command if client.session.trusted else "Connect"
+    user = settings.user if client.session.trusted else "unauthenticated user"
+    state = ""
+    if reader is not None:
+        waits = "Source has sent all binlog to replica; waiting for more updates"
+        state = waits if reader.waiting else "Sending binlog event to replica"
+    passed = int(time.monotonic() - client.since)
+    return settings.connection_id, user, client.peer, settings.schema, command, passed, state, None
+
+
 def _uuid_of(session: Session) -> str:
     return str(session.settings.either("@replica_uuid", "@slave_uuid") or "")
+
+
+def _gate(options: ServeOptions, inside: Callable[[], int], report: Callable[[str], None]) -> Gate:
+    secrets = (Secret.of(options.password),) if options.password else ()
+    one = Account(options.user, secrets) if options.users is None else None
+    accounts = Accounts(one, options.users, report)
+    return Gate(accounts, PasswordKey(), options.limits, inside, options.tls_required)
 
 
 def _listeners(options: ServeOptions) -> list[socket.socket]:
@@ -208,10 +273,14 @@ def _listeners(options: ServeOptions) -> list[socket.socket]:
             f"{where} is no address to listen on: {error.strerror or error}", remedy="choose another --host"
         ) from None
     addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if not options.password and not all(_is_loopback(str(address[0])) for _, address in addresses):
+    if (
+        not options.password
+        and options.users is None
+        and not all(_is_loopback(str(address[0])) for _, address in addresses)
+    ):
         raise ConfigError(
             f"--host {options.host}: beyond this machine nobody is served without a password",
-            remedy="give --password-file, or leave --host at 127.0.0.1",
+            remedy="give --password-file or --users, or leave --host at 127.0.0.1",
         )
     listeners: list[socket.socket] = []
     with contextlib.ExitStack() as undo:
@@ -232,23 +301,6 @@ def _is_loopback(address: str) -> bool:
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
-def _tls_context(options: ServeOptions) -> ssl.SSLContext | None:
-    if options.tls_cert is None and options.tls_key is None:
-        return None
-    if options.tls_cert is None:
-        raise ConfigError("--tls-key goes with --tls-cert")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(options.tls_cert, options.tls_key)
-    except (OSError, ValueError) as error:
-        raise IoError(
-            f"cannot be used as certificate and key: {error}",
-            file=str(options.tls_cert),
-            remedy="give both in PEM, the key without a passphrase",
-        ) from None
-    return context
-
-
 def _keep_alive(sock: socket.socket) -> None:
     """Switch on TCP keep-alive, to notice clients that vanish, and TCP_NODELAY."""
     with contextlib.suppress(OSError):
@@ -258,10 +310,3 @@ def _keep_alive(sock: socket.socket) -> None:
         for name, value in _KEEPALIVE:
             if hasattr(socket, name):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-
-
-def _turn_away(sock: socket.socket) -> None:
-    payload = Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()
-    with contextlib.suppress(OSError), sock:
-        sock.settimeout(1)
-        sock.sendall(PacketHeader(len(payload), 0).pack() + payload)

@@ -1,12 +1,12 @@
 """A client's session, packet by packet: authentication, commands, and their answers. It has no socket.
 
-    greeting ─▶ (SSL request, TLS) ─▶ handshake response ─▶ (auth switch) ─▶ commands ─▶ a dump, which never ends
+    greeting ─▶ (SSL request, TLS) ─▶ login, which is in `login` ─▶ commands ─▶ a dump, which never ends
 
 `receive` takes a payload and returns a step: payloads to send, and what to do then. It does so for any bytes.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import chain
 from typing import Final
@@ -23,21 +23,12 @@ from binlog_merge.protocol.commands import (
     RegisterReplica,
     parse_command,
 )
+from binlog_merge.protocol.compression import Algorithm
 from binlog_merge.protocol.fields import described
-from binlog_merge.protocol.handshake import (
-    CACHING_SHA2,
-    FAST_AUTH_SUCCESS,
-    NATIVE,
-    OFFERED,
-    SSL_REQUEST_LEN,
-    AuthSwitch,
-    Greeting,
-    HandshakeResponse,
-    SslRequest,
-    proves,
-)
+from binlog_merge.protocol.handshake import OFFERED, SSL_REQUEST_LEN, Greeting, SslRequest
 from binlog_merge.protocol.packets import Capability, Eof, Err, ErrorCode, Ok, result_set
 from binlog_merge.serve.answers import Rows, World, answer, use
+from binlog_merge.serve.login import Gate, Login, is_mariadb
 from binlog_merge.serve.prepared import COMMANDS, Statements
 from binlog_merge.serve.settings import Settings
 from binlog_merge.serve.tables.session import Selected
@@ -49,15 +40,12 @@ _CRASHES: Final = (
 )
 
 
-LONGEST_STATEMENT: Final = 1 << 18
-"""Bytes: enough for GTID sets of thousands of intervals, and taken apart in some hundredths of a second."""
-
-
 class Then(Enum):
     """What to do after a step's payloads are sent."""
 
     GO_ON = auto()
     START_TLS = auto()
+    COMPRESS = auto()
     DUMP = auto()
     CLOSE = auto()
 
@@ -71,43 +59,30 @@ class Step:
     dump: Dump | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """The server's only user."""
-
-    user: str
-    password: str = field(repr=False)
-
-
-class _Phase(Enum):
-    HANDSHAKE = auto()
-    SWITCHED = auto()
-    COMMANDS = auto()
-
-
 class Session:
-    """The state of a session. `tls`: TLS is offered, and the client may do without."""
+    """The state of a session. `tls`: TLS is offered.
 
-    def __init__(self, account: Account, world: World, connection_id: int, nonce: bytes, tls: bool = False) -> None:
-        self.settings = Settings("", connection_id)
+    `compression` is what the client asked for when it logged in, with the level of zstd.
+    """
+
+    def __init__(
+        self, gate: Gate, world: World, connection_id: int, nonce: bytes, address: str = "", tls: bool = False
+    ) -> None:
+        self.settings = Settings("", connection_id, most_kept=gate.limits.variables)
         self.replica: RegisterReplica | None = None
         self.attributes: dict[str, str] = {}
-        self._account = account
+        self.compression: tuple[Algorithm, int] | None = None
+        self.trusted = False
+        self._login = Login(gate, nonce, address)
+        self._longest = gate.limits.statement
         self._world = world
         self._nonce = nonce
         self._tls = tls
-        self._phase = _Phase.HANDSHAKE
-        self._plugin = CACHING_SHA2
         self._statements = Statements(
             lambda text, wanted: answer(text, self.settings, world, wanted),
-            LONGEST_STATEMENT,
+            self._longest,
             self.settings.reads,
         )
-
-    @property
-    def trusted(self) -> bool:
-        """Return whether the client is authenticated."""
-        return self._phase is _Phase.COMMANDS
 
     def greeting(self) -> bytes:
         """Return the payload of the server's first packet."""
@@ -118,6 +93,7 @@ class Session:
     def tls_started(self, version: str) -> None:
         """Note that the connection is encrypted from now on; `version` is the TLS version."""
         self.settings.tls = version
+        self._login.encrypted = True
 
     def close(self) -> None:
         """Give up what the session holds: its transaction, its locks, its prepared statements."""
@@ -128,57 +104,45 @@ class Session:
     def receive(self, payload: bytes) -> Step:
         """Return the response to a packet's payload."""
         try:
-            if self._phase is _Phase.HANDSHAKE:
-                return self._handshake(payload)
-            if self._phase is _Phase.SWITCHED:
-                return self._proved(payload)
-            return self._command(payload)
+            return self._command(payload) if self.trusted else self._handshake(payload)
         except BinlogFormatError as error:
             if self.trusted:
                 return _refusal(ErrorCode.ER_MALFORMED_PACKET, f"Malformed communication packet: {error.reason}")
             return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, f"Bad handshake: {error.reason}")
 
     def _handshake(self, payload: bytes) -> Step:
-        if len(payload) == SSL_REQUEST_LEN:
+        if len(payload) == SSL_REQUEST_LEN and self._login.response is None:
             if self._tls and not self.settings.tls and SslRequest.parse(payload).capabilities & Capability.CLIENT_SSL:
                 return Step(then=Then.START_TLS)
             return _farewell(ErrorCode.ER_HANDSHAKE_ERROR, "Bad handshake: TLS was not offered")
-        response = HandshakeResponse.parse(payload)
-        self.settings.user, self.attributes = response.user, dict(response.attributes)
-        self.settings.schema = response.database or None
-        self.settings.reads.collation = response.charset
-        self._plugin = response.plugin if response.plugin in (CACHING_SHA2, NATIVE) else CACHING_SHA2
-        if not response.proof and response.attributes.get("_client_name") == "libmariadb":
-            self._plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
-        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch; so does
-        # one that names none, whose proof may be of any plugin.
-        if response.plugin != self._plugin or (self._account.password and not response.proof):
-            self._phase = _Phase.SWITCHED
-            return Step([AuthSwitch(self._plugin, self._nonce).pack()])
-        return self._proved(response.proof)
-
-    def _proved(self, proof: bytes) -> Step:
-        settings, account = self.settings, self._account
-        known = proves(self._plugin, account.password, self._nonce, proof)
-        if not known or settings.user != account.user:
-            using = "YES" if proof else "NO"
-            return _farewell(
-                ErrorCode.ER_ACCESS_DENIED_ERROR,
-                f"Access denied for user '{settings.user[:80]}' (using password: {using})",
-            )
-        opened = use(settings.schema or "", settings, self._world)
+        answered = self._login.receive(payload)
+        response = self._login.response
+        if response is not None:
+            self.settings.user, self.attributes = response.user, dict(response.attributes)
+            self.settings.schema = response.database or None
+            self.settings.reads.collation = response.charset
+            if is_mariadb(response) and response.attributes.get("program_name") == "mysqlbinlog":
+                # mariadb-binlog reads no source whose version begins otherwise than one of MySQL 5 or MariaDB. MariaDB
+                # itself has long put this before its own for the likes of it.
+                self.settings.version_prefix = "5.5.5-"
+            if response.algorithm is not None:
+                self.compression = response.algorithm, response.zstd_level
+        if not answered.proved:
+            return Step(answered.payloads, Then.CLOSE if answered.denied else Then.GO_ON)
+        opened = use(self.settings.schema or "", self.settings, self._world)
         if isinstance(opened, Err):
             return Step([opened.pack()], Then.CLOSE)
-        self._phase = _Phase.COMMANDS
-        fast = [FAST_AUTH_SUCCESS] if self._plugin == CACHING_SHA2 and account.password else []
-        return Step([*fast, opened.pack()])
+        self.trusted = True
+        compressed = self.compression is not None
+        return Step([*answered.payloads, opened.pack()], Then.COMPRESS if compressed else Then.GO_ON)
 
     def _command(self, payload: bytes) -> Step:
         match parse_command(payload):
-            case Query(sql) if len(sql) > LONGEST_STATEMENT:
+            case Query(sql) if len(sql) > self._longest:
                 return _refusal(
                     ErrorCode.ER_NET_PACKET_TOO_LARGE,
-                    f"The statement has {len(sql)} bytes, and binlog-merge serve takes {LONGEST_STATEMENT}",
+                    f"The statement has {len(sql)} bytes, and binlog-merge serve takes {self._longest} "
+                    "(--max-statement)",
                 )
             case Query(sql):
                 return self._answered(sql)

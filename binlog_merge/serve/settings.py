@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 from binlog_merge.protocol.packets import Value
 from binlog_merge.serve.definitions import Definitions
+from binlog_merge.serve.kept import Kept
+from binlog_merge.serve.limits import Limits
 from binlog_merge.serve.tables.session import Reads
 from binlog_merge.serve.variables import Facts
 
@@ -21,14 +23,18 @@ class Settings:
     """A session's settings: user variables as `@name`, session variables by their names.
 
     `tls` is the version of TLS in use, "" without; `snapshot` is that of the transaction in which the session is.
+    `version_prefix` stands before what VERSION() tells the client; `most_kept` limits the characters of all values and
+    their names.
     """
 
     user: str
     connection_id: int
     tls: str = ""
+    version_prefix: str = ""
     schema: str | None = None
     snapshot: Snapshot | None = None
-    values: dict[str, Value] = field(default_factory=dict)
+    values: Kept = field(default_factory=Kept)
+    most_kept: int = Limits().variables
     reads: Reads = field(init=False)
 
     def __post_init__(self) -> None:

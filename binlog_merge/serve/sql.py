@@ -48,7 +48,10 @@ _SHOWS: Final = {
     "errors": "warnings",
     "replicas": "replicas",
     "slave hosts": "replicas",
+    "replica status": "replica status",
     "grants": "grants",
+    "processlist": "processlist",
+    "full processlist": "processlist",
 }
 _MOST_PARTS: Final = 2000
 _SCOPES: Final = ("GLOBAL", "SESSION", "LOCAL")

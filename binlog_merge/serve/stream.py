@@ -8,24 +8,26 @@ all the rest.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from struct import Struct
 from typing import BinaryIO, Final
 from zlib import crc32
+
+import numpy as np
 
 from binlog_merge.binlog.constants import BINLOG_MAGIC, CHECKSUM_LEN, EVENT_HEADER_LEN, MAX_EVENT_SIZE, EventType
 from binlog_merge.binlog.errors import BinlogFormatError
 from binlog_merge.binlog.gtid import Gtid
 from binlog_merge.binlog.header import EventHeader, RawEvent, check_magic, frame
+from binlog_merge.binlog.kernels import packets as k
 from binlog_merge.errors import ChecksumMismatch
 from binlog_merge.files.source import io_error
 from binlog_merge.log.ranks import RankSet
+from binlog_merge.protocol.packets import Sizes, event_packets
 from binlog_merge.serve.log import LogView, PublishedLog
 from binlog_merge.serve.place import NotServed, Start, place_of
 
-_CHUNK: Final = 1 << 18
-_TYPE_AND_SIZE: Final = Struct("<4xB4xI")
+_CHUNK: Final = 1 << 19
+_MOST_EVENTS: Final = 1 << 16
 _LEAST_SIZE: Final = EVENT_HEADER_LEN + CHECKSUM_LEN
-_GTIDS: Final = (EventType.GTID_LOG_EVENT, EventType.ANONYMOUS_GTID_LOG_EVENT)
 _DAMAGED: Final = "restore the file, or merge again into an empty directory; what stands before it is served"
 
 
@@ -42,7 +44,7 @@ class Events:
     """Consecutive events of a file: their bytes and their sizes; `end` is the position after the last."""
 
     data: memoryview
-    sizes: Sequence[int]
+    sizes: Sequence[int] | Sizes
     file: str
     end: int
 
@@ -91,6 +93,13 @@ def stream(log: PublishedLog, start: Start) -> Iterator[Item]:
         number, position, resumes = number + 1, len(BINLOG_MAGIC), False
 
 
+def warm() -> None:
+    """Load the kernels, so that the first reader does not wait for them."""
+    nothing = np.empty(0, np.uint8)
+    k.sound_events(nothing, 0, np.zeros(k.REGISTERS, np.int64), np.empty(0, np.int64))
+    event_packets(nothing.data, (), 0)
+
+
 class _Reader:
     """Reads a file from a position to its published end, also while it grows."""
 
@@ -102,6 +111,7 @@ class _Reader:
         self._name = view.name(number)
         self._path = view.folder.place(self._name)
         self._size = view.size(number)
+        self._known = max((last for _, last in has.intervals), default=0)
         self._source = self._opened()
 
     def __enter__(self) -> "_Reader":
@@ -134,29 +144,35 @@ class _Reader:
     def _chunk(self, at: int) -> Iterator[Events | Skipped]:
         """Yield the next chunk of the file: at least one event, in batches between skipped transactions."""
         data = self._piece(at)
-        view = memoryview(data)
-        begin = pos = 0
-        sizes: list[int] = []
-        while pos + EVENT_HEADER_LEN <= len(data):
-            kind, size = _TYPE_AND_SIZE.unpack_from(data, pos)
-            if not _sound(view, pos, size):
-                break  # the next chunk begins with it
-            length = self._length_of_known(view[pos : pos + size], at + pos) if kind in _GTIDS else 0
-            if length:
-                if sizes:
-                    yield Events(view[begin:pos], sizes, self._name, at + pos)
-                yield Skipped(self._name, at + pos + length)
-                begin, sizes = pos + length, []
-            else:
-                sizes.append(size)
-            pos += length or size
-        if sizes:
-            yield Events(view[begin:pos], sizes, self._name, at + pos)
-        elif pos == 0:
+        found = np.frombuffer(data, np.uint8)
+        sizes = np.empty(min(len(data) // _LEAST_SIZE + 1, _MOST_EVENTS), np.int64)
+        reg = np.zeros(k.REGISTERS, np.int64)
+        begin = first = 0
+        while True:
+            why = k.sound_events(found, self._known, reg, sizes)
+            pos, count = reg.tolist()
+            length = 0
+            if why == k.ASKED:
+                size = int.from_bytes(data[pos + 9 : pos + 13], "little")
+                length = self._length_of_known(data[pos : pos + size], at + pos)
+                if not length:
+                    sizes[count] = size
+                    reg[:] = pos + size, count + 1
+                    continue
+            if count > first:
+                yield Events(data[begin:pos], sizes[first:count], self._name, at + pos)
+            if not length:
+                break
+            yield Skipped(self._name, at + pos + length)
+            begin, first = pos + length, count
+            if begin > len(data):
+                return
+            reg[k.AT] = begin
+        if pos == 0:
             self._event(at)  # raises the error
             raise self._damaged("no event can be read", at)
 
-    def _piece(self, at: int) -> bytes:
+    def _piece(self, at: int) -> memoryview:
         """Return a chunk of the file from a position on: shorter at the file's end, longer for a larger event."""
         data = self._read(at, _CHUNK)
         size = EventHeader.parse(data).event_size if len(data) >= EVENT_HEADER_LEN else 0
@@ -207,17 +223,21 @@ class _Reader:
             size = EventHeader.parse(self._read(at, EVENT_HEADER_LEN)).event_size
             if not EVENT_HEADER_LEN <= size <= self._size - at:
                 raise BinlogFormatError(f"event of {size} bytes, {self._size - at} are published")
-            return frame(memoryview(self._read(at, size)), 0, file=self._path, offset=at, checksum=True)
+            return frame(self._read(at, size), 0, file=self._path, offset=at, checksum=True)
         except BinlogFormatError as error:
             raise self._damaged(error.reason, at) from None
 
-    def _read(self, at: int, size: int) -> bytes:
-        """Return at most `size` published bytes of the file."""
+    def _read(self, at: int, size: int) -> memoryview:
+        """Return at most `size` published bytes of the file, as a buffer of their own."""
+        data = np.empty(max(0, min(size, self._size - at)), np.uint8).data
+        there = 0
         try:
             self._source.seek(at)
-            return self._source.read(min(size, self._size - at))
+            while there < len(data) and (more := self._source.readinto(data[there:])):  # type: ignore[attr-defined]
+                there += more
         except OSError as error:
             raise io_error(error, self._path, at) from error
+        return data[:there]
 
     def _opened(self) -> BinaryIO:
         try:
@@ -235,14 +255,6 @@ class _Reader:
 
     def _damaged(self, reason: str, position: int) -> ChecksumMismatch:
         return ChecksumMismatch(reason, file=self._path, position=position, remedy=_DAMAGED)
-
-
-def _sound(view: memoryview, pos: int, size: int) -> bool:
-    """Return whether an event is complete and its checksum is right."""
-    end = pos + size
-    if size < _LEAST_SIZE or end > len(view):
-        return False
-    return crc32(view[pos : end - CHECKSUM_LEN]) == int.from_bytes(view[end - CHECKSUM_LEN : end], "little")
 
 
 def _resumed(event: RawEvent, by_gtids: bool) -> bytes:

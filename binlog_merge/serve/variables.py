@@ -135,6 +135,8 @@ _SETTINGS: Final[dict[str, Value]] = {
     "net_write_timeout": 60,
     "performance_schema": "OFF",
     "protocol_version": 10,
+    "rpl_semi_sync_master_enabled": "ON",
+    "rpl_semi_sync_source_enabled": "ON",
     "sql_mode": "",
     "system_time_zone": "UTC",
     "time_zone": "+00:00",

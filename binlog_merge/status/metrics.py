@@ -228,6 +228,7 @@ METRICS: Final = (
         lambda s: [((serve.address,), len(serve.readers)) for serve in s.serves],
     ),
     _reader("behind_bytes", "Bytes of the output that were not sent to the reader yet.", lambda r: r.behind_bytes),
+    _reader("sent_bytes", "Bytes of the output sent to the reader since it attached.", lambda r: r.sent_bytes),
     _reader("lag_seconds", "How long ago something that the reader lacks was published.", lambda r: r.lag_seconds),
 )  # fmt: skip
 """All metrics; the README's table has the same rows."""

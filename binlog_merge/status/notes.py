@@ -207,6 +207,11 @@ def _reader(values: Mapping[str, Any], behind: Callable[[FilePosition], tuple[in
         waiting=bool(values["waiting"]),
         behind_bytes=size,
         lag_seconds=seconds,
+        user=str(values.get("user", "")),
+        sent_bytes=_whole(values.get("sent", 0)),
+        acknowledged=str(values.get("acknowledged", "")),
+        tls=str(values.get("tls", "")),
+        compression=str(values.get("compression", "")),
     )
 
 

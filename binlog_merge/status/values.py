@@ -104,7 +104,11 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReaderStatus:
-    """A reader that is attached to a serve. `lag_seconds` is how long ago more than it has got was published."""
+    """A reader that is attached to a serve. `lag_seconds` is how long ago more than it has got was published.
+
+    `sent_bytes` were sent since it attached; `acknowledged` is up to where a semi-synchronous replica has stored the
+    log, "" where it does not say. `tls` and `compression` are "" where there is none.
+    """
 
     peer: str
     server_id: int
@@ -115,6 +119,11 @@ class ReaderStatus:
     waiting: bool
     behind_bytes: int
     lag_seconds: float | None
+    user: str = ""
+    sent_bytes: int = 0
+    acknowledged: str = ""
+    tls: str = ""
+    compression: str = ""
 
 
 @dataclass(frozen=True, slots=True)

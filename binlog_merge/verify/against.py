@@ -21,6 +21,7 @@ from binlog_merge.log.walk import ReplayOptions, history_of
 from binlog_merge.replay.duckdb.found_there import FoundThere, Name, Unjudgeable
 from binlog_merge.replay.duckdb.load import Base, load
 from binlog_merge.replay.duckdb.target import DuckdbTarget
+from binlog_merge.replay.server.ledger import check_bootstrapped
 from binlog_merge.replay.server.mysql import META_SCHEMA
 from binlog_merge.verify.compare import Known, TableComparison, compare_tables
 from binlog_merge.verify.compare_sides import Compared, LogSide, ServerSide
@@ -233,6 +234,7 @@ def rank_of_server(server: ServerSide, binlog: MergedBinlog) -> int:
 def position_of(server: ServerSide, binlog: MergedBinlog) -> Position:
     """Return a server's position in a log. Raises ConfigError if it has none, ReplayStopped for gaps."""
     cluster = binlog.cluster_uuid
+    check_bootstrapped(server, cluster)
     if server.ask(
         "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'replay_position'",
         (META_SCHEMA,),

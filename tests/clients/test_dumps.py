@@ -1,10 +1,6 @@
-"""mysqldump and mydumper take the tables from `serve --tables`; what they took is loaded, and follows as a replica.
-
-mydumper runs where MYDUMPER names it, with the myloader beside it.
-"""
+"""mysqldump and mydumper take the tables from `serve --tables`; what they took is loaded, and follows as a replica."""
 
 import contextlib
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.clients.conftest import client
 from tests.mysql_server import PREFIX, ROOT, MySqlServer
 from tests.serve.running import PASSWORD, USER, Running, serving
 from tests.serve.test_replica import _caught_up, _replica, _status
@@ -22,7 +19,6 @@ from tests.serve.test_tables import config_of, packets_of, server
 
 __all__ = ["server"]
 
-MYDUMPER = os.environ.get("MYDUMPER", "")
 pytestmark = pytest.mark.mysql
 NUMBERS = count(1)
 SIMPLE = ("comp", "nokey", "nothing", "more")
@@ -95,12 +91,12 @@ def _up_to_the_end(target: MySqlServer, source: Running) -> None:
     assert waited is not None and waited >= 0, _status(target)["Last_SQL_Error"]
 
 
-@pytest.mark.skipif(not MYDUMPER, reason="MYDUMPER names no mydumper")
+@pytest.mark.clients
 def test_a_dump_of_mydumper_follows_as_a_replica(growing: Any, server: MySqlServer, tmp_path: Path) -> None:
     """Several connections see one view, while more is published; the position is in its `metadata`."""
     running, publish, _ = growing
     address = ["--host=127.0.0.1", f"--user={USER}", f"--password={PASSWORD}", f"--port={running.port}"]
-    dump = [MYDUMPER, *address, "-t", "3", "-x", f"^shop\\.({'|'.join(SIMPLE)})$"]
+    dump = [client("debian", "bin", "mydumper"), *address, "-t", "3", "-x", f"^shop\\.({'|'.join(SIMPLE)})$"]
     dump += ["-B", "shop", "-o", str(tmp_path / "dump"), "-v", "3"]
     with subprocess.Popen(dump, stderr=subprocess.PIPE) as process:
         publish()

@@ -21,6 +21,7 @@ from binlog_merge.protocol.commands import (
     RegisterReplica,
     parse_command,
 )
+from binlog_merge.protocol.compression import FrameHeader
 from binlog_merge.protocol.handshake import (
     CACHING_SHA2,
     NATIVE,
@@ -31,7 +32,6 @@ from binlog_merge.protocol.handshake import (
     SslRequest,
     new_nonce,
     prove,
-    proves,
 )
 from binlog_merge.protocol.packets import (
     MAX_PAYLOAD,
@@ -42,9 +42,12 @@ from binlog_merge.protocol.packets import (
     Ok,
     PacketHeader,
     event_packets,
+    large_event_packets,
     pack_row,
     packets,
 )
+from binlog_merge.protocol.passwords import Crypt, Secret, native_text, proves_native, proves_sha2
+from binlog_merge.protocol.semi_sync import Acknowledgement
 
 u8, u16, u32 = (st.integers(0, (1 << bits) - 1) for bits in (8, 16, 32))
 u64 = st.integers(0, (1 << 64) - 1)
@@ -74,6 +77,7 @@ responses = st.builds(
     st.dictionaries(words, words, max_size=5),
     u32,
     u8,
+    u8,
 )
 values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
     (commands, parse_command),
@@ -85,6 +89,8 @@ values: list[tuple[st.SearchStrategy[Any], Callable[[bytes], Any]]] = [
     (st.builds(Eof, u16, u16), Eof.parse),
     (st.builds(Err, u16, words, st.binary(min_size=5, max_size=5)), Err.parse),
     (st.builds(Column, words, st.booleans()), Column.parse),
+    (st.builds(Acknowledgement, u64, words), Acknowledgement.parse),
+    (st.builds(FrameHeader, st.integers(0, MAX_PAYLOAD), u8, st.integers(0, MAX_PAYLOAD)), FrameHeader.parse),
     (st.builds(PacketHeader, st.integers(0, MAX_PAYLOAD), u8), PacketHeader.parse),
 ]
 every_kind = pytest.mark.parametrize(
@@ -156,12 +162,20 @@ def test_a_payload_goes_on_in_the_next_packet(size: int, lengths: list[int]) -> 
     assert [header.more for header in headers] == [True] * (len(lengths) - 1) + [False]
 
 
-@given(st.lists(st.binary(min_size=1, max_size=300), max_size=20), u8)
-def test_events_go_into_packets_of_their_own(events: list[bytes], sequence: int) -> None:
+@given(st.lists(st.binary(min_size=1, max_size=300), max_size=20), u8, st.sampled_from([b"\0", b"\0\xef\1"]))
+def test_events_go_into_packets_of_their_own(events: list[bytes], sequence: int, prefix: bytes) -> None:
     data = memoryview(b"".join(events))
-    one_by_one = [part for i, event in enumerate(events) for part in packets(b"\0" + event, sequence + i)]
+    one_by_one = [part for i, event in enumerate(events) for part in packets(prefix + event, sequence + i)]
     expected = b"".join(header + bytes(part) for header, part in one_by_one)
-    assert event_packets(data, [len(event) for event in events], sequence) == expected
+    assert event_packets(data, [len(event) for event in events], sequence, prefix) == expected
+
+
+@pytest.mark.parametrize("prefix", [b"\0", b"\0\xef\1"])
+@pytest.mark.parametrize("size", [1, MAX_PAYLOAD - 3, MAX_PAYLOAD - 1, MAX_PAYLOAD, 2 * MAX_PAYLOAD])
+def test_a_large_event_is_cut_into_the_packets_of_its_payload(size: int, prefix: bytes) -> None:
+    event = memoryview(bytes(range(256)) * (size // 256 + 1))[:size]
+    found = b"".join(bytes(head) + bytes(part) for head, part in large_event_packets(event, 254, prefix))
+    assert found == b"".join(head + bytes(part) for head, part in packets(prefix + bytes(event), 254))
 
 
 def test_proofs_are_those_that_pymysql_computes() -> None:
@@ -172,9 +186,26 @@ def test_proofs_are_those_that_pymysql_computes() -> None:
     assert prove(CACHING_SHA2, "a secret", nonce) == _auth.scramble_caching_sha2(b"a secret", nonce)
 
 
-@given(st.sampled_from([NATIVE, CACHING_SHA2]), words, words, nonces)
-def test_only_the_password_proves_itself(plugin: str, password: str, other: str, nonce: bytes) -> None:
-    assert proves(plugin, password, nonce, prove(plugin, password, nonce))
-    assert proves(plugin, password, nonce, prove(plugin, other, nonce)) == (password == other)
-    assert not proves(plugin, "x" + password, nonce, b"")
-    assert proves(plugin, "", nonce, b"\0")
+@given(words, words, nonces)
+def test_only_the_password_proves_itself(password: str, other: str, nonce: bytes) -> None:
+    secret = Secret.of(password)
+    assert secret.native is not None and secret.sha2 is not None
+    for plugin, twice, proves in ((NATIVE, secret.native, proves_native), (CACHING_SHA2, secret.sha2, proves_sha2)):
+        assert proves(twice, nonce, prove(plugin, password, nonce)) == (password != "")
+        assert proves(twice, nonce, prove(plugin, other, nonce)) == (password == other != "")
+        assert not proves(twice, nonce, b"")
+
+
+@given(words)
+def test_a_hash_is_of_its_password_alone(password: str) -> None:
+    crypt = Crypt.of(password)
+    assert Secret.parse(crypt.text()).crypt == crypt
+    assert Secret.parse("0x" + crypt.text().encode().hex()).crypt == crypt
+    assert crypt.is_of(password.encode()) and not crypt.is_of(b"x" + password.encode())
+    assert Secret.parse(native_text(password)).native == Secret.of(password).native
+
+
+@pytest.mark.parametrize("text", ["", "secret", "*12", "$A$000$" + "s" * 20 + "d" * 43, "$A$005$" + "s" * 62, "0xzz"])
+def test_what_is_no_hash_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"hash|hexadecimal"):
+        Secret.parse(text)

@@ -2,7 +2,8 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
@@ -59,6 +60,14 @@ class Running:
         """Return all events that a dump brings which does not wait."""
         with self.reading(dump) as events:
             return list(events)
+
+
+def eventually(holds: Callable[[], bool]) -> bool:
+    """Wait until something holds; it always does, unless something is broken."""
+    end = time.monotonic() + 60
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()
 
 
 def _events(connection: Any) -> Iterator[bytes]:

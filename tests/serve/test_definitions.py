@@ -109,6 +109,9 @@ STATEMENTS = [
     "SELECT * FROM information_schema.key_column_usage WHERE table_schema='shop' "
     "ORDER BY table_name, constraint_name, ordinal_position",
     "SELECT * FROM information_schema.table_constraints WHERE table_schema='shop' ORDER BY table_name, constraint_name",
+    "SHOW REPLICA STATUS",
+    "SELECT * FROM information_schema.innodb_cmp WHERE page_size < 0",
+    "SELECT page_size, relocation_ops FROM information_schema.innodb_cmpmem WHERE page_size < 0",
     "SHOW CREATE TABLE nope",
     "SHOW CREATE TABLE nodb.x",
     "SHOW TABLES FROM nodb",

@@ -4,31 +4,37 @@ import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from binlog_merge.files.manifest import Manifest
 from binlog_merge.files.removal import before_file, remove
 from binlog_merge.serve.log import PublishedLog
-from tests.merge_e2e.cases import case_named, copy_case, max_size
-from tests.merge_e2e.growth import GrowingNode
+from tests.merge_e2e.cases import case_named
 from tests.merge_e2e.local import merge, state_of, written
 from tests.merge_e2e.tables import begin_as, expected, held
 from tests.merge_e2e.test_ddl_session import STORY, all_on_one_table, play
 from tests.merge_e2e.test_ddl_session import held as all_held
 from tests.merge_e2e.test_ddl_session import merged as merged_story
 from tests.mysql_server import MySqlServer
+from tests.serve.growing import Growing
 from tests.serve.merged import merged
-from tests.serve.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving
+from tests.serve.running import PASSWORD, USER, eventually, from_position, remote_mysqlbinlog, serving
 from tests.soak.cutting import Proxy
 
 pytestmark = pytest.mark.mysql
 
 
+class _Source(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
 @contextlib.contextmanager
-def _replica(server: MySqlServer, source: Running | Proxy, place: str) -> Iterator[MySqlServer]:
+def _replica(server: MySqlServer, source: _Source, place: str, workers: int = 4) -> Iterator[MySqlServer]:
     """Make a server the replica of a source, and free of it again."""
-    server.execute("SET GLOBAL replica_parallel_workers = 4, GLOBAL replica_net_timeout = 10")
+    server.execute(f"SET GLOBAL replica_parallel_workers = {workers}, GLOBAL replica_net_timeout = 10")
     server.execute(
         f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT={source.port}, SOURCE_USER='{USER}', "
         f"SOURCE_PASSWORD='{PASSWORD}', SOURCE_CONNECT_RETRY=1, SOURCE_HEARTBEAT_PERIOD=0.1, {place}"
@@ -64,29 +70,20 @@ def test_a_replica_follows_while_merges_publish(
     mysql_server: MySqlServer, certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """With DDL under way on three nodes; over TLS, which a replica of 9.7 asks for; restarted on the way."""
-    case = case_named("three-nodes-online-ddl")
-    config = copy_case(case, tmp_path / "case", max_size(60_000))
-    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
-    out = tmp_path / "out"
-
-    def publish(part: float) -> None:
-        for node in nodes:
-            places = node.places(anywhere=False)
-            node.grow(places[int((len(places) - 1) * part)], anywhere=False)
-        merge(config, out, end_of_input=part == 1)
-
-    publish(0.4)
+    growing = Growing.of(tmp_path)
+    case, out = growing.case, growing.out
+    growing.publish(0.4)
     begin_as(case, mysql_server)
     tls = {"tls_cert": certificate[0], "tls_key": certificate[1]}
     with serving(out, **tls) as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=1"):
         _caught_up(mysql_server, out)
         assert state_of(out).rank > 0
-        publish(0.7)
+        growing.publish(0.7)
         _caught_up(mysql_server, out)
-        ((server_id, _, _, source_id, uuid),) = source.query("SHOW REPLICAS")
+        ((server_id, _, _, source_id, uuid, *_),) = source.query("SHOW REPLICAS")
         assert [(server_id, source_id, uuid)] == mysql_server.query("SELECT @@server_id, 9001, @@server_uuid")
         mysql_server.stop()
-        publish(1)
+        growing.publish(1)
         mysql_server.start()
         _caught_up(mysql_server, out)
         assert len(written(out)) > 2
@@ -95,6 +92,27 @@ def test_a_replica_follows_while_merges_publish(
         status = _status(mysql_server)
         assert (status["Source_Log_File"], status["Read_Source_Log_Pos"]) == (file, position)
         assert str(status["Source_UUID"]) == state_of(out).header.cluster_uuid  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("more", ["SOURCE_SSL=0", "SOURCE_COMPRESSION_ALGORITHMS='zstd'"])
+def test_a_semi_synchronous_replica_says_what_it_has_stored(more: str, mysql_server: MySqlServer) -> None:
+    """Without TLS; and over TLS, compressed, with acknowledgements of both kinds of packets around them."""
+    case, out = case_named("all-types"), merged("all-types")
+    begin_as(case, mysql_server)
+    mysql_server.execute("INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so'")
+    try:
+        mysql_server.execute("SET GLOBAL rpl_semi_sync_replica_enabled = 1")
+        with serving(out) as source, _replica(mysql_server, source, f"SOURCE_AUTO_POSITION=1, {more}"):
+            _caught_up(mysql_server, out)
+            assert mysql_server.query("SHOW STATUS LIKE 'Rpl_semi_sync_replica_status'")[0][1] == "ON"
+            file, position = PublishedLog(out).view().end
+            assert eventually(
+                lambda: [reader.acknowledged for reader in source.server.readers()] == [f"{file}:{position}"]
+            )
+            assert source.query("SHOW REPLICAS")[0][8] == f"{file}:{position}"
+            assert held(case, mysql_server) == expected(case)
+    finally:
+        mysql_server.execute("UNINSTALL PLUGIN rpl_semi_sync_replica")
 
 
 @pytest.mark.parametrize("name", ["all-types", "partial-json", "ddl-by-markers"])
@@ -115,13 +133,9 @@ def test_a_replica_goes_on_over_removed_files_if_it_has_what_was_in_them(
     mysql_server: MySqlServer, tmp_path: Path
 ) -> None:
     """Also mysqlbinlog, which fetches what is left."""
-    case, out = case_named("rotation"), tmp_path / "out"
-    config = copy_case(case, tmp_path / "case", max_size(2000))
-    nodes = [GrowingNode.of(folder) for folder in sorted((tmp_path / "case" / "nodes").iterdir())]
-    for node in nodes:
-        places = node.places(anywhere=False)
-        node.grow(places[len(places) // 2], anywhere=False)
-    merge(config, out, end_of_input=False)
+    growing = Growing.of(tmp_path, "rotation", size=2000)
+    case, out = growing.case, growing.out
+    growing.publish(0.5)
     begin_as(case, mysql_server)
     with serving(out) as source, _replica(mysql_server, source, "SOURCE_AUTO_POSITION=1, SOURCE_SSL=0"):
         _caught_up(mysql_server, out)
@@ -129,9 +143,7 @@ def test_a_replica_goes_on_over_removed_files_if_it_has_what_was_in_them(
         manifest = Manifest.load(out)
         files = before_file(manifest.state, manifest.state.files[-1].name)
         remove(out, manifest, files, {})
-        for node in nodes:
-            node.grow(node.places(anywhere=False)[-1], anywhere=False)
-        merge(config, out)
+        growing.publish(1)
         there = list(written(out))
         assert len(files) > 1 and len(there) > 1
         mysql_server.execute("START REPLICA")

@@ -38,7 +38,7 @@ from tests.merge_e2e.local import written
 from tests.merge_e2e.tables import expected as expected_tables
 from tests.mysql_server import PREFIX
 from tests.serve.merged import merged, merged_copy
-from tests.serve.running import PASSWORD, USER, Running, from_position, remote_mysqlbinlog, serving, without
+from tests.serve.running import PASSWORD, USER, Running, eventually, from_position, remote_mysqlbinlog, serving, without
 
 CASE = "two-nodes"
 
@@ -47,14 +47,6 @@ CASE = "two-nodes"
 def running() -> Iterator[Running]:
     with serving(merged(CASE)) as running:
         yield running
-
-
-def _eventually(holds: Callable[[], bool]) -> bool:
-    """Wait until something holds; it always does, unless something is broken."""
-    end = time.monotonic() + 60
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.02)
-    return holds()
 
 
 def _refused(call: Callable[[], object]) -> tuple[int, str]:
@@ -110,7 +102,7 @@ def test_a_client_that_names_no_plugin_is_asked_to_switch(named: str | None, run
 
 def test_a_user_that_is_refused_is_named_in_a_line_of_bounded_length(running: Running) -> None:
     assert _refused(lambda: running.connect(user="u" * 60_000))[0] == 1045
-    assert _eventually(lambda: any("refused, user 'uuu" in line for line in running.reports))
+    assert eventually(lambda: any("refused, user 'uuu" in line for line in running.reports))
     assert max(map(len, running.reports)) < 200
 
 
@@ -159,7 +151,7 @@ def test_a_port_that_is_taken_is_an_error(running: Running) -> None:
 
 
 @pytest.mark.mysql
-def test_tls_is_offered_where_there_is_a_certificate(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+def test_tls_is_offered_with_the_certificate_that_is_given(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
     out = merged(CASE)
     with serving(out, tls_cert=cert, tls_key=key) as running:
@@ -417,7 +409,7 @@ def test_another_output_in_the_directory_ends_the_server(tmp_path: Path) -> None
     with serving(out) as running:
         manifest = (out / "manifest.jsonl").read_bytes()
         (out / "manifest.jsonl").write_bytes(manifest.splitlines(keepends=True)[0])
-        assert _eventually(lambda: running.ended_by is not None)
+        assert eventually(lambda: running.ended_by is not None)
     assert isinstance(running.ended_by, ManifestError)
 
 
@@ -475,12 +467,12 @@ def test_a_reader_that_is_gone_frees_its_thread(running: Running) -> None:
     def waiting() -> int:
         return len(running.server._clients)
 
-    assert _eventually(lambda: waiting() == 0), "those of other tests are gone"
+    assert eventually(lambda: waiting() == 0), "those of other tests are gone"
     name, data = list(written(merged(CASE)).items())[-1]
     with running.reading(from_position(name, len(data), flags=0)) as events:
         next(events)
         assert waiting() == 1
-    assert _eventually(lambda: waiting() == 0)
+    assert eventually(lambda: waiting() == 0)
 
 
 def test_a_reader_that_comes_again_replaces_itself_and_kill_ends_one(running: Running) -> None:
@@ -504,7 +496,21 @@ def test_registered_replicas_are_shown(running: Running) -> None:
         payload = RegisterReplica(4711, b"far-away", port=3306).pack()
         connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
         connection._read_packet()  # type: ignore[attr-defined]
-        assert (4711, "far-away", 3306, 9001, "u-u") in running.query("SHOW REPLICAS")
+        assert (4711, "far-away", 3306, 9001, "u-u", USER) in [row[:6] for row in running.query("SHOW REPLICAS")]
+    name, data = next(iter(written(merged(CASE)).items()))
+    with running.reading(from_position(name, len(data), flags=0)) as events:
+        next(events), next(events)
+        assert eventually(lambda: running.server.readers()[0].waiting)
+        (row,) = running.query("SHOW REPLICAS")
+        end = PublishedLog(merged(CASE)).view().end
+        assert row == (7, "127.0.0.1", 0, 9001, "", USER, *end, None, row[9], 0, "", "")
+        assert row[9] > 0, "bytes a second"
+        with socket.create_connection(("127.0.0.1", running.port), 20):
+            rows = running.query("SHOW FULL PROCESSLIST")
+        shown = {(row[1], row[4], row[6]) for row in rows}
+        sent_all = "Source has sent all binlog to replica; waiting for more updates"
+        assert shown >= {(USER, "Binlog Dump", sent_all), (USER, "Query", ""), ("unauthenticated user", "Connect", "")}
+        assert all(row[2].startswith("127.0.0.1:") and row[5] >= 0 for row in rows)
 
 
 # The command

@@ -77,14 +77,14 @@ def test_from_every_position_the_rest_comes_behind_a_format_description_that_mov
         assert _came(rest) == [data for _, _, data in events[i:]]
 
 
-@given(st.sets(st.integers(1, 12)), st.integers(0, 12), st.integers(EVENT_HEADER_LEN, 3000))
-def test_with_auto_position_just_what_the_reader_lacks_comes(has: set[int], low: int, chunk: int) -> None:
-    """However the file is read in pieces."""
+@given(st.sets(st.integers(1, 12)), st.integers(0, 12), st.integers(EVENT_HEADER_LEN, 3000), st.integers(1, 9))
+def test_with_auto_position_just_what_the_reader_lacks_comes(has: set[int], low: int, chunk: int, most: int) -> None:
+    """However the file is read in pieces, and however few events go into a batch."""
     out = merged(CASE)
     log = PublishedLog(out)
     view = log.view()
     has = {rank for rank in has | set(range(1, low + 1)) if rank <= view.state.rank}
-    with mock.patch.object(serve_stream, "_CHUNK", chunk):
+    with mock.patch.object(serve_stream, "_CHUNK", chunk), mock.patch.object(serve_stream, "_MOST_EVENTS", most):
         items = _read(log, Start("", 4, view.gtids_of(RankSet.of(has))))
     came, known, rank = [], False, 0
     for file, _, data in _events(out):

@@ -28,7 +28,11 @@ moment on. A server is read in one consistent pass: where the user has BACKUP_AD
 the pass is repeated until two agree. What the server lacks and the store had at that moment is recorded as dropped (a
 dump may be of a part, so it says nothing about others). The password: --password-file, or MYSQL_PWD.
 
+With --nodes it is all nodes of --config, as their captured logs begin, and the logical tables that their routes make:
+`base: {store: base.duckdb}` is then all that a merge needs. Refused where the captured logs have DDL on them already.
+
 \b
+  binlog-merge schema import --store base.duckdb --config cluster.yaml --nodes
   binlog-merge schema import --store schema.duckdb --sql base.sql
   binlog-merge schema import --store schema.duckdb --server mysql://root@10.0.0.7:3306 --node dn-1 --at-tso 75078…"""
 
@@ -50,6 +54,10 @@ def import_(
             "--parquet", help="What `schema export` wrote; the store must be new.", metavar="DIR", parser=local_path
         ),
     ] = None,
+    nodes: Annotated[
+        bool,
+        typer.Option("--nodes", help="All nodes of --config, as their captured logs begin, into a new store."),
+    ] = False,
     store: Store = DEFAULT_STORE,
     node: Annotated[str | None, typer.Option("--node", help="The tables are this node's, physical.")] = None,
     at_tso: AtTso = None,
@@ -65,8 +73,13 @@ def import_(
     output: Format = SchemaFormat.text,
 ) -> None:
     """Take tables into a store."""
-    if [sql, server, parquet].count(None) != 2:
-        raise ConfigError("give one of --sql, --server and --parquet")
+    if [sql, server, parquet].count(None) + (not nodes) != 3:
+        raise ConfigError("give one of --sql, --server, --parquet and --nodes")
+    if nodes:
+        if config is None or node is not None or at_tso is not None or schema:
+            raise ConfigError("--nodes is all nodes of --config", remedy="leave --node, --at-tso and --schema out")
+        _import_nodes(config, password_file, store, output)
+        return
     if parquet is not None:
         with opened(store, read_only=False) as to:
             number = to.import_parquet(parquet)
@@ -86,6 +99,34 @@ def import_(
         number = to.append_versions(tables, schemas)
     where = "the logical base" if node is None else f"the base of node {node}"
     _print_imported(tables, number, source, store, f"as {where}", output)
+
+
+def _import_nodes(config: Path, password_file: Path | None, store: Path, output: SchemaFormat) -> None:
+    from binlog_merge.bootstrap.captured import captured_nodes
+    from binlog_merge.bootstrap.plan import Places
+    from binlog_merge.cli.schema.import_nodes import base_of, logical_of
+    from binlog_merge.config.merge_config import MergeConfig
+    from snapshot_store.tso import ORIGIN
+
+    cluster = MergeConfig.load(config)
+    places = Places.of(cluster)
+    password = None if password_file is None else _text(password_file).rstrip("\n")
+    if store_path(store).exists():
+        raise ConfigError("the store exists", file=str(store_path(store)), remedy="give --store a new file's name")
+    with as_merge_errors(None):
+        bases = {one.name: base_of(one, places) for one in captured_nodes(cluster, password, None)}
+        logical = logical_of(bases, places)
+    found: list[TableVersion] = []
+    number = 0
+    with opened(store, read_only=False) as to:
+        to.set_topology(places.topology)
+        parts = [(None, logical, ("", 0)), *((n, b.catalog, (b.file, b.position)) for n, b in sorted(bases.items()))]
+        for name, catalog, source in parts:
+            tables, schemas = _base(to, catalog, ORIGIN, name, source, True, frozenset())
+            number += to.append_versions(tables, schemas)
+            found += tables if name is None else ()
+    what = f"as the base of {len(bases)} nodes and of the logical tables that they make"
+    _print_imported(found, number, str(config), store, what, output)
 
 
 def _dump(path: Path, schemas: list[str]) -> "Catalog":

@@ -9,12 +9,15 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import duckdb
+import numpy as np
 
+from binlog_merge.binlog.constants import EventType
 from binlog_merge.binlog.errors import BinlogFormatError, CellValueError
 from binlog_merge.binlog.kernels import log_walk as k
+from binlog_merge.binlog.kernels.row_cells import ABSENT
 from binlog_merge.binlog.table_map import TableMap
 from binlog_merge.binlog.whole_rows import NoDocument
 from binlog_merge.errors import (
@@ -34,11 +37,12 @@ from binlog_merge.replay.changes.changes_bulk import OPS, Changes, changes_of, r
 from binlog_merge.replay.duckdb.ddl import understood
 from binlog_merge.replay.duckdb.documents import DuckdbDocuments
 from binlog_merge.replay.duckdb.found_there import FoundThere, TouchingWriter, Unjudgeable
-from binlog_merge.replay.duckdb.rows import RowRefused, TableWriter
+from binlog_merge.replay.duckdb.rows import OverwritingWriter, RowRefused, TableWriter
 from binlog_merge.replay.duckdb.statement_session import StatementSession
 from binlog_merge.replay.duckdb.target import DuckdbTarget
 from binlog_merge.replay.duckdb.types import facts_of
 from binlog_merge.replay.duckdb.unlogged import unlogged_changes
+from binlog_merge.replay.server.overwriting import not_whole
 from binlog_merge.replay.server.places import check_place, places_of
 from binlog_merge.replay.server.statements import Step, plan_statement
 from binlog_merge.reshape.witness import check_witness
@@ -47,6 +51,7 @@ from snapshot_store.model import Catalog, Table
 from snapshot_store.tso import OrderKey
 
 _LOG = logging.getLogger(__name__)
+_BEHIND_BASE: Final = OrderKey(0, 0, 1, 0)
 
 
 class Base(Protocol):
@@ -88,7 +93,7 @@ def load(
         binlog.check_there(rank + 1)
         chosen = options.filter
         wanted = lambda schema, table: chosen is None or chosen.table(schema, table).action == "Do"  # noqa: E731
-        target.start_at(rank, _catalog_at(binlog, history, rank, options.system_zone), wanted)
+        target.start_at(rank, catalog_at(binlog, history, rank, options.system_zone), wanted)
         if found_there is not None:
             found_there.given |= set() if base is None else base.fill(target, target.catalog.tables)
             found_there.begin(target.catalog)
@@ -104,10 +109,15 @@ def load(
     return result
 
 
-def _catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
-    """Return the catalog after `rank` transactions: that where the log begins, after the log's statements."""
-    if history is None or not binlog.state.files:
+def catalog_at(binlog: MergedBinlog, history: TableShapes | None, rank: int, system_zone: str | None) -> Catalog:
+    """Return the catalog after `rank` transactions: that where the log begins, after the log's statements.
+
+    Of a log that has none yet it is the base.
+    """
+    if history is None:
         return Catalog()
+    if not binlog.state.files:
+        return history.catalog(_BEHIND_BASE)
     catalog, begins = history.catalog(OrderKey.parse(binlog.state.files[0].first_key)), binlog.state.first_rank
     for piece in segments(binlog, begins, rank) if rank >= begins else ():
         if isinstance(piece, StatementAt):
@@ -180,6 +190,8 @@ class _Loader:
             self._commit(segment.last_rank, segment.begin(last).gtid, segment.key(last))
 
     def _with_documents(self, segment: Segment) -> Segment:
+        if self.options.overwrite:
+            return segment  # what is in the file need not be what the differences are to
         there = {} if self.found_there is None else self.found_there.names
         try:
             return with_whole_json(segment, DuckdbDocuments(self.target))
@@ -201,7 +213,7 @@ class _Loader:
     def _changes(self, changes: Changes) -> None:
         name = (changes.table.schema, changes.table.table)
         chosen = self.options.filter
-        if chosen is not None and chosen.table(*name).action != "Do":
+        if name in self.options.without or (chosen is not None and chosen.table(*name).action != "Do"):
             self._count(changes, None)
             return
         there = self.found_there
@@ -220,9 +232,12 @@ class _Loader:
         ]
         text = self.target.temporal_text
         facts, connection = facts_of(table, text), self.target.connection
-        if there is not None and name in there.names:
+        if self.options.overwrite:
+            self._check_whole(changes)
+            writer: TableWriter = OverwritingWriter(connection, table, facts, kept, text)
+        elif there is not None and name in there.names:
             touched = there.touched(name, connection)
-            writer: TableWriter = TouchingWriter(connection, table, facts, kept, text, touched=touched)
+            writer = TouchingWriter(connection, table, facts, kept, text, touched=touched)
         else:
             writer = TableWriter(connection, table, facts, kept, text)
         try:
@@ -237,6 +252,14 @@ class _Loader:
                 f"{'.'.join(name)}: {error}", remedy="--temporal text keeps every date as MySQL's text"
             ) from None
         self._count(changes, passing)
+
+    def _check_whole(self, changes: Changes) -> None:
+        segment = changes.segment
+        for number in np.unique(segment.events[changes.events, k.E_KIND]).tolist():
+            if number == EventType.PARTIAL_UPDATE_ROWS_EVENT:
+                raise not_whole(changes.table)
+        if (changes.cut.sizes == ABSENT).any():
+            raise not_whole(changes.table)
 
     def _count(self, changes: Changes, passing: Any) -> None:
         name = (changes.table.schema, changes.table.table)

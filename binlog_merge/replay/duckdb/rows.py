@@ -242,6 +242,23 @@ class TableWriter:
         """Insert rows that `replay_net` removes and that must have existed before the log."""
 
 
+class OverwritingWriter(TableWriter):
+    """Writes rows of which nobody knows whether they are there, or as what: each key becomes what its last row says."""
+
+    def _key(self, changes: Changes) -> list[int] | None:
+        key = super()._key(changes)
+        if key is None:
+            raise RowRefused(0, "a table without a key cannot be brought up to date while it is read")
+        return key
+
+    def _delete(self, changes: Changes, keys: Any, there: Any, key: list[int], partial: bool) -> None:
+        self._keys_table(changes, keys, there, key)
+        self.connection.execute(f"DELETE FROM {self._name} t USING replay_keys k WHERE {self._match(key)}")
+
+    def _not_there(self, changes: Changes, keys: Any, fresh: Any, key: list[int]) -> None:
+        self._delete(changes, keys, fresh, key, False)
+
+
 def keys_of(table: Table) -> Iterator[list[int]]:
     """Yield the column indexes of the primary key, then of each unique key without NULL."""
     keys = sorted((i for i in table.indexes if i.unique or i.name == "PRIMARY"), key=lambda i: i.name != "PRIMARY")

@@ -15,8 +15,9 @@ in the middle of a COMMIT or an ALTER, their end is awaited before anything is r
 import re
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
 
 from binlog_merge.errors import ReplayStopped, TargetBusy
 from binlog_merge.files.failpoint import failpoint
@@ -28,7 +29,16 @@ RECORD_GONE: Final = (
     f"the schema {META_SCHEMA} says what the target has; without it a replay begins anew, and doubles what is there: "
     "restore the target with it, or empty the target, this schema too"
 )
+BOOTSTRAP: Final = "bootstrap"
+"""The table of META_SCHEMA in which a bootstrap records how far it is."""
 _LAST_NUMBER: Final = re.compile(r"\d+$")
+
+
+class Asks(Protocol):
+    """What runs queries on a server."""
+
+    def ask(self, sql: str, arguments: Sequence[Any] = ...) -> list[tuple[Any, ...]]:
+        """Run a query and return its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,14 @@ class Found:
 
 
 class Ledger(Session):
-    """The session that holds the replay's lock, maintains the position, and runs queries about the target."""
+    """The session that holds the replay's lock, maintains the position, and runs queries about the target.
 
-    def __init__(self, target: MysqlTarget) -> None:
+    `unfinished`: also a target that a bootstrap has not made exact yet is written to.
+    """
+
+    def __init__(self, target: MysqlTarget, unfinished: bool = False) -> None:
         super().__init__(target)
+        self._unfinished = unfinished
         self._place = Place(0)
         self._above = RankSet()
         self._held: list[int] = []
@@ -71,6 +85,8 @@ class Ledger(Session):
             raise TargetBusy(
                 f"another replay of this cluster is writing to {self.target.address}", remedy=self._holder(0)
             )
+        if not self._unfinished:
+            check_bootstrapped(self, self.target.cluster)
         self._prepare()
         self._wait_for_others(time.monotonic() + max(wait_seconds, NOTICE_SECONDS))
         return self._found()
@@ -188,6 +204,19 @@ class Ledger(Session):
         )
         steps = {int(rank): BegunDdl(int(step), *rest) for rank, step, *rest in begun}
         return Found(applied, steps, _place(int(rank), gtid, key))
+
+
+def check_bootstrapped(session: Asks, cluster: str) -> None:
+    """Raise ReplayStopped if a bootstrap of the target has not come to its end: its rows are of different moments."""
+    there = session.ask(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", (META_SCHEMA, BOOTSTRAP)
+    )
+    asked = f"SELECT 1 FROM {META_SCHEMA}.{BOOTSTRAP} WHERE cluster = %s AND NOT exact"
+    if there and session.ask(asked, (cluster,)):
+        raise ReplayStopped(
+            "the target is being bootstrapped: its rows are of different moments, and no position says what they are",
+            remedy="run `binlog-merge bootstrap` again, until it has come to its end; then replay goes on",
+        )
 
 
 def _place(rank: int, gtid: str | None, key: str | None) -> Place:

@@ -24,6 +24,7 @@ from binlog_merge.files.failpoint import failpoint
 from binlog_merge.log.ranks import RankSet
 from binlog_merge.log.reader import Rows
 from binlog_merge.log.rows import row_text
+from binlog_merge.replay.server.overwriting import overwriting
 from binlog_merge.replay.server.target_shape import TargetShapes
 from snapshot_store.server import CONNECTION_LOST, ServerAddress, message_of
 
@@ -112,16 +113,24 @@ class RowSession(Session):
     """A session that applies transactions and records their ranks; `number` is that of its row and its lock.
 
     `open` needs the ledger's rows, the number that its `take_over` returned, and the format description of the binlog
-    of the rows. With `row_by_row` each row is sent alone, so that `row` is the one refused.
+    of the rows. With `row_by_row` each row is sent alone, so that `row` is the one refused. With `overwrite` rows are
+    written whatever the target has there.
     """
 
     def __init__(
-        self, target: MysqlTarget, number: int, given: int, description: RawEvent | None, row_by_row: bool = False
+        self,
+        target: MysqlTarget,
+        number: int,
+        given: int,
+        description: RawEvent | None,
+        row_by_row: bool = False,
+        overwrite: bool = False,
     ) -> None:
         super().__init__(target)
         self.number = number
         self._given = given
         self._row_by_row = row_by_row
+        self._overwrite = overwrite
         self._at: tuple[Rows, Row] | None = None
         self.done = RankSet()
         self._description = description
@@ -147,6 +156,8 @@ class RowSession(Session):
         # The log has every column of a table, also an invisible primary key that the source generated.
         if any(value == "ON" for _, value in self.ask("SHOW VARIABLES LIKE 'sql_generate_invisible_primary_key'")):
             self.run("SET SESSION sql_generate_invisible_primary_key = OFF")
+        if self._overwrite:
+            self.run("SET SESSION rbr_exec_mode = 'IDEMPOTENT'")
         self._packet = int(self.ask("SELECT @@max_allowed_packet")[0][0])
         self._limit = min(_STATEMENT_BYTES, self._packet // 2)
         if self._description is not None:
@@ -171,10 +182,18 @@ class RowSession(Session):
         if self._row_by_row:
             for row in iter_rows(event, rows.table):
                 self._at = rows, row
-                self._rows = [(rows.raw_table, rows.raw, join_rows(event, [row], rows.table, row_padding(event)))]
+                alone = join_rows(event, [row], rows.table, row_padding(event))
+                self._rows = [(rows.raw_table, rows.raw, one) for one in self._as_sent(rows, alone)]
                 self.flush()
             self._at = None
             return
+        for one in self._as_sent(rows, event):
+            self._add(rows, one)
+
+    def _as_sent(self, rows: Rows, event: RowsEvent) -> list[RowsEvent]:
+        return overwriting(event, rows.table) if self._overwrite else [event]
+
+    def _add(self, rows: Rows, event: RowsEvent) -> None:
         if self._bytes and self._bytes + len(event.rows) > self._limit:
             self.flush()
         self._rows.append((rows.raw_table, rows.raw, event))
@@ -279,14 +298,19 @@ def _events(rows: Sequence[tuple[RawEvent, RawEvent, RowsEvent]]) -> list[bytes]
             packed.append(_plain(table, bytes(table.body)))
         last = i + 1 == len(rows) or rows[i + 1][0] is not table
         flags = event.flags | RowsFlag.STMT_END_F if last else event.flags & ~RowsFlag.STMT_END_F
-        packed.append(_plain(raw, replace(event, flags=flags).pack()))
+        packed.append(_plain(raw, replace(event, flags=flags).pack(), event.type_code))
     return packed
 
 
-def _plain(event: RawEvent, body: bytes) -> bytes:
+def _plain(event: RawEvent, body: bytes, type_code: int | None = None) -> bytes:
     header = event.header
     return pack_event(
-        header.type_code, body, timestamp=header.timestamp, server_id=header.server_id, position=0, checksum=False
+        header.type_code if type_code is None else type_code,
+        body,
+        timestamp=header.timestamp,
+        server_id=header.server_id,
+        position=0,
+        checksum=False,
     )
 
 

@@ -135,7 +135,7 @@ class _Run:
         if careful:
             last = careful if options.last_rank is None else min(careful, options.last_rank)
             options = replace(options, workers=1, batch=1, last_rank=last)
-        ledger = Ledger(self.target)
+        ledger = Ledger(self.target, options.overwrite)
         try:
             found = self._begin(ledger)
             at = {"target": str(self.target.address), "applied": str(found.applied)}
@@ -155,7 +155,10 @@ class _Run:
         count = options.workers + DDL_SESSIONS
         given = ledger.take_over(found.applied, places[found.applied.low], count)
         description = self.binlog.format_description()
-        sessions = [RowSession(self.target, number + 1, given, description, careful) for number in range(count)]
+        sessions = [
+            RowSession(self.target, number + 1, given, description, careful, options.overwrite)
+            for number in range(count)
+        ]
         workers: Workers | None = None
         flow: Flow | None = None
         at_once = True

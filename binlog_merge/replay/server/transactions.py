@@ -111,6 +111,8 @@ def _parts(item: Any, current: Transaction, walk: Walk, selector: RowSelector) -
     if walk.skipping:
         return
     if isinstance(item, Rows):
+        if (item.table.schema, item.table.table) in walk.options.without:
+            return
         event = selector.select(item, walk.key)
         if event is not None:
             current.size += len(event.rows) + 200

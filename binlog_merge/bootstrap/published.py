@@ -1,0 +1,46 @@
+"""Whether a merged log has everything that a node had committed up to a place in its binlog."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from binlog_merge.binlog.constants import BINLOG_MAGIC
+from binlog_merge.bootstrap.values import End
+from binlog_merge.files.manifest import ManifestState, NodeState
+
+_NUMBER: Final = re.compile(r"(\d+)$")
+
+
+def missing(state: ManifestState, ends: Mapping[str, End]) -> dict[str, End | None]:
+    """Return, for each node of which not all is published up to its end, up to where it is; None: nothing is known.
+
+    All transactions that the node committed before such an end are in the log then, none is held back.
+    """
+    nodes = {} if state.last is None else state.last.nodes
+    found: dict[str, End | None] = {}
+    for node, end in ends.items():
+        known = nodes.get(node)
+        place = None if known is None else published_to(known)
+        if place is None or not _reaches(place, end):
+            found[node] = place
+    return found
+
+
+def published_to(state: NodeState) -> End:
+    """Return the place up to which everything that a node committed is published: the next run goes on there."""
+    checkpoint = state.checkpoint
+    resume = checkpoint.get("resume") or {"file": checkpoint["file"]}
+    return End(str(resume["file"]), int(resume.get("position", len(BINLOG_MAGIC))))
+
+
+def _reaches(place: End, end: End) -> bool:
+    folder, _, name = place.file.rpartition("/")
+    other, _, wanted = end.file.rpartition("/")
+    if folder != other:
+        return False  # of another server: which one is there now is asked elsewhere
+    return (_number(name), place.position) >= (_number(wanted), end.position)
+
+
+def _number(name: str) -> int:
+    found = _NUMBER.search(name)
+    return int(found[1]) if found else 0

@@ -1,0 +1,150 @@
+"""What a bootstrap reads, and how far it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from snapshot_store.model import Column, Table
+
+Name = tuple[str, str]
+"""Schema and table of a logical table."""
+Texts = tuple[str | None, ...]
+
+
+class Shard(NamedTuple):
+    """A physical table on a node."""
+
+    node: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table} of node {self.node}"
+
+
+class End(NamedTuple):
+    """A place in a node's captured log: a file, as the capture names it, and an offset."""
+
+    file: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which server a node's rows are read from, and since when it runs (seconds since 1970).
+
+    `started` is 0 for a server that loses nothing when it is started again.
+    """
+
+    server_uuid: str
+    started: int
+
+    def same(self, other: "Identity") -> bool:
+        """Return whether it is the same run of the same server; the start is known to a few seconds."""
+        return self.server_uuid == other.server_uuid and abs(self.started - other.started) <= _STARTED_WITHIN
+
+
+_STARTED_WITHIN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a shard's rows are read as rows of a logical table.
+
+    `columns` are those of the logical table that the target takes, `key` the indexes of those that identify a row.
+    `constants` are the values, by column in lower case, that the route fills in.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    key: tuple[int, ...]
+    constants: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> Name:
+        """Return the name of the logical table."""
+        return self.table.schema, self.table.name
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows of a shard, in the order of the key, up to the key `last`; `done`: nothing comes behind them.
+
+    A row has the texts of all columns, then those of the key's columns as `asking.literal` takes them.
+    """
+
+    shard: Shard
+    reading: Reading
+    rows: list[Texts]
+    last: Texts | None
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A shard that cannot be read as the logical table now: a DDL is under way. The whole table is read again later."""
+
+    name: Name
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a shard is copied: up to the key `after`, so many rows."""
+
+    after: Texts | None = None
+    done: bool = False
+    rows: int = 0
+
+
+COPYING, CATCHING_UP, EXACT = "copying", "catching up", "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a bootstrap stands, as its target records it.
+
+    Round `number` copies `tables`. Their rows have all transactions of the log up to `low`, and none behind `high`,
+    which is known from CATCHING_UP on: then the target is made what the log says there, but for the tables `again`,
+    which are empty and copied in the next round. `servers` are those that the rows are read from; `rows` are how many
+    were read, by table, in this round and those before, `repeated` the tables that were copied more than once.
+    """
+
+    phase: str
+    number: int
+    low: int
+    tables: tuple[Name, ...]
+    servers: Mapping[str, Identity]
+    high: int | None = None
+    again: tuple[Name, ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+    repeated: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "phase": self.phase,
+            "number": self.number,
+            "low": self.low,
+            "high": self.high,
+            "tables": [list(name) for name in self.tables],
+            "again": [list(name) for name in self.again],
+            "rows": dict(self.rows),
+            "repeated": list(self.repeated),
+            "servers": {node: [one.server_uuid, one.started] for node, one in self.servers.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Stage":
+        """Read what `to_dict` returned."""
+        return cls(
+            values["phase"],
+            values["number"],
+            values["low"],
+            tuple((schema, name) for schema, name in values["tables"]),
+            {node: Identity(*one) for node, one in values["servers"].items()},
+            values["high"],
+            tuple((schema, name) for schema, name in values["again"]),
+            values["rows"],
+            tuple(values["repeated"]),
+        )

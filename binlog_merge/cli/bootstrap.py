@@ -1,0 +1,182 @@
+"""`binlog-merge bootstrap`: fills a target with the rows that a running cluster has, so that a replay goes on there."""
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from binlog_merge.cli.log_lines import Level, LineFormat, LogFormat, LogLevel, say, start_log
+from binlog_merge.cli.output import OutputFormat, document_of, print_json, printable
+from binlog_merge.cli.paths import SslCa, local_path, output_place
+from binlog_merge.cli.replay import Temporal, path_of
+from binlog_merge.cli.replay_options import address_of, password_of, time_zone_of
+from binlog_merge.errors import ConfigError
+
+if TYPE_CHECKING:
+    from binlog_merge.bootstrap.duckdb_file import DuckdbFile
+    from binlog_merge.bootstrap.mysql_server import MysqlServer
+    from binlog_merge.bootstrap.run import Result
+    from binlog_merge.config.merge_config import MergeConfig
+
+HELP = """Fill a MySQL server or a DuckDB file with the rows that a running cluster has, also those from before its log.
+
+The rows are read from the nodes in chunks, while they are written to and `capture` and `merge` (or `run`) go on beside
+it: nothing is locked, nothing is written to the nodes. What the cluster changes meanwhile is then made right from the
+merged log. In the end the target is exactly what the cluster was at one transaction of the log, which is printed; from
+there `replay` goes on, or a replica that begins behind that GTID. Killed at any moment, run it again: it goes on. Until
+it has ended, replay and verify refuse a server, and a DuckDB file is called FILE.bootstrap.
+
+\b
+  binlog-merge run --config cluster.yaml --out merged/            capture and merge, in another terminal
+  binlog-merge bootstrap --config cluster.yaml --to duckdb:///data/shop.db
+  binlog-merge bootstrap --config cluster.yaml --to mysql://root@10.0.0.7:3306
+  binlog-merge replay --from merged/ --to duckdb:///data/shop.db  and so on from there
+  binlog-merge verify --from merged/ --against mysql://root@10.0.0.7 --base /data/shop.db
+
+The nodes need gtid_mode=ON and binlog_row_image=FULL, their user SELECT and REPLICATION CLIENT. Tables without a key
+are refused. A table that is altered while it is copied is copied again."""
+
+
+def bootstrap(
+    config: Annotated[
+        Path,
+        typer.Option(
+            "--config",
+            "-c",
+            help="The cluster: its nodes, their servers, the routes.",
+            metavar="CLUSTER.YAML",
+            parser=local_path,
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option("--to", help="mysql://user@host:port, mysql://…/?socket=PATH, or duckdb:///FILE.", metavar="URL"),
+    ],
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="The merge's output; default: output.dir of the configuration.",
+            metavar="DIR",
+            parser=output_place,
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--password-file",
+            help="Holds the nodes' password; else the URL's, or MYSQL_PWD.",
+            parser=local_path,
+            metavar="PATH",
+        ),
+    ] = None,
+    to_password_file: Annotated[
+        Path | None,
+        typer.Option("--to-password-file", help="Holds the target's password.", parser=local_path, metavar="PATH"),
+    ] = None,
+    ssl_ca: SslCa = None,
+    chunk_rows: Annotated[
+        int, typer.Option("--chunk-rows", min=1, max=1_000_000, help="The most rows of a SELECT on a node.")
+    ] = 10_000,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", min=0, help="How many seconds to wait for a merge, or for a DDL, that does not come on."
+        ),
+    ] = 600.0,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="Sessions of a server that apply the log.")
+    ] = 1,
+    temporal: Annotated[
+        Temporal,
+        typer.Option("--temporal", help="DuckDB: dates and times typed, or as MySQL's text (0000-00-00)."),
+    ] = Temporal.typed,
+    time_zone: Annotated[
+        str | None,
+        typer.Option("--time-zone", help="DuckDB: what SYSTEM was for the servers that ran the DDL.", metavar="ZONE"),
+    ] = None,
+    output: Annotated[
+        OutputFormat, typer.Option("-o", "--output", help="How to print the result.")
+    ] = OutputFormat.text,
+    log_level: LogLevel = Level.warning,
+    log_format: LogFormat = LineFormat.text,
+) -> None:
+    """Fill a target with the rows that a running cluster has."""
+    start_log(log_level, log_format)
+    from binlog_merge.bootstrap.captured import captured_nodes
+    from binlog_merge.bootstrap.plan import Places
+    from binlog_merge.bootstrap.run import Options
+    from binlog_merge.bootstrap.run import bootstrap as run
+    from binlog_merge.config.merge_config import MergeConfig
+    from binlog_merge.files.remote_log import opened_log
+    from binlog_merge.log.reader import MergedBinlog
+
+    cluster = MergeConfig.load(config)
+    place = _log_of(cluster, source)
+    password = None if password_file is None else password_of(password_file)
+    ca = None if ssl_ca is None else str(ssl_ca)
+    nodes = captured_nodes(cluster, password, ca)
+    zone = time_zone_of(time_zone)
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        binlog = MergedBinlog(stack.enter_context(opened_log(place)))
+        if to.startswith("duckdb:"):
+            target: DuckdbFile | MysqlServer = stack.enter_context(_file(to, binlog.cluster_uuid, temporal, zone))
+        else:
+            target = stack.enter_context(_server(to, binlog.cluster_uuid, to_password_file, ca, workers))
+        options = Options(chunk_rows, wait, zone)
+        result = run(binlog, Places.of(cluster), nodes, target, options, lambda text: say(text, text))
+    if output is OutputFormat.json:
+        print_json(document_of(result=result))
+    else:
+        print("\n".join(printable(line) for line in _lines(result, to, time.monotonic() - begun)), flush=True)
+
+
+def _log_of(cluster: "MergeConfig", source: str | None) -> str:
+    place = source or cluster.output.dir
+    if place is None:
+        raise ConfigError("where is the merged log?", remedy="give --from DIR, or output.dir in the configuration")
+    if cluster.filter is not None:
+        raise ConfigError(
+            "the log is filtered (`filter` in the configuration), and the nodes' rows are not",
+            remedy="bootstrap from a log without a filter, and filter what is replayed from it",
+        )
+    return str(place)
+
+
+def _file(url: str, cluster: str, temporal: Temporal, zone: str | None) -> "DuckdbFile":
+    from binlog_merge.bootstrap.duckdb_file import DuckdbFile
+
+    path = path_of(url, "no file: write duckdb:///FILE")
+    return DuckdbFile(path, cluster, temporal is Temporal.text, zone)
+
+
+def _server(url: str, cluster: str, password_file: Path | None, ca: str | None, workers: int) -> "MysqlServer":
+    from binlog_merge.bootstrap.mysql_server import MysqlServer
+    from binlog_merge.replay.server.mysql import MysqlTarget
+
+    return MysqlServer(MysqlTarget(address_of("--to", url, password_file), cluster, ca), workers)
+
+
+def _lines(result: "Result", to: str, seconds: float) -> list[str]:
+    from binlog_merge.redaction import redacted
+
+    place = result.place
+    gtid = f", GTID {place.gtid}" if place.gtid else ""
+    lines = [f"{redacted(to)} is exactly the cluster at transaction {place.rank}{gtid}"]
+    if place.key:
+        lines.append(f"  {'order key':<12} {place.key}")
+    if not result.rounds:
+        return [*lines, f"  {'nothing to do':<12} it was there already; `replay` goes on"]
+    rows = [f"{table}  {number:,} rows read" for table, number in sorted(result.rows.items())]
+    for title, values in (
+        ("tables", rows),
+        ("copied again", result.again),
+        ("not in log", [f"{shard}: the log has no such table, add it to `base`" for shard in result.not_in_log]),
+        ("views", [f"{view} is not made" for view in result.views]),
+        ("took", [f"{seconds:.1f} s, {result.rounds} {'round' if result.rounds == 1 else 'rounds'}"]),
+    ):
+        lines += [f"  {title if i == 0 else '':<12} {value}" for i, value in enumerate(values)]
+    return lines

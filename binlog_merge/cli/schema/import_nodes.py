@@ -1,0 +1,158 @@
+"""`schema import --nodes`: the tables of all nodes and the logical ones that they make, as their captured logs begin.
+
+A node is read now, and what it has now is what it had where its captured log begins if no DDL stands between. That is
+looked up in the captured files, up to where the server's log ended when its tables had been read.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from binlog_merge.binlog.constants import EventType
+from binlog_merge.binlog.errors import BinlogFormatError
+from binlog_merge.binlog.events import Query, parse_event
+from binlog_merge.bootstrap.captured import CapturedNode
+from binlog_merge.bootstrap.plan import Places
+from binlog_merge.bootstrap.values import Shard
+from binlog_merge.capture.files import NodeFiles
+from binlog_merge.errors import ChecksumMismatch, ConfigError, MissingFile
+from binlog_merge.filters.ddl import ddl_events
+from binlog_merge.log.file_events import events_in
+from binlog_merge.pipeline.coordinate.shards.routes import with_columns
+from snapshot_store.ddl import DdlSession
+from snapshot_store.ddl.indexes import foreign_key_of
+from snapshot_store.errors import DdlNotUnderstood
+from snapshot_store.introspect import introspect
+from snapshot_store.model import Catalog, Schema, Table
+from snapshot_store.mysql.sql.names import quote_name
+
+_WAIT_SECONDS: Final = 30.0
+_NO_DDL: Final = ("BEGIN", "COMMIT", "ROLLBACK", "XA ", "SAVEPOINT", "RELEASE ")
+
+
+@dataclass(frozen=True)
+class NodeBase:
+    """The tables of a node, and the place up to which its captured log has none of their DDL."""
+
+    catalog: Catalog
+    file: str
+    position: int
+
+
+def base_of(node: CapturedNode, places: Places) -> NodeBase:
+    """Return a node's tables as its captured log begins.
+
+    Raises ConfigError if nothing is captured, or DDL stands in between, MissingFile if the capture does not come on.
+    """
+    paths = NodeFiles(node.directory, node.name).paths()
+    if not paths:
+        raise ConfigError(
+            "nothing is captured of it yet: a base is for where a captured log begins",
+            node=node.name,
+            remedy="run `binlog-merge capture` first, with --start-file if older files need not be merged",
+        )
+    with node.reader(None) as reader:
+        snapshot = introspect(reader.address)
+        end = reader.end() if not snapshot.file else (snapshot.file, snapshot.position)
+    for path, size in _up_to(node, end):
+        for text, schema, position in _statements(path, size):
+            if concerned := _concerned(text, schema, node.name, places):
+                raise ConfigError(
+                    f"its captured log has DDL on {concerned} already: {text}",
+                    node=node.name,
+                    file=str(path),
+                    position=position,
+                    remedy="begin its capture behind that: FLUSH BINARY LOGS there, remove the captured files, and "
+                    "`capture --start-file` with the new file; or give the dump of an earlier moment, --sql",
+                )
+    return NodeBase(snapshot.catalog, *end)
+
+
+def logical_of(bases: Mapping[str, NodeBase], places: Places) -> Catalog:
+    """Return the logical tables that physical ones make. Raises ConfigError where shards differ."""
+    tables: dict[tuple[str, str], Table] = {}
+    first: dict[tuple[str, str], Shard] = {}
+    schemas: dict[str, Schema] = {}
+    for node, base in sorted(bases.items()):
+        for (schema, name), table in sorted(base.catalog.tables.items()):
+            shard = Shard(node, schema, name)
+            logical = places.name(shard)
+            if logical is None:
+                continue
+            route = places.topology.route(*shard)
+            extract = None if route is None else places.extracts.get(route)
+            made = _as_logical(table if extract is None else with_columns(table, extract), logical, shard, places)
+            if (other := first.setdefault(logical, shard)) != shard and tables[logical] != made:
+                raise ConfigError(
+                    f"{other} and {shard} are not defined alike: what {'.'.join(logical)} is cannot be told",
+                    remedy="let the DDL that is under way come to its end; or give the logical table by --sql",
+                )
+            tables.setdefault(logical, made)
+            own = base.catalog.schemas.get(schema, Schema(schema))
+            schemas.setdefault(logical[0], Schema(logical[0], own.charset, own.collation))
+    return Catalog(schemas, tables)
+
+
+def _as_logical(table: Table, logical: tuple[str, str], shard: Shard, places: Places) -> Table:
+    """Return a shard's table as the logical one: its constraints, and what they refer to, are named so, too."""
+    own, name = f"{shard.table}_", f"{logical[1]}_"
+    checks = tuple((name + n.removeprefix(own) if n.startswith(own) else n, text) for n, text in table.checks)
+    unenforced = tuple(name + n.removeprefix(own) if n.startswith(own) else n for n in table.unenforced)
+    keys = []
+    for text in table.foreign_keys:
+        schema, parent = foreign_key_of(text).table
+        target = places.name(Shard(shard.node, schema or shard.schema, parent))
+        if target is not None and not schema:
+            text = text.replace(f"REFERENCES {quote_name(parent)}", f"REFERENCES {quote_name(target[1])}")
+        keys.append(text.replace(f"CONSTRAINT `{own}", f"CONSTRAINT `{name}"))
+    changed = replace(table, checks=checks, unenforced=unenforced, foreign_keys=tuple(keys))
+    return changed.renamed(*logical)
+
+
+def _up_to(node: CapturedNode, end: tuple[str, int]) -> Iterator[tuple[Path, int]]:
+    """Yield the captured files and how much of each counts, up to a place; wait for the capture to come there."""
+    until = time.monotonic() + _WAIT_SECONDS
+    while True:
+        paths = NodeFiles(node.directory, node.name).paths()
+        names = [path.name for path in paths]
+        if end[0] in names and paths[names.index(end[0])].stat().st_size >= end[1]:
+            break
+        if time.monotonic() > until:
+            raise MissingFile(
+                f"it is captured up to {names[-1]}, and its tables were read when its log ended at {end[0]}:{end[1]}",
+                node=node.name,
+                remedy="let `binlog-merge capture --stop-never` run meanwhile",
+            )
+        time.sleep(0.2)
+    for path in paths[: names.index(end[0]) + 1]:
+        yield path, end[1] if path.name == end[0] else path.stat().st_size
+
+
+def _statements(path: Path, size: int) -> Iterator[tuple[str, str, int]]:
+    """Yield the statements of a file that may be DDL, with the default database and the offset."""
+    try:
+        with path.open("rb", buffering=1 << 20) as file:
+            for event in events_in(file, str(path), size):
+                if event.type_code != EventType.QUERY_EVENT:
+                    continue
+                query = parse_event(event)
+                if isinstance(query, Query) and not query.text.upper().startswith(_NO_DDL):
+                    yield query.text, query.schema_text, event.offset
+    except BinlogFormatError as error:
+        raise ChecksumMismatch(error.reason, file=str(path), position=max(error.offset, 0)) from None
+
+
+def _concerned(text: str, schema: str, node: str, places: Places) -> str | None:
+    """Return a table of the output that a statement is about, or its database; None if there is none."""
+    try:
+        named = [name for event in ddl_events(text, schema, DdlSession()) for name in event.tables]
+    except DdlNotUnderstood:
+        named = [(schema, "")]
+    for own, table in named:
+        if table and places.name(Shard(node, own, table)) is not None:
+            return f"{own}.{table}"
+        if not table and places.topology.logical_schema(node, own) is not None:
+            return own
+    return None

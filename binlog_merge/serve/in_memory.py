@@ -1,0 +1,153 @@
+"""Runs questions in DuckDB on tables in memory: no files, no network, and bounds of time and memory.
+
+A question has 256 MiB and ten seconds. However many clients ask, few are answered at a time, so that the memory of all
+together is bounded: a large result keeps its place until it is sent.
+"""
+
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from threading import Timer
+from typing import Any, Final
+
+from binlog_merge.protocol.packets import Column, ErrorCode, Value
+from binlog_merge.serve.refused import Refused
+from binlog_merge.serve.relation import Row
+
+_MOST_HELD: Final = 1 << 29
+_LARGE: Final = 1 << 20
+_OF_A_VALUE: Final = 64
+"""Bytes of memory that a value takes beside its characters."""
+_BATCH: Final = 10_000
+_SECONDS: Final = 10.0
+_WAIT: Final = 60.0
+_CASE_MATTERS: Final = re.compile(r"(Tables_in_.*|Database.*|Name|.*SCHEMA(_NAME)?|.*TABLE_NAME)")
+"""Columns with names of databases and tables, which compare with regard to case; all other texts do without."""
+
+
+class Rows(list[Row]):
+    """Rows of a result; `held` is about how many bytes of memory they take."""
+
+    held = 0
+
+
+Run = Callable[[str], tuple[list[tuple[str, bool]], Rows]]
+
+
+def stored(name: str) -> str:
+    """Return the name of a table in the database."""
+    return f"of {name}"
+
+
+@contextmanager
+def database(tables: Mapping[str, tuple[Sequence[Column], Iterable[Row]]]) -> Iterator[Run]:
+    """Yield a function that runs a query over these tables: names and whether they are numbers, and rows."""
+    import duckdb
+
+    settings = {"threads": "1", "memory_limit": "256MB", "temp_directory": ""}  # "": nothing goes to the disk
+    settings |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    with duckdb.connect(":memory:", config=settings) as connection:
+        for name, (columns, rows) in tables.items():
+            _fill(connection, stored(name), columns, rows)
+        connection.execute("SET enable_external_access = false; SET lock_configuration = true")
+
+        def run(sql: str) -> tuple[list[tuple[str, bool]], Rows]:
+            timer = Timer(_SECONDS, connection.interrupt)
+            timer.start()
+            try:
+                answer = connection.execute(sql)
+                described = [(str(name), str(kind) in _NUMBERS) for name, kind, *_ in answer.description or ()]
+                rows = _fetched(answer)
+            except duckdb.InterruptException:
+                raise Refused(
+                    ErrorCode.ER_QUERY_TIMEOUT,
+                    "Query execution was interrupted, maximum statement execution time exceeded",
+                ) from None
+            except duckdb.Error as error:
+                raise _failed(error) from None
+            finally:
+                timer.cancel()
+            return described, rows
+
+        yield run
+
+
+def _fetched(answer: Any) -> Rows:
+    rows = Rows()
+    while batch := answer.fetchmany(_BATCH):
+        for row in batch:
+            values = tuple(map(_value, row))
+            rows.held += sum(_OF_A_VALUE + len(value) if isinstance(value, str) else _OF_A_VALUE for value in values)
+            rows.append(values)
+        if rows.held > _MOST_HELD:
+            raise Refused(ErrorCode.ER_OUT_OF_RESOURCES, f"the result is too large; it has {len(rows)} rows and more")
+    return rows
+
+
+def places(count: int) -> "SimpleQueue[None]":
+    """Return so many places; unlike a semaphore they can be given back while the interpreter collects garbage."""
+    free: SimpleQueue[None] = SimpleQueue()
+    for _ in range(count):
+        free.put(None)
+    return free
+
+
+_PLACES: Final = places(2)
+
+
+@contextmanager
+def in_turn() -> Iterator[Callable[[Rows], None]]:
+    """Wait for a place; yields a function that keeps it for as long as rows are needed, if they are many."""
+    try:
+        _PLACES.get(timeout=_WAIT)
+    except Empty:
+        text = "too many clients ask for definitions at once; ask again"
+        raise Refused(ErrorCode.ER_OUT_OF_RESOURCES, text) from None
+    kept: list[Rows] = []
+    try:
+        yield kept.append
+    finally:
+        if kept and kept[0].held > _LARGE:
+            weakref.finalize(kept[0], _PLACES.put, None)
+        else:
+            _PLACES.put(None)
+
+
+_NUMBERS: Final = ("BIGINT", "INTEGER", "HUGEINT", "BOOLEAN", "NUMBER", "SMALLINT", "TINYINT")
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, int | str) else str(value)
+
+
+def _failed(error: Exception) -> Refused:
+    text = (str(error).splitlines() or [""])[0][:200]
+    code = (
+        ErrorCode.ER_BAD_FIELD_ERROR
+        if text.startswith("Binder Error: Referenced column")
+        else ErrorCode.ER_UNKNOWN_ERROR
+    )
+    return Refused(code, text)
+
+
+def _fill(connection: Any, name: str, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Make a table; texts compare as in MySQL's information_schema."""
+    import pyarrow as pa
+
+    lists: list[list[Value]] = [[] for _ in columns]
+    for row in rows:
+        for values, value in zip(lists, row, strict=True):
+            values.append(value if value is None or isinstance(value, int) else str(value))
+    kinds = [pa.int64() if column.number else pa.string() for column in columns]
+    texts = ["VARCHAR" if _CASE_MATTERS.fullmatch(column.name) else "VARCHAR COLLATE NOCASE" for column in columns]
+    types = ["BIGINT" if column.number else text for column, text in zip(columns, texts, strict=True)]
+    fields = ", ".join(f'"{column.name}" {type}' for column, type in zip(columns, types, strict=True))
+    connection.execute(f'CREATE TABLE "{name}" ({fields})')
+    arrays = [pa.array(values, kind) for values, kind in zip(lists, kinds, strict=True)]
+    connection.register("filling", pa.table(arrays, names=[column.name for column in columns]))
+    connection.execute(f'INSERT INTO "{name}" SELECT * FROM filling')
+    connection.unregister("filling")

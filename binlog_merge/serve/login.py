@@ -1,0 +1,154 @@
+"""The connection phase of a session: who the client is, and whether it has the password. It has no socket.
+
+    response ─▶ (auth switch ─▶ proof) ─▶ proved
+                                      └─▶ password needed ─▶ (key asked for, key sent) ─▶ password ─▶ proved
+
+The password itself is needed where only a hash of caching_sha2_password is known, and nobody has given it since the
+server began: over TLS it comes as it is, without TLS hidden by the server's public key.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from binlog_merge.protocol.handshake import (
+    CACHING_SHA2,
+    FAST_AUTH_SUCCESS,
+    NATIVE,
+    AuthSwitch,
+    HandshakeResponse,
+)
+from binlog_merge.protocol.packets import Capability, Err, ErrorCode
+from binlog_merge.serve.accounts import Account, Accounts
+from binlog_merge.serve.limits import Limits
+from binlog_merge.serve.tls import PasswordKey
+
+_PASSWORD_NEEDED: Final = b"\x01\x04"
+_KEY_ASKED_FOR: Final = b"\x02"
+_KNOWN: Final = (CACHING_SHA2, NATIVE)
+_LONGEST_NAME: Final = 80
+INSECURE: Final = (
+    "Connections using insecure transport are prohibited: this binlog-merge serve was started with --tls-required"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What all logins of a server have in common. `inside` returns how many clients are logged in."""
+
+    accounts: Accounts
+    key: PasswordKey
+    limits: Limits
+    inside: Callable[[], int]
+    tls_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What to send. `proved`: the client may go on, with an OK behind this; `denied`: it is to be disconnected."""
+
+    payloads: Sequence[bytes] = ()
+    proved: bool = False
+    denied: bool = False
+
+
+class _Phase(Enum):
+    RESPONSE = auto()
+    PROOF = auto()
+    PASSWORD = auto()
+
+
+class Login:
+    """A client's login from an address. `encrypted` is to be set when TLS has begun."""
+
+    def __init__(self, gate: Gate, nonce: bytes, address: str) -> None:
+        self.encrypted = False
+        self.response: HandshakeResponse | None = None
+        self._gate = gate
+        self._nonce = nonce
+        self._address = address
+        self._phase = _Phase.RESPONSE
+        self._plugin = CACHING_SHA2
+        self._account = Account("")
+
+    def receive(self, payload: bytes) -> Answered:
+        """Return the answer to a packet. Raises BinlogFormatError for a response that cannot be read."""
+        answered = self._next(payload)
+        if answered.proved and self._gate.inside() >= self._gate.limits.connections:
+            return Answered([Err.of(ErrorCode.ER_CON_COUNT_ERROR, "Too many connections").pack()], denied=True)
+        return answered
+
+    def _next(self, payload: bytes) -> Answered:
+        match self._phase:
+            case _Phase.RESPONSE:
+                return self._responded(HandshakeResponse.parse(payload))
+            case _Phase.PROOF:
+                return self._proof(payload)
+            case _Phase.PASSWORD:
+                return self._password(payload)
+
+    def _responded(self, response: HandshakeResponse) -> Answered:
+        self.response = response
+        if self._gate.tls_required and not self.encrypted:
+            return Answered([Err.of(ErrorCode.ER_SECURE_TRANSPORT_REQUIRED, INSECURE).pack()], denied=True)
+        self._account = account = self._gate.accounts.find(response.user, self._address)
+        plugin = response.plugin if response.plugin in _KNOWN else CACHING_SHA2
+        if not response.proof and is_mariadb(response):
+            plugin = NATIVE  # libmariadb has caching_sha2_password only if a plugin is installed
+        self._plugin = plugin if plugin in account.plugins else account.plugins[0]
+        # A client whose default plugin is not that of the greeting names its own, and waits for an auth switch, also
+        # without a password; so does one that names none, whose proof may be of any plugin.
+        other = Capability.CLIENT_PLUGIN_AUTH in response.capabilities and response.plugin != CACHING_SHA2
+        if response.plugin != self._plugin or (not response.proof and (account.secrets or other)):
+            self._phase = _Phase.PROOF
+            return Answered([AuthSwitch(self._plugin, self._nonce).pack()])
+        return self._proof(response.proof)
+
+    def _proof(self, proof: bytes) -> Answered:
+        account = self._account
+        if account.proved(self._plugin, self._nonce, proof):
+            return Answered(
+                [FAST_AUTH_SUCCESS] if self._plugin == CACHING_SHA2 and account.secrets else [], proved=True
+            )
+        by_password = self._plugin == CACHING_SHA2 and any(one.crypt for one in account.secrets)
+        if by_password and proof not in (b"", b"\0"):
+            self._phase = _Phase.PASSWORD
+            return Answered([_PASSWORD_NEEDED])
+        return self._denied(bool(proof))
+
+    def _password(self, payload: bytes) -> Answered:
+        if not self.encrypted and payload == _KEY_ASKED_FOR:
+            return Answered([b"\x01" + self._gate.key.public()])
+        password = self._shown(payload)
+        if password is not None and self._gate.accounts.given(self._account, password):
+            return Answered(proved=True)
+        return self._denied(True)
+
+    def _shown(self, payload: bytes) -> bytes | None:
+        """Return the password in a payload, None if it is not one."""
+        data: bytes | None = payload
+        if not self.encrypted:
+            opened = self._gate.key.opened(payload)
+            data = (
+                None if opened is None else bytes(c ^ self._nonce[i % len(self._nonce)] for i, c in enumerate(opened))
+            )
+        return None if data is None or not data.endswith(b"\0") else data[:-1]
+
+    def _denied(self, with_password: bool) -> Answered:
+        user = "" if self.response is None else self.response.user
+        return Answered(
+            [
+                Err.of(
+                    ErrorCode.ER_ACCESS_DENIED_ERROR,
+                    f"Access denied for user '{user[:_LONGEST_NAME]}'@'{self._address}' "
+                    f"(using password: {'YES' if with_password else 'NO'})",
+                ).pack()
+            ],
+            denied=True,
+        )
+
+
+def is_mariadb(response: HandshakeResponse) -> bool:
+    """Return whether a client uses MariaDB's library."""
+    return response.attributes.get("_client_name") == "libmariadb"

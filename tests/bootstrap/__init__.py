@@ -1,0 +1,1 @@
+"""Tests of the bootstrap of targets from running clusters."""

@@ -1,0 +1,260 @@
+"""`serve` under attack, by people with and without the password: it stays up, its memory is bounded, and a reader that
+is there meanwhile gets every byte.
+
+FUZZ_SEED and FUZZ_PACKETS choose other packets, or more or fewer of them; what was chosen is printed, and the memory.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pymysql
+import pytest
+
+from binlog_merge.protocol.commands import RegisterReplica
+from tests.clients.hostile import after_login, before_login, exhausting, packet
+from tests.clients.served import Served, served, until
+from tests.clients.test_mysql import MYSQLBINLOG, fetching
+from tests.merge_e2e.local import written
+from tests.serve.growing import Growing
+from tests.serve.running import from_position
+
+pytestmark = [pytest.mark.clients, pytest.mark.mysql]
+SEED: Final = os.environ.get("FUZZ_SEED", "25 November 2026")
+PACKETS: Final = int(os.environ.get("FUZZ_PACKETS", "100000"))
+CONNECTIONS: Final = 10_000
+MIB: Final = 1 << 20
+_THREADS: Final = 4
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Growing:
+    growing = Growing.of(tmp_path)
+    growing.publish(0.2)
+    return growing
+
+
+@contextlib.contextmanager
+def attacked(growing: Growing, folder: Path, most: int) -> Iterator[Served]:
+    """Serve a log that grows to a reader that must get every byte; it may take `most` bytes more meanwhile."""
+    raw = folder / "raw"
+    raw.mkdir()
+    with served(growing.out, folder) as server, fetching(MYSQLBINLOG, server, raw, "binlog.000001"):
+        server.query("SELECT COUNT(*) FROM information_schema.columns")  # DuckDB and sqlglot are loaded
+        begun, threads, descriptors = server.memory(), server.threads(), server.descriptors()
+        over, peak = threading.Event(), [begun]
+
+        def watch() -> None:
+            parts = iter((0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
+            while not over.wait(0.1):
+                peak[0] = max(peak[0], server.memory())
+                if random.random() < 0.02:
+                    growing.publish(next(parts, 0.9))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield server
+        finally:
+            over.set()
+            watcher.join()
+        growing.publish(1)
+        until(lambda: {path.name: path.read_bytes() for path in raw.iterdir()} == written(growing.out))
+        used = ", ".join(f"{memory / MIB:.0f}" for memory in (begun, peak[0], server.memory()))
+        print(f"seed {SEED!r}; MiB resident before, at most, and now: {used}")
+        assert peak[0] - begun < most
+        until(lambda: server.threads() <= threads and server.descriptors() <= descriptors, server.said)
+        assert server.query("SELECT 1") == [(1,)]
+
+
+def each(numbers: range, work: Callable[[int], None]) -> None:
+    """Do something for each number, some at once. Raises what one of them raises."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for _ in pool.map(work, numbers, chunksize=1):
+            pass
+
+
+def connected(server: Served, number: int) -> socket.socket:
+    """Return a connection; so many come from one address that it would run out of ports."""
+    here = (f"127.0.0.{2 + number % 200}", 0)
+    return socket.create_connection(("127.0.0.1", server.port), timeout=120, source_address=here)
+
+
+def drained(sock: socket.socket) -> None:
+    """Say that nothing more comes, and read until the server has left."""
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(1 << 16):
+            pass
+    except TimeoutError:
+        raise
+    except OSError:
+        pass  # it left without having read everything
+
+
+def test_packets_before_login(growing: Growing, tmp_path: Path) -> None:
+    def attack(number: int) -> None:
+        data = before_login(random.Random(f"{SEED} before {number}"))
+        with connected(server, number) as sock:
+            with contextlib.suppress(ConnectionError):
+                sock.sendall(data)
+            drained(sock)
+
+    with attacked(growing, tmp_path, 64 * MIB) as server:
+        each(range(PACKETS // 2), attack)
+
+
+def test_packets_after_login(growing: Growing, tmp_path: Path) -> None:
+    together = 10
+
+    def attack(number: int) -> None:
+        rng = random.Random(f"{SEED} after {number}")
+        with contextlib.closing(server.connect()) as connection:
+            sock = connection._sock  # type: ignore[attr-defined]
+            sock.settimeout(120)
+            with contextlib.suppress(ConnectionError):
+                sock.sendall(b"".join(after_login(rng) for _ in range(together)))
+            drained(sock)
+
+    with attacked(growing, tmp_path, 1200 * MIB) as server:
+        each(range(PACKETS // 2 // together), attack)
+
+
+def test_ten_thousand_connections(growing: Growing, tmp_path: Path) -> None:
+    """In waves: some are silent, some send a byte now and then, some stop within their answer to the greeting."""
+    wave = 1000
+    with attacked(growing, tmp_path, 64 * MIB) as server:
+        for first in range(0, CONNECTIONS, wave):
+            with contextlib.ExitStack() as opened:
+                socks = [opened.enter_context(connected(server, number)) for number in range(first, first + wave)]
+                left = set(range(wave))
+                end = time.monotonic() + 120
+                while left:
+                    assert time.monotonic() < end, f"{len(left)} of {wave} are still there"
+                    left = {number for number in left if _drips(socks[number], number)}
+                    time.sleep(0.2)
+            until(lambda: _may_log_in(server))
+
+
+def _drips(sock: socket.socket, number: int) -> bool:
+    """Send what this one sends; return whether the server has not left it yet."""
+    sock.setblocking(False)
+    try:
+        if number % 3 == 1:
+            sock.send(b"\x20")
+        elif number % 3 == 2:
+            sock.send(packet(b"\x05\xa2\x08\x00" + bytes(100), 1)[: 4 + number % 100])
+        return bool(sock.recv(1 << 16))
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+def _may_log_in(server: Served) -> bool:
+    try:
+        return server.query("SELECT 1") == [(1,)]
+    except pymysql.OperationalError as error:
+        assert error.args[0] in (1040, 2003, 2013), error
+        return False
+
+
+def test_slow_readers(tmp_path: Path) -> None:
+    """They ask for all of a log that fits in no buffer, and take nothing of it until others have had it."""
+    growing = Growing.of(tmp_path, "large-blobs", size=1 << 20)
+    growing.publish(0.5)
+    with attacked(growing, tmp_path, 64 * MIB) as server, contextlib.ExitStack() as opened:
+        slow = []
+        for _ in range(50):
+            connection = opened.enter_context(contextlib.closing(server.connect()))
+            sock = connection._sock  # type: ignore[attr-defined]
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with connection.cursor() as cursor:
+                cursor.execute("SET @source_binlog_checksum = 'CRC32', net_write_timeout = 600")
+            dump = from_position().pack()
+            connection._execute_command(dump[0], dump[1:])  # type: ignore[attr-defined]
+            slow.append(connection)
+        whole = _read(opened.enter_context(contextlib.closing(_dumping(server))))
+        assert len(whole) > 100_000
+        for connection in slow:
+            assert _read(connection) == whole
+
+
+def _dumping(server: Served) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+    connection = server.connect()
+    with connection.cursor() as cursor:
+        cursor.execute("SET @source_binlog_checksum = 'CRC32'")
+    dump = from_position().pack()
+    connection._execute_command(dump[0], dump[1:])  # type: ignore[attr-defined]
+    return connection
+
+
+def _read(connection: "pymysql.Connection[pymysql.cursors.Cursor]") -> bytes:
+    events = bytearray()
+    while not (found := connection._read_packet()).is_eof_packet():  # type: ignore[attr-defined]
+        events += found.get_all_data()[1:]
+    return bytes(events)
+
+
+def test_hostile_statements(growing: Growing, tmp_path: Path) -> None:
+    """Eight sessions at once send them; another one gets its answers meanwhile."""
+    with attacked(growing, tmp_path, 1600 * MIB) as server:
+        over = threading.Event()
+
+        def asks() -> int:
+            answers = 0
+            with contextlib.closing(server.connect(read_timeout=120)) as connection, connection.cursor() as cursor:
+                while not over.is_set():
+                    cursor.execute("SELECT @@gtid_executed")
+                    answers += len(cursor.fetchall())
+            return answers
+
+        with ThreadPoolExecutor(9) as pool:
+            other = pool.submit(asks)
+            for done in [pool.submit(_send_all, server) for _ in range(8)]:
+                done.result()
+            over.set()
+            assert other.result() > 10
+
+
+def _send_all(server: Served) -> None:
+    """Send everything that exhausts, each in a session that may end by it."""
+    for sql in exhausting():
+        with contextlib.closing(server.connect()) as connection, connection.cursor(pymysql.cursors.SSCursor) as cursor:
+            try:
+                cursor.execute(sql)
+                cursor.fetchmany(10)
+            except pymysql.MySQLError as error:
+                assert error.args[0] not in (0, 2006, 2013), (sql[:100], error)
+            connection._force_close()  # type: ignore[attr-defined]
+
+
+def test_sessions_that_keep_much(growing: Growing, tmp_path: Path) -> None:
+    """Thousands of variables, and thousands of prepared statements that are never closed, in a hundred sessions."""
+    with attacked(growing, tmp_path, 300 * MIB) as server, contextlib.ExitStack() as opened:
+        for _ in range(100):
+            connection = opened.enter_context(contextlib.closing(server.connect()))
+            with connection.cursor() as cursor:
+                refused = 0
+                for number in range(40):
+                    sql = "SET " + ", ".join(f"@v{number}_{n} = '{'x' * 30}'" for n in range(300))
+                    try:
+                        cursor.execute(sql)
+                    except pymysql.MySQLError as error:
+                        refused += error.args[0] == 1041
+                assert refused
+            for number in range(100):
+                with contextlib.suppress(pymysql.MySQLError):
+                    connection._execute_command(0x16, f"SELECT {number}, ?")  # type: ignore[attr-defined]
+                    while not connection._read_packet().is_eof_packet():  # type: ignore[attr-defined]
+                        pass
+            payload = RegisterReplica(7, b"h" * 60).pack()
+            connection._execute_command(payload[0], payload[1:])  # type: ignore[attr-defined]
+            connection._read_packet()  # type: ignore[attr-defined]

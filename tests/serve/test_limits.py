@@ -1,0 +1,68 @@
+"""What clients may take: none of them, and no flood of them, is felt by the others."""
+
+import contextlib
+import socket
+
+import pymysql
+import pytest
+
+from binlog_merge.serve.limits import Limits
+from tests.serve.merged import merged
+from tests.serve.running import eventually, from_position, serving
+
+CASE = "two-nodes"
+
+
+def test_only_so_many_are_logged_in() -> None:
+    with serving(merged(CASE), limits=Limits(connections=2)) as running, contextlib.closing(running.connect()):
+        first = running.connect()
+        with pytest.raises(pymysql.MySQLError, match="1040, 'Too many connections'"):
+            running.connect()
+        first.close()
+
+        def room() -> bool:
+            with contextlib.suppress(pymysql.MySQLError):
+                running.connect().close()
+                return True
+            return False
+
+        assert eventually(room)
+
+
+def test_of_those_that_do_not_log_in_the_oldest_leaves_for_one_more() -> None:
+    with (
+        serving(merged(CASE), limits=Limits(logins=5)) as running,
+        contextlib.ExitStack() as opened,
+        running.reading(from_position(flags=0)) as events,
+    ):
+        next(events)
+        address = ("127.0.0.1", running.port)
+        flood = [opened.enter_context(socket.create_connection(address, 20)) for _ in range(100)]
+        assert running.query("SELECT 1") == [(1,)]
+        while flood[0].recv(4096):
+            pass  # the greeting, and then the end
+        assert flood[-1].recv(4096), "the newest may still log in"
+        assert len(running.server._clients) <= 7
+        next(events)
+
+
+def test_statements_and_variables_have_the_lengths_that_are_given() -> None:
+    with (
+        serving(merged(CASE), limits=Limits(statement=2000, variables=1000)) as running,
+        contextlib.closing(running.connect()) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"SET @a = '{'x' * 900}'")
+        for sql, code in ((f"SET @b = '{'x' * 200}'", 1041), (f"SELECT '{'x' * 2000}'", 1153)):
+            with pytest.raises(pymysql.MySQLError) as caught:
+                cursor.execute(sql)
+            assert caught.value.args[0] == code
+
+
+def test_what_clients_name_is_cut_in_lines_of_the_log() -> None:
+    with serving(merged(CASE)) as running:
+        with pytest.raises(pymysql.MySQLError, match="1236"):
+            running.events(from_position("no\n" * 100_000))
+        assert len(running.reports) == 2
+        assert max(map(len, running.reports)) < 600
+        assert not any("\n" in line for line in running.reports)

